@@ -36,7 +36,7 @@ def reply(request: Request) -> Reply:
         return Reply(f"The code printed {items[-1]['content'].strip()}.")
     said = str(items[-1]["content"])
     if "slow" in said:
-        return Reply(WORDS, delay=0.02)
+        return Reply(WORDS, delay=0.04)
     call = ToolCall("execute", {"language": "python", "code": CODE})
     return Reply(Text("Let me add them up."), *[call] * (2 if "twice" in said else 1), delay=0.01)
 

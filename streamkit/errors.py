@@ -206,6 +206,9 @@ def raise_source_error(error: Exception) -> NoReturn:
     kind = SourceTimeoutError if timed_out else SourceError
     # asyncio's and trio's timeouts have no text
     text = str(error) or ("timed out: nothing came from the source within its client's timeout" if timed_out else "")
+    reason = str(error.__cause__ or "")
+    if not timed_out and reason not in text:  # clients may say no more than "Connection error."
+        text = f"{text} ({reason})".lstrip()
     translated = kind(f"{type(error).__name__}: {text}" if text else type(error).__name__)
     status = getattr(error, "status_code", None) or getattr(getattr(error, "response", None), "status_code", None)
     translated.status_code = status if isinstance(status, int) else None

@@ -127,6 +127,7 @@ class Event(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True, tag_fiel
         cursor: where to resume after it; None if its source cannot resume.
         message_id: the id of the message that a delta, annotation or active line belongs to; None for other events.
         hook: the name of the event's own hook, a class attribute.
+        declared: `version()` when it was declared, a class attribute.
         hooks: the names of all hooks that it calls, in order, after `on_event`; a class attribute.
         family: the class of messages that it is about, None if it is about none; a class attribute.
         position: `cursor` in the type that the source counts in. For decoders and relays.
@@ -135,6 +136,7 @@ class Event(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True, tag_fiel
     """
 
     type: ClassVar[str] = "event"
+    declared: ClassVar[int] = 0
     hook: ClassVar[str] = ""
     hooks: ClassVar[tuple[str, ...]] = ()
     family: ClassVar[_MessageClass | None] = None
@@ -184,7 +186,7 @@ _ABSTRACT = (
     "done",
     "run_event",
     "run_step_event",
-    "retell",
+    "resume_point",
     "call_passed",
     "metadata_held",
     "split_delta",
@@ -209,7 +211,7 @@ def _register(kind: type[Event]) -> None:
     kind.hook = kind.__dict__.get("hook") or f"on_{kind.type}"
     kind.hooks = () if kind.hook == "on_event" else (kind.hook,)  # `on_event` gets every event anyway
     global _version
-    _version = next(_declarations)
+    _version = kind.declared = next(_declarations)
     EVENTS[kind.type] = kind
     family: Any = kind.family
     if family is None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from .arguments import check_seconds
 from .errors import UsageError
 from .events import Delta, Event
-from .handlers import Handler
-from .messages.answer import is_duration
+from .handlers import Handler, no_handler
 
 if TYPE_CHECKING:
     from .streams.state import StreamState
@@ -36,12 +36,13 @@ class Throttled(Handler):
         interval: seconds, from 0 on.
 
     Raises:
-        UsageError: the interval is not such a number.
+        UsageError: the interval is not such a number, or the handler is none.
     """
 
     def __init__(self, handler: Handler, interval: float) -> None:
-        if not is_duration(interval):
-            raise UsageError(f"an interval is a number of seconds from 0 on, not {interval!r}")
+        if not isinstance(cast("object", handler), Handler):
+            raise no_handler(handler)
+        check_seconds("interval", interval)
         self._handler = handler.streamkit_attachable()
         self._interval = interval
         self._last: dict[str, float] = {}

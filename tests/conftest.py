@@ -5,6 +5,7 @@
 
 import gc
 import os
+import signal
 import sys
 import tempfile
 import threading
@@ -15,8 +16,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-settings.register_profile("repeatable", derandomize=True, database=None)
-settings.register_profile("search", database=None)
+settings.register_profile("repeatable", derandomize=True, database=None, deadline=None)
+settings.register_profile("search", database=None, deadline=None)
 settings.load_profile("repeatable")
 
 # Each of the thousands of clients that the tests make would read the machine's certificates, for 20 ms: those in the file
@@ -25,6 +26,10 @@ NO_CERTIFICATES = Path(tempfile.gettempdir(), "streamkit-tests-no-certificates")
 NO_CERTIFICATES.mkdir(exist_ok=True)
 os.environ["SSL_CERT_DIR"] = str(NO_CERTIFICATES)
 os.environ.pop("SSL_CERT_FILE", None)
+
+# Where a script runs the tests in the background, its shell has Ctrl-C ignored, by each program that a test starts, too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 # Tests whose time goes into other processes: kernels, shells, terminals and the command line.

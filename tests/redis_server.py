@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from itertools import count
+from itertools import count, cycle
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +94,12 @@ class RedisServer:
         """Whether it was started, and not ended."""
         return self._process is not None and self._process.poll() is None
 
+    def write_out(self) -> None:
+        """Have it write what it holds to its disk, now."""
+        for when in ("always", "everysec"):
+            self.command("CONFIG", "SET", "appendfsync", when)
+            self.command("SET", "written", when)
+
     def kill(self) -> None:
         """End it without a warning."""
         assert self._process is not None
@@ -130,15 +136,21 @@ class RedisServer:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+_PORTS = cycle(range(10_000 + os.getpid() % 300 * 64, 10_064 + os.getpid() % 300 * 64, 2))
+
+
 def free_port() -> int:
-    """A port of the loopback that nobody uses, and that is not the highest: a node of a Cluster takes the next one, too."""
-    while True:
-        with socket.socket() as free, socket.socket() as next_one:
-            free.bind(("127.0.0.1", 0))
-            port: int = free.getsockname()[1]
-            with contextlib.suppress(OSError, OverflowError):
-                next_one.bind(("127.0.0.1", port + 1))
-                return port
+    """A port of the loopback that nobody uses, nor the next one, which a node of a Cluster takes, too.
+
+    It is none that the system gives to connections: one might get it before the server does, or while that is down. Each
+    process of tests has its own.
+    """
+    for port in _PORTS:
+        with contextlib.suppress(OSError):
+            for number in (port, port + 1):
+                socket.create_server(("127.0.0.1", number)).close()
+            return port
+    raise AssertionError("unreachable")
 
 
 def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
@@ -169,7 +181,7 @@ class Cluster:
     @staticmethod
     def _node() -> RedisServer:
         port = free_port()
-        options = ("--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--cluster-port", str(port + 1))
+        options = ("--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-port", str(port + 1))
         return RedisServer(port=port, options=(*options, "--cluster-require-full-coverage", "no"))
 
     @staticmethod
@@ -217,6 +229,15 @@ class Cluster:
         for server in (target, source, *(masters - {target, source})):
             server.command("CLUSTER", "SETSLOT", slot, "NODE", self.name(target))
         return target
+
+    def make_master(self, server: RedisServer) -> None:
+        """Give a node that has become a replica the slots of its master."""
+        wait_for(lambda: self._takes_over(server))
+
+    def _takes_over(self, server: RedisServer) -> bool:
+        with contextlib.suppress(redis.ResponseError):  # it is a master, or does not know its own yet
+            server.command("CLUSTER", "FAILOVER")
+        return any(owner is server for _, _, owner in self.owners())
 
     def close(self) -> None:
         """End them all."""

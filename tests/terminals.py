@@ -12,7 +12,7 @@ __all__ = ["ROOT", "TMUX", "Terminal", "lines_of"]
 
 ROOT = Path(__file__).resolve().parents[1]
 TMUX = shutil.which("tmux")
-SECONDS = 30.0  # that a text may take to appear
+SECONDS = 120.0  # that a text may take to appear
 
 
 class Terminal:
@@ -29,7 +29,9 @@ class Terminal:
     def __init__(self, socket: Path, line: str, columns: int = 80, rows: int = 24, **environment: str) -> None:
         assert TMUX is not None
         self._command = [TMUX, "-u", "-f", "/dev/null", "-S", str(socket)]
+        self._looks = socket.with_suffix(".looks")
         self._environment = {
+            "LOOKS": str(self._looks),
             "PATH": os.environ["PATH"],
             "PYTHONPATH": str(ROOT),
             "LC_ALL": "C.UTF-8",
@@ -62,14 +64,23 @@ class Terminal:
         return self.tmux("display", "-p", "#{cursor_flag}").strip() == "1"
 
     def wait(self, until: str, times: int = 1) -> list[str]:
-        """The screen at each moment, until this text has appeared so many times. Fails after 30 seconds."""
+        """The screen at each moment, until this text has appeared so many times. Fails after two minutes.
+
+        Meanwhile there is a file, to which each look adds a byte: its path is the program's LOOKS. A program that waits for
+        a look from time to time is seen in between, however slow the machine is.
+        """
         seen = [self.screen]
         deadline = time.monotonic() + SECONDS
-        while seen[-1].count(until) < times:
-            assert time.monotonic() < deadline, seen[-1]
-            time.sleep(0.02)  # the screen can only be looked at again
-            if (now := self.screen) != seen[-1]:
-                seen.append(now)
+        try:
+            while seen[-1].count(until) < times:
+                assert time.monotonic() < deadline, seen[-1]
+                with self._looks.open("ab") as looks:
+                    looks.write(b".")
+                time.sleep(0.02)  # the screen can only be looked at again
+                if (now := self.screen) != seen[-1]:
+                    seen.append(now)
+        finally:
+            self._looks.unlink(missing_ok=True)
         return seen
 
     def type(self, *keys: str) -> None:

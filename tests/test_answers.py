@@ -11,6 +11,7 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
+import msgspec
 import pytest
 
 import streamkit as sk
@@ -31,6 +32,7 @@ from .faces import (
     interpreter,
     sync_face,
 )
+from .test_parsed_items import responses
 
 
 async def raised_by(awaitable: Any) -> BaseException:
@@ -259,8 +261,8 @@ async def test_a_deferral_that_runs_out_declines(face: Face) -> None:
 @pytest.mark.parametrize(
     ("first", "second", "yes"),
     [
-        pytest.param(0.15, 10, True, id="longer"),
-        pytest.param(0.15, None, True, id="without end"),
+        pytest.param(1, 15, True, id="longer"),
+        pytest.param(1, None, True, id="without end"),
         pytest.param(None, 0.02, False, id="shorter"),
         pytest.param(10, 0, False, id="at once"),
     ],
@@ -282,7 +284,7 @@ async def test_a_deferral_that_is_called_again_counts_anew(face: Face, first: An
         (asked,) = stream.pending.values()
         asked.defer(second)
         if yes:
-            time.sleep(0.3)  # longer than the first deferral
+            time.sleep(1.2)  # longer than the first deferral
             asked.approve()
 
     async with face.beside(again):
@@ -297,7 +299,7 @@ async def test_a_calls_deferral_that_is_called_again_counts_anew(face: Face) -> 
     deferred = threading.Event()
 
     def defer(_: Any, call: Any) -> None:
-        call.defer(timeout=0.15)
+        call.defer(timeout=1)
         deferred.set()
 
     stream = face.stream(calls("one"), face.told(on_tool_call_done=defer), then=go_on(chat("Dry.")))
@@ -306,8 +308,8 @@ async def test_a_calls_deferral_that_is_called_again_counts_anew(face: Face) -> 
         assert deferred.wait(5)
         time.sleep(0.02)
         (call,) = stream.pending.values()
-        call.defer(timeout=10)
-        time.sleep(0.3)
+        call.defer(timeout=15)
+        time.sleep(1.2)
         call.respond("ok")
 
     async with face.beside(again):
@@ -870,6 +872,26 @@ async def test_a_run_that_ends_for_another_reason_does_not(face: Face, reason: s
 
 @every_face
 @body
+async def test_the_outputs_for_the_next_request_are_those_of_the_newest_step(face: Face) -> None:
+    """All of them, in order, and none of the steps before. Before any run and in a step without calls there are none."""
+    outputs: list[list[str]] = []
+
+    def then(stream: sk.StreamState) -> Any:
+        outputs.append([output.content for output in stream.tool_outputs])
+        return calls("three") if len(outputs) == 1 else chat("Well.")
+
+    def answer(_: Any, call: Any) -> None:
+        call.respond(f"{call.name} in {len(outputs)}")
+
+    stream = face.stream(calls("one", "two"), face.told(on_tool_call_done=answer), then=then)
+    assert stream.tool_outputs == ()
+    await stream.until_done()
+    assert outputs == [["one in 0", "two in 0"], ["three in 1"]]
+    assert stream.tool_outputs == ()
+
+
+@every_face
+@body
 async def test_then_may_give_nothing(face: Face) -> None:
     """The stream ends as completed: all was answered."""
     stream = face.stream(
@@ -885,7 +907,7 @@ MALFORMED: dict[str, tuple[str, str, bool]] = {
     "cut": ("tool_calls", '{"n": 1', True),
     "cut by the limit": ("length", '{"n": 1', True),
     "a list": ("tool_calls", "[1]", True),
-    "too deep": ("tool_calls", '{"n":' + "[" * 5000 + "]" * 5000 + "}", True),
+    "too deep": ("tool_calls", '{"n":' + "[" * 100_000 + "]" * 100_000 + "}", True),
 }
 
 
@@ -1268,3 +1290,36 @@ def test_an_answer_that_comes_too_late_is_told_why() -> None:
         answered.give((False, None))
     with pytest.raises(sk.UsageError, match="b takes no answer any more: it was decided without one"):
         decided.give((True, None))
+
+
+@async_faces
+@pytest.mark.parametrize("as_bytes", [False, True])
+@body
+async def test_an_answer_that_comes_while_the_task_sleeps_is_delivered_after_the_next_batch(
+    face: Face, as_bytes: bool
+) -> None:
+    """Not only at the source's end."""
+    call = {"id": "t", "type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+    called = [{"type": f"response.output_item.{end}", "output_index": 1, "item": call} for end in ("added", "done")]
+    begin, *words = responses(*({"type": "response.output_text.delta", "delta": word} for word in "abcdefgh"))
+    end = {"type": "response.completed", "response": {"id": "r", "object": "response", "status": "completed"}}
+    course: list[str] = []
+    told = face.told(
+        on_text_delta=lambda _, delta, snapshot: course.append(delta.value),
+        on_tool_output_done=lambda _, message: course.append(message.content),
+    )
+    wakes = anyio.Event()
+
+    async def source() -> AsyncIterator[Any]:
+        for item in (begin, *called, *words, end):
+            if item.get("delta") == "d":
+                await wakes.wait()
+            yield msgspec.json.encode(item) + b"\n" if as_bytes else item
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(face.stream(source(), told, then=lambda _: None).until_done)
+        await anyio.wait_all_tasks_blocked()
+        told.of("on_tool_call_done")[0].respond("42")
+        await anyio.wait_all_tasks_blocked()
+        wakes.set()
+    assert "".join(course) == "abcd42efgh"

@@ -21,6 +21,7 @@ import pytest
 
 import streamkit as sk
 
+from .endurance.async_cancels import rounds
 from .faces import AsyncTold, Face, Source, SyncTold, async_faces, body, chat
 
 
@@ -128,14 +129,10 @@ def test_a_loop_may_be_left_in_every_way(
         for _ in range(20):
             await anyio.lowlevel.checkpoint()
 
-    gc.freeze()  # what is there already need not be looked at
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Async generator", ResourceWarning)  # trio's, of what was dropped
-            anyio.run(main, backend=backend)
-            gc.collect()
-    finally:
-        gc.unfreeze()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Async generator", ResourceWarning)  # trio's, of what was dropped
+        anyio.run(main, backend=backend)
+        gc.collect()
     assert capfd.readouterr().err == ""
     assert source.closed
     told.check_brackets()
@@ -336,3 +333,92 @@ async def test_a_hooks_error_has_no_context_of_ours(face: Face) -> None:
                 pass
         assert caught.value.__context__ is None
         assert caught.value.__cause__ is None
+
+
+@async_faces
+@body
+async def test_a_loop_that_was_closed_leaves_the_stream_to_another(face: Face) -> None:
+    """As `break` does. Each goes on where the one before was left, and so may the first one again."""
+    source = Source(chat("a", "b", "c", "d"))
+    stream = face.stream(face.generator(source))
+    first = stream.text_deltas
+    assert await anext(first) == "a"
+    async with contextlib.aclosing(stream.text_deltas) as second:
+        assert await anext(second) == "b"
+    assert not stream.ended
+    assert await anext(first) == "c"
+    assert [text async for text in stream.text_deltas] == ["d"]
+    assert [text async for text in first] == []
+    assert source.closed
+
+
+SLEEPS = {
+    "until something happens": lambda: asyncio.Event().wait(),
+    "in the loop's rounds": lambda: _rounds(1000),
+    "until a task is over": lambda: asyncio.create_task(asyncio.sleep(1000)),
+}
+
+
+async def _rounds(number: int) -> None:
+    for _ in range(number):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("sleep", SLEEPS)
+@pytest.mark.parametrize("drains", [True, False])
+@pytest.mark.parametrize("order", ["stream", "task", "stream, task", "task, stream", "stream, a moment, task"])
+def test_a_task_that_is_cancelled_itself_does_not_go_on(order: str, drains: bool, sleep: str) -> None:
+    """Although its stream was cancelled, too, before or after, even while the source cleans up. asyncio cancels a task once
+    for each request. One whose stream alone was cancelled goes on, and no request is left."""
+    told, closed = SyncTold(), []
+
+    async def items() -> AsyncIterator[Any]:
+        try:
+            for item in chat("a", finish=None):
+                yield item
+            await SLEEPS[sleep]()
+        finally:
+            try:
+                await _rounds(5)
+            finally:
+                closed.append(1)
+
+    async def read(stream: Any) -> int:
+        if drains:
+            await stream.until_done()
+        else:
+            async for _ in stream:
+                pass
+        task = asyncio.current_task()
+        assert task is not None
+        return task.cancelling()
+
+    async def main() -> None:
+        stream = sk.astream(items(), told)
+        reader = asyncio.create_task(read(stream))
+        await _rounds(10)
+        for step in order.split(", "):
+            if step == "stream":
+                stream.cancel()
+            elif step == "task":
+                reader.cancel()
+            else:
+                await _rounds(3)
+        await asyncio.wait([reader], timeout=5)
+        assert reader.done()
+        if order == "stream":
+            assert reader.result() == 0
+        else:
+            assert reader.cancelled()
+        assert closed == [1]
+        told.check_brackets()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_stream_may_be_ended_at_any_moment(backend: str) -> None:
+    """A short round of `python -m tests.endurance.async_cancels`."""
+    seen, faults = rounds(40, 1, backend)
+    assert faults == []
+    assert len(seen) >= 5

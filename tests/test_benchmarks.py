@@ -26,6 +26,11 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 PARTS = 6  # which run beside each other
+DIFFERENCES = (
+    "a new process",
+    ": Resume",
+    ": Memory",
+)  # how cases end whose rows may be below 0, where little is measured
 
 
 @pytest.mark.slow
@@ -40,7 +45,7 @@ def test_every_section_runs(part: int, tmp_path: Path) -> None:
     assert [table.section for table in report.tables] == [*sections]
     for table in report.tables:
         for row in table.rows:
-            assert row.value is None or row.value > 0, row
+            assert row.value is None or row.value > 0 or row.case.endswith(DIFFERENCES), row
             assert row.value is not None or "pip install" in row.note or "redis-server" in row.note, row
             assert row.name in done.stdout
     for name in ("out-light.svg", "out-dark.svg") if plot else ():

@@ -24,12 +24,13 @@ import pytest
 
 import streamkit as sk
 from streamkit.sources.interrupt import Interruptible, Stopped
+from streamkit.sources.open_async import open_async
 from streamkit.testing import ModelServer, Reply
 
 from .faces import Face, SyncTold, async_faces, body, calls, chat, every_face, sync_face
 
 ROOT = Path(__file__).resolve().parents[1]
-SOON = 2.0  # seconds that a stream may take to end after it was cancelled
+SOON = 10.0  # seconds that a stream may take to end after it was cancelled: without it, it waits for ever
 
 
 class Silent:
@@ -204,6 +205,28 @@ async def test_cancel_ends_a_producer_that_waits_for_the_network(face: Face) -> 
         assert stream.status == "cancelled"
 
 
+@every_face
+@body
+async def test_cancel_ends_what_a_producer_waits_for_after_a_stream_that_it_read(face: Face) -> None:
+    """That stream takes the stop for its own, and the producer goes on, to wait for another answer."""
+    with Silent(HEAD) as first, Silent(HEAD) as second, httpx.Client(timeout=None) as client:
+
+        def answer(server: Silent) -> Iterator[Any]:
+            with client.stream("POST", server.url) as response:
+                yield from map(json.loads, response.iter_lines())
+
+        def items() -> Iterator[Any]:
+            yield from chat("Hel", finish=None)
+            sk.stream(answer(first)).until_done()
+            yield from answer(second)
+
+        stream = face.stream(items())
+        async with face.beside(stop_when(first.asked, stream)):
+            await stream.until_done()
+        assert stream.status == "cancelled"
+        assert await face.in_thread(lambda: second.left.wait(5))
+
+
 @sync_face
 @body
 async def test_cancel_ends_a_wait_in_then(face: Face) -> None:
@@ -275,15 +298,28 @@ async def test_other_waits_end_when_they_end(face: Face) -> None:
 async def test_a_hook_that_waits_for_the_network_is_not_broken(face: Face) -> None:
     """`cancel` ends the stream, not what a handler does."""
     done: list[str] = []
-    with ModelServer(Reply("Hello", first_delay=0.3)) as server:
+    cancelled = threading.Event()
+
+    def late(_: Any) -> Reply:
+        assert cancelled.wait(10)
+        return Reply("Hello")
+
+    with ModelServer(late) as server:
 
         def fetch(told: Any, *_: Any) -> None:
-            threading.Timer(0.1, told.stream.cancel).start()
             with openai_of(server) as client:
                 done.append(client.responses.create(model="m", input="Hello").output_text)
 
         stream = face.stream(iter(chat("Hi")), face.told(on_text_created=fetch))
-        await stream.until_done()
+
+        def stop() -> None:
+            assert server.wait_for_request(10)
+            time.sleep(0.05)  # the hook is about to wait, or waits
+            stream.cancel()
+            cancelled.set()
+
+        async with face.beside(stop):
+            await stream.until_done()
     assert done == ["Hello"]
     assert stream.status == "cancelled"
 
@@ -344,6 +380,195 @@ def test_calls_that_are_stopped_at_any_moment_end() -> None:
             assert ended[-1] is Stopped
 
 
+class Line:
+    """A connection, of which a line is read as http.client reads one. `is_read` says that a thread waits for it."""
+
+    def __init__(self, keep: contextlib.ExitStack) -> None:
+        ours, self.theirs = (keep.enter_context(one) for one in socket.socketpair())
+        self.file = keep.enter_context(ours.makefile("rb"))
+        self.got: list[bytes] = []
+
+    def read(self) -> None:
+        self.got.append(self.file.readline())
+
+    def wait_until_read(self, thread: threading.Thread) -> None:
+        deadline = time.monotonic() + 10
+        while (frame := sys._current_frames().get(thread.ident or 0)) is None or frame.f_code.co_name != "readinto":
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *raised: object) -> None:
+        self.read()
+
+    @contextlib.contextmanager
+    def read_at_last(self) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            self.read()
+
+
+def in_finally(line: Line) -> Iterator[int]:
+    try:
+        yield 1
+    finally:
+        line.read()
+
+
+def in_finally_after_an_error(line: Line) -> Iterator[int]:
+    yield 1
+    try:
+        raise LookupError
+    finally:
+        with contextlib.nullcontext():
+            for _ in range(1):
+                line.read()
+
+
+def in_finally_of_a_loop_without_end(line: Line) -> Iterator[int]:
+    yield 1
+    while True:
+        try:
+            return
+        finally:
+            try:
+                line.read()
+            except LookupError:
+                yield 2
+
+
+def leaving_a_with(line: Line) -> Iterator[int]:
+    with line:
+        yield 1
+
+
+def leaving_a_context_manager(line: Line) -> Iterator[int]:
+    with line.read_at_last():
+        yield 1
+
+
+def in_with(line: Line) -> Iterator[int]:
+    with contextlib.nullcontext():
+        yield 1
+        line.read()
+
+
+def in_try(line: Line) -> Iterator[int]:
+    try:
+        yield 1
+        line.read()
+    finally:
+        line.got.append(b"")
+
+
+def in_except(line: Line) -> Iterator[int]:
+    try:
+        yield 1
+        raise LookupError
+    except LookupError:
+        line.read()
+
+
+def in_bare_except(line: Line) -> Iterator[int]:
+    try:
+        yield 1
+        raise LookupError
+    except:  # noqa: E722
+        try:
+            line.read()
+        finally:
+            line.got.append(b"")
+
+
+CLEANING = [
+    in_finally,
+    in_finally_after_an_error,
+    in_finally_of_a_loop_without_end,
+    leaving_a_with,
+    leaving_a_context_manager,
+]
+READING = [in_with, in_try, in_except, in_bare_except]
+
+
+@pytest.mark.parametrize("producer", [*CLEANING, *READING])
+def test_only_a_wait_that_is_no_clean_up_is_stopped(producer: Callable[[Line], Iterator[int]]) -> None:
+    """A `finally` gets what it waits for; so does what leaves a `with`. What they hold and an `except` do not."""
+    raised: list[BaseException] = []
+    with contextlib.ExitStack() as keep:
+        line = Line(keep)
+        calls = Interruptible()
+
+        def work() -> None:
+            try:
+                for _ in calls.each(producer(line)):
+                    pass
+            except BaseException as error:
+                raised.append(error)
+
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        keep.callback(line.theirs.close)  # whatever fails, the thread ends
+        line.wait_until_read(thread)
+        calls.stop()
+        if producer in CLEANING:
+            line.theirs.sendall(b"cleaned\n")
+        thread.join(10)
+        assert not thread.is_alive()
+        assert line.got == ([b"cleaned\n"] if producer in CLEANING else [b""] * len(line.got))
+        assert (Stopped in map(type, raised)) == (producer in READING)
+
+
+def test_a_stop_never_comes_after_the_wait() -> None:
+    """The thread goes on while another one finds out what it waits for. It is not stopped in what it does by then."""
+    in_finally, may_go, cleaned = threading.Event(), threading.Event(), threading.Event()
+    ours, theirs = socket.socketpair()
+
+    class Connection:
+        """As a stream of httpcore's. To say what its socket is takes until the thread does something else."""
+
+        def read(self) -> bytes:
+            return ours.recv(1)
+
+        def get_extra_info(self, _: str) -> Any:
+            theirs.sendall(b"x")
+            assert in_finally.wait(10)
+            return ours
+
+        def start_tls(self) -> None:
+            pass
+
+    def work() -> None:
+        try:
+            Connection().read()
+        finally:
+            in_finally.set()
+            for _ in range(100):
+                may_go.wait(10)
+            cleaned.set()
+
+    calls = Interruptible()
+
+    def run() -> None:
+        with contextlib.suppress(Stopped):
+            calls.call(work)
+
+    with ours, theirs:
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        while (frame := sys._current_frames().get(thread.ident or 0)) is None or frame.f_code.co_name != "read":
+            time.sleep(0.001)
+        calls.stop()
+        may_go.set()
+        thread.join(10)
+        assert cleaned.is_set()
+        ours.setblocking(False)
+        theirs.sendall(b"y")
+        assert ours.recv(1) == b"y"
+
+
 @async_faces
 @body
 async def test_cancel_ends_a_wait_for_the_sync_clients_head(face: Face) -> None:
@@ -373,6 +598,33 @@ async def test_cancel_ends_a_wait_for_the_sync_clients_head(face: Face) -> None:
             assert await face.in_thread(lambda: server.left.wait(5))
 
 
+@async_faces
+@body
+async def test_a_closed_source_is_not_pulled_by_a_thread_that_is_late(face: Face) -> None:
+    """A cancelled task does not wait for the thread that is to pull: it may begin when the source is being closed."""
+    closing, may_close, pulled, closed = threading.Event(), threading.Event(), [], []
+
+    def items() -> Iterator[Any]:
+        try:
+            for item in chat("a", "b"):
+                pulled.append(item)
+                yield item
+        finally:
+            closing.set()
+            may_close.wait(10)
+            closed.append(1)
+
+    source = await open_async(items())
+    assert await source.pull() is not None
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(source.close)
+        assert await face.in_thread(lambda: closing.wait(10))
+        assert await source.pull() is None
+        may_close.set()
+    assert await source.pull() is None
+    assert (len(pulled), closed) == (1, [1])
+
+
 AFTER_A_STOP = """
 import contextlib, sys, threading
 import streamkit as sk
@@ -394,5 +646,5 @@ print(sum(map(abs, range(-3, 3))))
 @pytest.mark.slow
 def test_code_may_be_traced_after_a_stop() -> None:
     """Debuggers and coverage trace. A stop leaves no request behind that the interpreter looks for ever after."""
-    ran = subprocess.run([sys.executable, "-c", AFTER_A_STOP], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    ran = subprocess.run([sys.executable, "-c", AFTER_A_STOP], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert (ran.stdout, ran.returncode) == ("9\n", 0), ran.stderr

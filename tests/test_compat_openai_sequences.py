@@ -3,7 +3,6 @@ the real client and given to `stream`."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -32,6 +31,7 @@ from .assistants import (
     step_delta,
     text,
 )
+from .costs import assert_costs, seconds_of
 from .faces import Face, body, every_face
 
 pytestmark = a.quiet
@@ -1089,21 +1089,15 @@ class _Quiet(AssistantEventHandler):
 @pytest.mark.slow
 @pytest.mark.parametrize(("make", "count"), [(_logs, 2000), (_calls, 2000), (_texts, 8000), (_citations, 2000)])
 def test_23_the_cost_is_linear(make: Any, count: int) -> None:
-    """Four times as much costs about four times as much, and a delta some tens of microseconds."""
+    """Four times as much costs about four times as much."""
 
     def cost(of: int) -> float:
         raw = a.sse([*BEGIN, *make(of), *END])
-        best = 1e9
-        for _ in range(3):
-            start = time.process_time()
-            sk.stream([raw[i : i + 4096] for i in range(0, len(raw), 4096)], _Quiet()).until_done()
-            best = min(best, time.process_time() - start)
-        return best
+        chunks = [raw[i : i + 4096] for i in range(0, len(raw), 4096)]
+        return seconds_of(lambda: sk.stream(chunks, _Quiet()).until_done())
 
     cost(10)
-    quarter, whole = cost(count // 4), cost(count)
-    assert whole < 8 * quarter
-    assert whole / count < 0.001
+    assert_costs(lambda: cost(count), 8, lambda: cost(count // 4))
 
 
 def test_23_a_text_of_a_megabyte_grows_at_the_cost_of_its_pieces() -> None:
@@ -1111,11 +1105,14 @@ def test_23_a_text_of_a_megabyte_grows_at_the_cost_of_its_pieces() -> None:
 
     def cost(pieces: int) -> float:
         live = Text.construct(annotations=[], value="")
-        start = time.process_time()
-        for _ in range(pieces):
-            append(live, "value", "abcd")
+
+        def append_all() -> None:
+            for _ in range(pieces):
+                append(live, "value", "abcd")
+
+        taken = seconds_of(append_all)
         assert len(live.value) == 4 * pieces
-        return time.process_time() - start
+        return taken
 
     cost(1000)
-    assert cost(250_000) < 20 * max(cost(25_000), 0.001)
+    assert_costs(lambda: cost(250_000), 20, lambda: cost(25_000))

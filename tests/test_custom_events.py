@@ -187,5 +187,5 @@ def test_the_type_checkers_accept_it(checker: list[str], tmp_path: Path) -> None
         "event = WebSearch('streams')\nsk.stream([event, WebSearch(query='more')], Terminal()).until_done()\n",
         encoding="utf-8",
     )
-    done = subprocess.run([sys.executable, "-m", *checker, str(file)], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-m", *checker, str(file)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout

@@ -538,6 +538,72 @@ async def test_a_stream_that_ends_too_early_is_incomplete(face: Face) -> None:
 
 
 @every_face
+@pytest.mark.parametrize("kind", [sk.RunDone, sk.StreamException, sk.StreamEnd])
+@body
+async def test_a_loop_may_be_left_at_an_event_of_a_failure(face: Face, kind: type[sk.Event]) -> None:
+    """Leaving `with` raises nothing then; who asks for what is final gets the error."""
+    told = face.told()
+    async with face.stream(chat("Hel", finish=None), told) as stream:
+        async for event in stream:
+            if isinstance(event, kind):
+                break
+    assert endings(told) == ["on_exception", "on_end"]
+    told.check_brackets()
+    assert stream.status == "incomplete"
+    await check_failed(stream, stream.error, ["Hel"])
+
+
+@every_face
+@body
+async def test_the_current_event_is_the_loops_own_after_a_failure(face: Face) -> None:
+    """As it is in hooks, which have had all of them by then."""
+    current: list[tuple[str, bool]] = []
+    told = face.told(on_event=lambda self, event: current.append((event.type, self.stream.current_event is event)))
+    stream = face.stream(chat("Hel", finish=None), told)
+    seen: list[tuple[str, bool]] = []
+    with pytest.raises(sk.IncompleteStreamError):
+        async for event in stream:
+            seen.append((event.type, stream.current_event is event))
+    assert seen == current
+    assert all(is_current for _, is_current in seen)
+
+
+class Unclosable:
+    """Items of which the source cannot be closed."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(chat("Hel"))
+
+    def close(self) -> None:
+        raise OSError("it is gone")
+
+
+@every_face
+@body
+async def test_a_source_that_cannot_be_closed_fails_the_stream(face: Face) -> None:
+    told = face.told()
+    stream = face.stream(Unclosable(), told)
+    error = await raised_by(stream.until_done())
+    assert isinstance(error, sk.SourceError)
+    assert isinstance(error.__cause__, OSError)
+    told.check_brackets()
+
+
+@async_faces
+@body
+async def test_closing_its_chunks_closes_a_stream(face: Face) -> None:
+    stream = sk.stream(chat("Hel", "lo"))
+    chunks: Any = stream.chunks("open_interpreter")
+    assert next(chunks)["start"] is True
+    chunks.close()
+    async_stream = face.stream(chat("Hel", "lo"))
+    async_chunks = async_stream.chunks("open_interpreter")
+    assert (await anext(async_chunks))["start"] is True
+    await async_chunks.aclose()
+    assert stream.status == async_stream.status == "cancelled"
+
+
+@every_face
 @body
 async def test_an_answer_that_the_provider_cut_short_returns(face: Face) -> None:
     """Completed, or cut short by the provider: everything returns."""

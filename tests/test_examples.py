@@ -160,7 +160,7 @@ def run(path: Path, answers: str = "", **environment: str) -> subprocess.Complet
     """An example, as a person starts it."""
     command = [sys.executable, str(path)]
     return subprocess.run(
-        command, env=CLEAN | environment, input=answers, capture_output=True, text=True, timeout=60, cwd=ROOT
+        command, env=CLEAN | environment, input=answers, capture_output=True, text=True, timeout=300, cwd=ROOT
     )
 
 

@@ -79,25 +79,20 @@ def test_a_stream_waits_for_a_slow_client_in_the_same_way() -> None:
 
 
 def test_the_loop_that_performs_the_steps_is_the_same_but_for_what_it_waits_in() -> None:
-    """It differs in three stated places: a pull, how an event is handed out, and awaitables. A thread's delta loop pulls the
-    source itself, so a thread has no such step."""
+    """It differs in two stated places: a pull, because a thread's delta loop pulls the source itself, and the awaitables of
+    hooks. What a task waits for, the loop awaits as a generator does, for it hands out events as well."""
 
-    def loop(module: str, name: str) -> str:
-        text = re.sub(r"\s+", " ", without_async(methods(module)[name]))
+    def loop(module: str) -> str:
+        text = re.sub(r"\s+", " ", without_async(methods(module)["_drive"]))
         return text[text.rindex("while True: if ") : text.rindex("except StopIteration")]
 
-    sync, aio = loop("sync.py", "_drive"), loop("aio.py", "_advance")
-    pull = aio[aio.index("if drains:") : aio.index("elif isinstance(step, Event)")]
-    assert pull.startswith("if drains: step = steps.send(self._source.next()) continue pull = self._source.next()")
-    aio = aio.replace("if step is PULL: " + pull + "elif", "if")
-    handed_out = (
-        "if (picked := (step if pick is None else pick(step))) is not None: return picked step = steps.send(None)"
+    sync, aio = loop("sync.py"), loop("aio.py")
+    aio = re.sub(r"\(yield from (\S+)\.__await__\(\)\)", r"\1", aio)
+    aio = aio.replace("if step is PULL: step = steps.send(self._source.next()) elif", "if")
+    awaits = "yield from (step if not self._ending else shielded(step)).__await__() step = steps.send(None)"
+    assert aio.replace(awaits, "AWAIT") == sync.replace(
+        "raise AssertionError(f'a sync stream cannot {step!r}')", "AWAIT"
     )
-    aio = aio.replace(handed_out, "return step")
-    aio = aio.replace("(step if not self._ending else self._shielded(step)) step = steps.send(None)", "AWAIT")
-    sync = sync.replace("raise AssertionError(f'a sync stream cannot {step!r}')", "AWAIT")
-    sync = sync.replace("yield step step = steps.send(None)", "return step")
-    assert aio == sync
 
 
 @pytest.mark.parametrize("module", ["sync.py", "aio.py"])

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import itertools
 import re
+import tracemalloc
 from collections.abc import Iterable
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streamkit.protocols.framing import Framer, NdjsonFramer, SseFramer, as_frame, framer_for, sse_frame
+from streamkit.messages.json_text import LONG, shallow
+from streamkit.protocols.framing import Framer, NdjsonFramer, SseFramer, as_data, as_frame, framer_for, sse_frame
 
 law = settings(deadline=None, derandomize=True, database=None, max_examples=300)
 
@@ -194,16 +196,16 @@ blocks = st.one_of(regular, regular, regular, lines.map(lambda line: line + b"\n
 @law
 @given(st.lists(st.tuples(blocks, st.integers(1, 6)), max_size=8), st.sets(st.sampled_from((b"", b"e", b"error"))))
 def test_event_names_that_mean_nothing_may_be_left_out(parts: list[tuple[bytes, int]], names: set[bytes]) -> None:
-    """Whoever minds few names gets the same data, in runs of equal blocks, cut into equal pieces of every size."""
+    """Whoever minds few names gets the same data, in runs of equal blocks, cut into equal pieces of every size. The same of
+    them are plain, for a decoder may read these in another way."""
     body = b"".join(block * times for block, times in parts)
     heeded = frozenset(names)
-    expected = minded(by_the_letter(body), heeded)
+    expected = as_data(by_the_letter(body), heeded)
     for size in range(1, len(body) + 1):
         pieces = [body[start : start + size] for start in range(0, len(body), size)]
         framer = SseFramer()
         framer.expect_names(heeded)
-        given = [frame for piece in pieces for frame in map(as_frame, framer.feed(piece))]
-        assert minded(given, heeded) == expected
+        assert [frame for piece in pieces for frame in framer.feed(piece)] == expected
         unminded = SseFramer()
         assert [frame for piece in pieces for frame in map(as_frame, unminded.feed(piece))] == by_the_letter(body)
 
@@ -216,8 +218,40 @@ def test_frames_without_what_is_expected_names_are_their_data_alone() -> None:
     assert framer.feed(piece) == [b"{}"]
     assert framer.feed(piece) == [b"{}"]
     assert framer.feed(piece * 2 + piece[:9]) == [b"{}", b"{}"]
-    assert framer.feed(piece[9:] + error) == [(b"", b"piece", b"{}"), (b"", b"error", b"{}")]
+    assert framer.feed(piece[9:] + error) == [b"{}", (b"", b"error", b"{}")]
     assert framer.feed(sse_frame(b"{}", "piece", "7")) == [(b"7", b"piece", b"{}")]
+
+
+def test_blocks_that_come_alone_and_change_their_names_are_read_by_the_letter() -> None:
+    """Each sequence of these blocks, one a chunk, for whoever heeds all names and for whoever heeds one."""
+    data = (b"{}", b"[" * LONG, b"", b"a\rb")
+    alone = [b"event: e\ndata: %b\n\n" % one for one in data]
+    alone += [
+        b"event: f\ndata: {}\n\n",
+        b"event: error\ndata: {}\n\n",
+        b"data: {}\n\n",
+        b"event: e\ndata: {}\ndata: {}\n\n",
+    ]
+    for sequence in itertools.product(alone, repeat=3):
+        expected = [(id, name, shallow(data)) for id, name, data in by_the_letter(b"".join(sequence)) if data]
+        for names in (frozenset({b"error"}), frozenset({b"e", b"f", b"error"})):
+            framer = SseFramer()
+            framer.expect_names(names)
+            frames = [frame for block in sequence for frame in map(as_frame, framer.feed(block)) if frame[2]]
+            assert minded(frames, names) == minded(expected, names)
+
+
+def test_a_server_with_a_new_name_for_each_event_does_not_fill_the_memory() -> None:
+    """The names that are known by then belong to the process, not to the stream."""
+    framer = SseFramer()
+    tracemalloc.start()
+    try:
+        for number in range(3000):
+            block = b"event: name%d\ndata: {}\n\n" % number
+            assert framer.feed(block) == framer.feed(block) == [(b"", b"name%d" % number, b"{}")]
+        assert tracemalloc.get_traced_memory()[0] < 200_000  # 3,000 names take 1.2 MB
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_long_block_in_small_pieces_is_not_joined_at_each() -> None:

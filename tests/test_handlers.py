@@ -471,7 +471,7 @@ def test_no_thread_is_left_behind() -> None:
     """A sync stream begins none."""
     before = set(threading.enumerate())
     sk.stream(iter(chat("Hi")), SyncTold()).until_done()
-    assert set(threading.enumerate()) == before
+    assert set(threading.enumerate()) <= before  # those of earlier tests may end meanwhile
 
 
 def test_a_subclass_may_use_any_private_name_of_its_own() -> None:

@@ -16,6 +16,7 @@ from streamkit.events import AnnotationAdded, Delta, RawEvent, StreamEnd, TextDe
 from streamkit.messages import Annotation, TextMessage, ToolCallMessage, output_text
 from streamkit.messages.json_text import MAX_NESTING
 from streamkit.protocols import codec
+from streamkit.protocols.framing import sse_frame
 from streamkit.protocols.values import json_text
 from streamkit.testing.check.recording import Recording, read_recording
 
@@ -179,7 +180,7 @@ thread = threading.Thread(target=work)
 thread.start()
 thread.join()
 """
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
     assert (run.returncode, run.stdout.strip()) == (0, "survived"), run.stderr
 
 
@@ -448,6 +449,46 @@ def test_what_is_not_quite_json_is_read(text: bytes, expected: str, what: str) -
     assert f"it has {what};" in warning.fault
     with pytest.raises(sk.ProtocolError, match="lenient-json"):
         sk.stream(body, strict=True).until_done()
+
+
+def test_a_warning_about_bytes_that_are_not_utf8_does_not_depend_on_the_cut() -> None:
+    """They stand where no reader looks. An event with a name that the decoder heeds may come in the same chunk or not."""
+
+    def event(name: str, fields: bytes) -> bytes:
+        return sse_frame(b'{"type": "%b", %b}' % (name.encode(), fields), name)
+
+    text = b'"index": 0, "delta": {"type": "text_delta", "text": "a"}'
+    pieces = [
+        event("message_start", b'"message": {"id": "m", "role": "assistant", "content": []}'),
+        event("content_block_start", b'"index": 0, "content_block": {"type": "text", "text": ""}'),
+        event("content_block_delta", text),
+        event("content_block_delta", text + b', "x": "\xff"'),
+        event("error", b'"error": {"message": "it broke"}'),
+    ]
+    found: list[Any] = []
+    for start in range(len(pieces)):
+        stream = sk.stream([*pieces[:start], b"".join(pieces[start:])])
+        with pytest.raises(sk.RunFailedError):
+            stream.until_done()
+        found.append(([warning.code for warning in stream.warnings], [message.content for message in stream.messages]))
+    assert found == [([], ["aa"])] * len(pieces)
+
+
+def test_warnings_about_what_follows_the_end_of_an_answer_do_not_depend_on_the_cut() -> None:
+    """Deltas that are not plain, after a chunk with an error."""
+
+    def refusal(text: str, extra: bytes = b"") -> bytes:
+        return chat_chunk(text).replace(b'"content"', b'%b"refusal"' % extra)
+
+    error = b'data: {"id": "c", "error": {"message": "it broke"}, "choices": []}\n\n'
+    pieces = [refusal("a"), refusal("b"), error, *[refusal("c", b'"x": "\xff", ')] * 3]
+    found: list[Any] = []
+    for start in range(len(pieces)):
+        stream = sk.stream([*pieces[:start], b"".join(pieces[start:])])
+        with pytest.raises(sk.RunFailedError):
+            stream.until_done()
+        found.append(([warning.index for warning in stream.warnings], [message.content for message in stream.messages]))
+    assert found == [found[0]] * len(pieces)
 
 
 def test_what_is_not_quite_json_is_recognised_and_recorded(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import itertools
 import json
 import random
 import re
-import time
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -20,6 +19,7 @@ from streamkit.core.json_fields import FieldText, JsonFields
 from streamkit.core.json_paths import join_path, split_path
 
 from . import values as q
+from .costs import assert_costs, seconds_of
 
 
 def examples(count: int) -> settings:
@@ -570,18 +570,16 @@ def test_memory_does_not_grow_with_the_document() -> None:
 def test_a_piece_costs_the_same_in_a_long_document() -> None:
     """CPU time a piece, at 20 KB and at 1 MB: flat, with a margin for the machine."""
 
-    def cost(size: int, rounds: int) -> float:
-        pieces = in_pieces(message(size))
-        times = []
-        for _ in range(rounds):
-            reader = JsonFields("message")
-            start = time.process_time()
+    def cost(size: int) -> float:
+        pieces, reader = in_pieces(message(size)), JsonFields("message")
+
+        def feed_all() -> None:
             for piece in pieces:
                 reader.feed(piece)
-            times.append(time.process_time() - start)
-        return min(times) / len(pieces)
 
-    assert cost(1_000_000, 2) < 3 * cost(20_000, 10)
+        return seconds_of(feed_all) / len(pieces)
+
+    assert_costs(lambda: cost(1_000_000), 3, lambda: cost(20_000))
 
 
 @pytest.mark.slow
@@ -589,21 +587,17 @@ def test_a_piece_costs_the_same_in_a_long_document() -> None:
 def test_a_character_costs_the_same_however_deep_the_chosen_path_is(repeats: bool) -> None:
     """CPU time for a character read or told, where the whole nesting is of chosen paths: flat, with a margin."""
 
-    def cost(depth: int, rounds: int) -> float:
+    def cost(depth: int) -> float:
         levels = range(0, depth, depth // 100) if repeats else [depth - 1]
         paths = [".".join(["a"] * level + ["b"]) for level in levels]
         opening = "".join('{"b":"x","b":"y","a":' if level in levels else '{"a":' for level in range(depth))
-        times, told = [], 0
-        for _ in range(rounds):
-            reader = JsonFields(*paths)
-            start = time.process_time()
-            told = sum(len(piece.path) for piece in reader.feed(opening + "1" + "}" * depth))
-            times.append(time.process_time() - start)
-            assert reader.complete
-        assert told > depth
-        return min(times) / (len(opening) + depth + told)
+        reader, told = JsonFields(*paths), list[int]()
+        taken = seconds_of(lambda: told.extend(len(piece.path) for piece in reader.feed(opening + "1" + "}" * depth)))
+        assert reader.complete
+        assert sum(told) > depth
+        return taken / (len(opening) + depth + sum(told))
 
-    assert cost(8_000, 2) < 3 * cost(400, 10)
+    assert_costs(lambda: cost(8_000), 3, lambda: cost(400))
 
 
 @pytest.mark.parametrize("size", [3, 7, 100_000])

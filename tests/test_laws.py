@@ -353,6 +353,83 @@ def test_law_3_any_cut_of_the_bytes_tells_the_same_story(
     assert tell_bytes(decoder_of(provider), pieces).lines == tell_bytes(decoder_of(provider), [body]).lines
 
 
+def ag_ui_texts(ids: Sequence[str]) -> list[dict[str, Any]]:
+    out: list[dict[str, Any]] = [{"type": "RUN_STARTED", "threadId": "t", "runId": "r"}]
+    for id in ids:
+        phases = ("START", {"role": "assistant"}), ("CONTENT", {"delta": id or "none"}), ("END", {})
+        out += [{"type": f"TEXT_MESSAGE_{phase}", "messageId": id, **more} for phase, more in phases]
+    return [*out, {"type": "RUN_FINISHED", "threadId": "t", "runId": "r"}]
+
+
+def assistants_texts(ids: Sequence[str]) -> list[dict[str, Any]]:
+    out: list[dict[str, Any]] = [{"event": "thread.run.created", "data": {"id": "r", "object": "thread.run"}}]
+    for id in ids:
+        content = [{"type": "text", "text": {"value": id or "none", "annotations": []}}]
+        message = {"id": id, "object": "thread.message", "role": "assistant", "content": content, "status": "completed"}
+        out.append({"event": "thread.message.completed", "data": message})
+    return [*out, {"event": "thread.run.completed", "data": {"id": "r", "object": "thread.run", "status": "completed"}}]
+
+
+def letta_texts(ids: Sequence[str]) -> list[dict[str, Any]]:
+    out = [
+        {"id": id, "message_type": kind, key: id or "none"}
+        for id in ids
+        for kind, key in (("assistant_message", "content"), ("reasoning_message", "reasoning"))
+    ]
+    return [*out, {"message_type": "stop_reason", "stop_reason": "end_turn"}]
+
+
+def responses_texts(ids: Sequence[str]) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = [{**_item(0, id or "none"), "id": id} for id in ids]
+    done = [
+        {"type": "response.output_item.done", "output_index": index, "item": item} for index, item in enumerate(items)
+    ]
+    speech = [{"type": "response.audio.transcript.delta", "delta": "spoken"}]
+    return [*done, *speech, {"type": "response.completed", "response": {"id": "r", "status": "completed"}}]
+
+
+def vercel_texts(ids: Sequence[str]) -> list[dict[str, Any]]:
+    out: list[dict[str, Any]] = [{"type": "start"}]
+    for id in ids:
+        out += [{"type": "text-start", "id": id}, {"type": "text-delta", "id": id, "delta": id or "none"}]
+        out.append({"type": "text-end", "id": id})
+    return [*out, {"type": "finish"}]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "texts_with"),
+    [
+        ("ag_ui", ag_ui_texts),
+        ("letta", letta_texts),
+        ("openai_assistants", assistants_texts),
+        ("openai_responses", responses_texts),
+        ("vercel_ui", vercel_texts),
+    ],
+)
+def test_law_3_ids_that_are_made_do_not_depend_on_the_cut(protocol: str, texts_with: Any) -> None:
+    """Though the wire has some that look like them. An id that is made for one message is no other's."""
+    ids = "message-1", "message-1.2", ""
+    pieces = [b"data: " + json.dumps(item).encode() + b"\n\n" for item in texts_with(ids)]
+    kind = decoder_of(protocol)
+    whole = tell_bytes(kind, [b"".join(pieces)])
+    for start in range(len(pieces)):
+        assert tell_bytes(kind, [*pieces[:start], b"".join(pieces[start:])]).lines == whole.lines
+    contents = [message.content for message in whole.engine.messages if message.type == "message"]
+    assert contents[: len(ids)] == [id or "none" for id in ids]
+    assert contents[len(ids) :] == (["spoken"] if protocol == "openai_responses" else [])
+    made = [message.id for message in whole.engine.messages]
+    assert len({*made}) == len(made)
+
+
+def test_ids_that_are_made_are_free_among_the_messages_before_the_source() -> None:
+    """So the engine need not give a message another id than its decoder does, which would cost time at each delta."""
+    engine = Engine()
+    engine.reserve([m.TextMessage("message-1")])
+    assert [*engine.complete([e.TextDelta("message-3", "a"), e.MessageDone(m.TextMessage("message-3"))])]
+    engine.begin_source()
+    assert [engine.new_id() for _ in range(4)] == ["message-1.2", "message-2", "message-3.2", "message-4"]
+
+
 wire = q.recursive(
     q.none() | q.booleans() | q.integers(-3, 3) | q.floats() | texts,
     lambda inner: q.lists(inner, max_size=3) | q.dictionaries(texts, inner, max_size=3),

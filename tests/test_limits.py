@@ -23,7 +23,7 @@ from streamkit.messages.json_text import held_size
 from streamkit.protocols.framing import framer_for
 from streamkit.testing import ModelServer, Reply
 
-from .faces import Face, SyncTold, ask, body, every_face
+from .faces import Face, SyncTold, ask, body, chat, every_face
 
 
 def chunk(content: str, finish: str | None = None) -> bytes:
@@ -146,6 +146,27 @@ async def test_a_message_that_is_too_long_ends_the_stream(face: Face) -> None:
     [message] = error.messages
     assert 10_000 < len(message.content) < 10_000 + 5 * 600
     assert message.status == "failed"
+
+
+class _Reader(sk.EventHandler):
+    """Reads what has come of a text, or of audio, at each delta."""
+
+    def on_message_delta(self, delta: sk.Delta, snapshot: sk.Message) -> None:
+        assert snapshot.content.endswith(delta.value)
+
+
+@pytest.mark.parametrize("kind", ["content", "audio"])
+def test_a_message_that_is_read_at_each_delta_may_not_be_longer(kind: str) -> None:
+    """Reading the content joins the deltas, as the engine does where it measures."""
+    piece: Any = "word" if kind == "content" else {"id": "a", "data": "d29y"}
+    items = [choice({kind: piece})] * 5000
+    lengths = []
+    for handlers in ((), (_Reader(),)):
+        stream = sk.stream(items, *handlers, limits=sk.Limits(message=10_000))
+        with pytest.raises(sk.LimitError, match=r"Limits\.message"):
+            stream.until_done()
+        lengths.append(len(stream.messages[0].content))
+    assert 10_000 < lengths[0] == lengths[1] < 12_000
 
 
 @every_face
@@ -461,3 +482,14 @@ def test_the_error_crosses_a_chain_and_a_pickle() -> None:
         sk.stream(inner).until_done()
     copy = pickle.loads(pickle.dumps(caught.value))
     assert (str(copy), copy.limit, copy.allowed) == (str(caught.value), "line", 2000)
+
+
+@pytest.mark.parametrize("after", [b"data: " + b"x" * 5_000 + b"\n\n", b'data: {"cut": "of'], ids=["long", "cut"])
+def test_what_follows_the_end_in_the_same_chunk_means_nothing(after: bytes) -> None:
+    """As where it comes in a chunk of its own, which is not even read."""
+    frames = [b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in chat("Hello")]
+    frames += [b"data: [DONE]\n\n", after]
+    for source in (frames, [b"".join(frames)]):
+        stream = sk.stream(source, limits=sk.Limits(line=1_000))
+        assert stream.get_final_text() == "Hello"
+        assert (stream.status, stream.warnings) == ("completed", ())

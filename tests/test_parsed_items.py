@@ -7,6 +7,7 @@ tolerant path gives, to the last field, for whatever a producer in this process 
 from __future__ import annotations
 
 import copy
+import itertools
 import random
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -654,6 +655,88 @@ def test_keys_that_are_missing_or_new_give_the_same_events_on_both_paths(case: s
         if all("event" in item and "data" in item for item in items) or not kind_of(name).wraps_event_name:
             frames = frames_made_of(name, items)
             assert told_by_frames(name, frames, fast=True) == told_by_frames(name, frames, fast=False)
+
+
+# -- objects whose neighbours are plain: what was learnt of one is not taken for granted of the next
+
+
+class Newer(ChatCompletionChunk):
+    """A chunk as another version of the SDK, or another server's, may declare it."""
+
+    x_groq: Any = None
+    citations: Any = None
+
+
+class Preset(ChatCompletionChunk):
+    """A chunk with a field that need not be null where it was not set."""
+
+    usage: Any = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+
+
+def chunk_class(**fields: Any) -> Any:
+    """A chunk as an early version of the SDK declared it: only these fields, and whatever else comes."""
+    return type(
+        "Chunk", (BaseModel,), {"__annotations__": dict.fromkeys(fields, Any), "__module__": __name__, **fields}
+    )
+
+
+def likely(items: list[Wire]) -> Iterator[Wire]:
+    """Items as the first of these, each with another value at one place, or with a key that is missing or new."""
+    odd = items[-2]
+    yield from with_other_keys(odd)
+    for path, value in itertools.product(places(odd), (None, "x", "", 0, 1, True, [], ["x"], {}, {"x": 1})):
+        if path:
+            yield changed(odd, path, value)
+    for path, key in itertools.product(places(odd), KEYS):
+        if isinstance(value_at(odd, path), dict):
+            yield from (changed(odd, (*path, key), value) for value in (None, "x", {"x": 1}))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["chat text", "responses text", "anthropic text"])
+def test_any_object_beside_plain_ones_gives_the_same_events_on_both_paths(case: str) -> None:
+    """As the clients make objects of whatever a server sends."""
+    name, items = STREAMS[case]
+    make = OBJECTS[name]
+    *start, before, end = map(make, [*items[:-1], items[-1]])
+    fast, slow = kind_of(name), tolerant(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for item in likely(items):
+            stream = [*start, before, make(item), end]
+            assert told(fast, stream) == told(slow, stream), item
+
+
+def test_objects_of_other_classes_beside_plain_ones_give_the_same_events_on_both_paths() -> None:
+    """Subclasses, other versions of the SDK, objects that were made by hand, and fields that were set afterwards."""
+    _, (first, plain, end) = STREAMS["chat text"]
+    early = chunk_class(id=None, choices=None, object=None)
+    chunk: Any
+    others: list[Any] = []
+    for kind in (ChatCompletionChunk, Newer, Preset, early):
+        for more in ({}, {"usage": None}, {"x_groq": {"id": "x"}}, {"citations": ["a"]}, {"error": {"message": "no"}}):
+            others.append(construct_type(type_=kind, value={**plain, **more}))
+            others.append(kind.construct(**{**ChatCompletionChunk.construct(**plain).__dict__, **more}))
+    for key, value in (("refusal", "no"), ("role", "user"), ("content", None), ("reasoning_content", "r")):
+        chunk = construct_type(type_=ChatCompletionChunk, value=plain)
+        setattr(chunk.choices[0].delta, key, value)
+        others.append(chunk)
+    for key, value in (
+        ("finish_reason", "stop"),
+        ("logprobs", {"content": [{"token": "b"}]}),
+        ("index", 1),
+        ("more", 1),
+    ):
+        chunk = construct_type(type_=ChatCompletionChunk, value=plain)
+        setattr(chunk.choices[0], key, value)
+        others.append(chunk)
+    make = OBJECTS["openai_chat"]
+    fast, slow = kind_of("openai_chat"), tolerant("openai_chat")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # pydantic's, about values that were set
+        for other in others:
+            stream = [make(first), make(plain), other, make(plain), other, make(end)]
+            assert told(fast, stream) == told(slow, stream), other
 
 
 # -- objects inside of dicts, and everything at once

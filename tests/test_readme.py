@@ -41,6 +41,12 @@ def test_every_extra_that_the_readme_names_exists() -> None:
     assert named <= set(PROJECT["optional-dependencies"])
 
 
+def test_the_guide_lists_every_extra() -> None:
+    """In the table of its first page."""
+    page = (ROOT / ".docs" / "index.md").read_text("utf-8")
+    assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == sorted(PROJECT["optional-dependencies"])
+
+
 def test_every_hook_that_the_events_compute_is_a_method_of_hooks() -> None:
     """The events' hooks and the methods that users override have the same names."""
     methods = {name for name in vars(Hooks) if name.startswith("on_")}

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -391,21 +392,22 @@ def test_a_handler_that_records_may_be_used_again(tmp_path: Path) -> None:
 @body
 async def test_replay_keeps_the_times(face: Face, tmp_path: Path) -> None:
     """Twice as fast, it takes half as long."""
-    import time
 
-    path = tmp_path / "recording"
-    lines = [{"streamkit": "recording", "version": 1, "created_at": 1.0}]
-    lines += [{"time": 0.1 * i, "data": chunk} for i, chunk in enumerate(chat("Hel", "lo"))]  # type: ignore[list-item]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    began = time.monotonic()
-    assert await face.stream(sk.replay(path)).get_final_text() == "Hello"
-    assert time.monotonic() - began >= 0.3
-    began = time.monotonic()
-    assert await face.stream(sk.replay(path, speed=100)).get_final_text() == "Hello"
-    assert 0.003 <= time.monotonic() - began < 0.3
-    began = time.monotonic()
-    assert await face.stream(path).get_final_text() == "Hello"
-    assert time.monotonic() - began < 0.3
+    def recorded(pause: float) -> Path:
+        path = tmp_path / f"recording-{pause}"
+        lines = [{"streamkit": "recording", "version": 1, "created_at": 1.0}]
+        lines += [{"time": pause * i, "data": chunk} for i, chunk in enumerate(chat("Hel", "lo"))]  # type: ignore[list-item]
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        return path
+
+    async def takes(source: Any) -> float:
+        began = time.monotonic()
+        assert await face.stream(source).get_final_text() == "Hello"
+        return time.monotonic() - began
+
+    assert await takes(sk.replay(recorded(0.1))) >= 0.3
+    assert 0.3 <= await takes(sk.replay(recorded(10), speed=100)) < 30
+    assert await takes(recorded(10)) < 30
 
 
 def test_a_replay_needs_a_speed(tmp_path: Path) -> None:
@@ -518,7 +520,7 @@ except sk.UsageError as error:
 def test_a_file_without_permission_is_refused_before_the_request() -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         ran = subprocess.run(
-            [sys.executable, "-c", WITHOUT_PERMISSION, folder], cwd=ROOT, capture_output=True, text=True, timeout=60
+            [sys.executable, "-c", WITHOUT_PERMISSION, folder], cwd=ROOT, capture_output=True, text=True, timeout=300
         )
         os.chmod(folder, 0o700)
     assert "permission denied" in ran.stdout.lower(), ran.stderr

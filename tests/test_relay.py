@@ -164,7 +164,7 @@ async def test_a_reader_waits_for_more_until_the_run_is_closed(face: Face, relay
         for event in events:
             seen.clear()
             log.append([event])
-            assert seen.wait(5), "it was told at once"
+            assert seen.wait(20), "it was told at once"
         log.close()
 
     class Seeing(sk.Handler):
@@ -279,13 +279,13 @@ def test_a_run_that_is_not_there_is_told_as_not_found(relay_of: Callable[..., Re
 
 def test_a_closed_run_expires() -> None:
     """And an open one whose producer gave no sign of life; a reader of that one is told."""
-    relay = MemoryRelay(ttl=0.05, ttl_open=0.1)
+    relay = MemoryRelay(ttl=0.05, ttl_open=1)
     written(relay, "a", run_id="closed")
     log = Producer(relay, "open")
     log.append(story("a")[:4])
     reading = iter(relay.reader("open"))
     assert next(reading).type == "run_created"
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 20
     while (relay.get("closed") or relay.get("open")) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert relay.get("closed") is relay.get("open") is None
@@ -379,7 +379,7 @@ def test_a_million_deltas_fit_into_little_memory() -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=100,
+        timeout=300,
         cwd=Path(sk.__file__).parents[1],
     )
     assert int(done.stdout) < 40 * 1024
@@ -657,7 +657,7 @@ def test_block_waits_for_the_first_reader_and_not_for_those_who_left() -> None:
     reading = relay.read("run")
     reading.pull()
     reading.close()
-    assert done.wait(5)
+    assert done.wait(20)
 
 
 @pytest.mark.parametrize("face", ["sync", "asyncio"])
@@ -986,7 +986,7 @@ def test_any_source_whose_items_have_ids_is_gone_on_with() -> None:
 
 
 def test_a_silent_producer_is_told_as_a_timeout() -> None:
-    """Of the reader's own limit; a heartbeat is a sign of life."""
+    """Of the reader's own limit, here after a second of signs of life."""
     relay = MemoryRelay(timeout=math.inf)
     log = Producer(relay)
     log.append(story("abc")[:5])
@@ -999,12 +999,17 @@ def test_a_silent_producer_is_told_as_a_timeout() -> None:
         def on_end(self) -> None:
             hooks.append("end")
 
+    def live() -> None:
+        for _ in range(6):
+            log.writer.heartbeat()
+            time.sleep(0.2)
+
     began = time.monotonic()
-    threading.Timer(0.15, log.writer.heartbeat).start()
-    stream = sk.stream(relay.reader("run", timeout=0.3), Handler())
+    threading.Thread(target=live, daemon=True).start()
+    stream = sk.stream(relay.reader("run", timeout=1), Handler())
     with pytest.raises(sk.SourceTimeoutError, match="was silent for"):
         stream.until_done()
-    assert 0.4 < time.monotonic() - began < 3
+    assert 1.9 < time.monotonic() - began < 10
     assert hooks == ["timeout", "end"]
     assert text(stream) == "ab"
     # The run itself is none the worse: the cursor goes on.
@@ -1031,7 +1036,6 @@ def test_a_loop_may_leave_a_reader_on_any_event_loop() -> None:
     assert [loop() for loop in loops] == [None, None]
 
 
-@pytest.mark.slow
 async def leave_a_loop(emitter: sk.Emitter) -> None:
     async for _ in emitter.reader():
         return

@@ -515,7 +515,7 @@ async def test_a_run_ends_once(face: Face, kind: Kind) -> None:
 @driven
 async def test_a_run_that_was_deleted_or_has_expired_is_not_created_again(face: Face, kind: Kind) -> None:
     """Not by its late producer; its readers fail, its producer hears of it."""
-    drive = Driver(face, kind.make(ttl_open=0.2))
+    drive = Driver(face, kind.make())
     deleted = await drive.open("deleted")
     reading = await drive("read", "deleted")
     deleted.append(lines(1))
@@ -524,18 +524,19 @@ async def test_a_run_that_was_deleted_or_has_expired_is_not_created_again(face: 
     with pytest.raises(sk.SourceError) as caught:
         await drive.next(reading)
     assert caught.value.status_code == 404
-    expired = await drive.open("expired")
+    brief = Driver(face, kind.make(ttl_open=0.2))
+    expired = await brief.open("expired")
     deadline = time.monotonic() + 10
-    while await drive("get", "expired") is not None and time.monotonic() < deadline:
+    while await brief("get", "expired") is not None and time.monotonic() < deadline:
         await face.in_thread(lambda: time.sleep(0.02))
-    for run_id, writer in (("deleted", deleted), ("expired", expired)):
+    for one, run_id, writer in ((drive, "deleted", deleted), (brief, "expired", expired)):
         refused(writer)
         assert writer.fenced == "gone"
-        assert await drive("get", run_id) is None
-        assert await drive("cancel", run_id) is False
+        assert await one("get", run_id) is None
+        assert await one("cancel", run_id) is False
         with pytest.raises(sk.SourceError, match="no run"):
-            await drive("answer", run_id, "q", {"approved": True})
-    await drive.has_received(kind, Fenced("gone"), Fenced("gone"))
+            await one("answer", run_id, "q", {"approved": True})
+        await one.has_received(kind, Fenced("gone"))
 
 
 # -- 7: questions
@@ -586,11 +587,37 @@ async def test_an_answer_is_kept_as_the_outcome(face: Face, kind: Kind, answer: 
     """With its fields, and when it was given."""
     drive = Driver(face, kind.make())
     writer = await drive.open()
-    writer.ask("q", {"kind": "confirmation"})
+    writer.ask("q", {"kind": "confirmation" if "approved" in answer else "tool_call"})
     counts, question = await drive("answer", "run", "q", answer)
     assert counts
     assert {key: question[key] for key in outcome} == outcome
     assert question["asked_at"] <= question["answered_at"]
+
+
+WRONG_ANSWERS: list[tuple[str, Any, str]] = [
+    ("may", {"output": "done"}, "question 'may' is a confirmation: its answer has `approved`"),
+    ("may", {"error": "it broke"}, "question 'may' is a confirmation: its answer has `approved`"),
+    ("may", {"approved": True, "edited": 5}, "`edited` is a `str`, not 5"),
+    ("may", {"approved": False, "reason": ["no"]}, r"`reason` is a `str`, not \['no'\]"),
+    ("call", {"approved": True}, "question 'call' is a tool call: its answer has `output` or `error`"),
+    ("call", {"output": object()}, "what JSON can hold"),
+    ("call", {"error": object()}, "what JSON can hold"),
+]
+
+
+@driven
+async def test_a_question_takes_only_an_answer_of_its_kind(face: Face, kind: Kind) -> None:
+    """Another one is refused: it does not reach the producer, and the question stays open."""
+    drive = Driver(face, kind.make())
+    writer = await drive.open()
+    writer.ask("may", {"kind": "confirmation"})
+    writer.ask("call", {"kind": "tool_call"})
+    for id, wrong, text in WRONG_ANSWERS:
+        with pytest.raises(sk.UsageError, match=text):
+            await drive("answer", "run", id, wrong)
+    assert drive.received == []
+    assert (await drive("answer", "run", "may", {"approved": True, "edited": "2"}))[0]
+    assert (await drive("answer", "run", "call", {"output": {"any": "JSON"}}))[0]
 
 
 @driven
@@ -601,7 +628,7 @@ async def test_what_cannot_be_answered_is_told_apart(face: Face, kind: Kind) -> 
     with pytest.raises(sk.UsageError, match="has no question 'q'"):
         await drive("answer", "run", "q", {"approved": True})
     writer.ask("q", {})
-    for malformed in ({}, {"approved": "true"}, {"approved": 1}):
+    for malformed in ({}, {"approved": "true"}, {"approved": 1}, None, 5, "yes", [True]):
         with pytest.raises(sk.UsageError, match="an answer has"):
             await drive("answer", "run", "q", malformed)
     writer.ask("late", {"expires_at": time.time() - 1})
@@ -820,7 +847,7 @@ async def test_readers_are_counted_while_they_are_there(face: Face, kind: Kind) 
 @driven
 async def test_runs_expire_by_their_status(face: Face, kind: Kind) -> None:
     """Ended, open and paused ones, each after a time of its own; a list has none of them."""
-    drive = Driver(face, kind.make(ttl=0.1, ttl_open=0.5, ttl_paused=1000.0))
+    drive = Driver(face, kind.make(ttl=0.1, ttl_open=1.0, ttl_paused=1000.0))
     for run_id in ("ended", "open", "paused"):
         writer = await drive.open(run_id)
         if run_id == "ended":

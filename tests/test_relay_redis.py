@@ -362,6 +362,7 @@ def test_what_a_reader_answers_while_redis_is_away_is_stored_later(
         with sk.stream(relay.reader("run")) as stream:
             while "q" not in stream.pending:
                 next(iter(stream))
+            mortal.write_out()
             mortal.kill()
             _confirmation(stream, "q").approve()
             mortal.start()
@@ -610,8 +611,9 @@ def test_a_reader_of_another_process_that_died_does_not_count_for_long() -> None
     relay = ON_REDIS.make()
     relay.open("run", control=lambda control: None)
     with redis.Redis.from_url(shared_server().url) as client:
-        client.zadd(Keys(relay.prefix, "run").readers, {"other:1": time.time() + 0.5})
+        client.zadd(Keys(relay.prefix, "run").readers, {"other:1": time.time() + 60})
         assert relay.get("run").readers == 1  # type: ignore[union-attr]  # it is there
+        client.zadd(Keys(relay.prefix, "run").readers, {"other:1": time.time() + 0.1})
         eventually(lambda: relay.get("run").readers == 0)  # type: ignore[union-attr]
 
 

@@ -40,7 +40,7 @@ def slot_of(relay: RedisRelay, run_id: str) -> int:
 
 def run_on(cluster: Cluster, relay: RedisRelay, server: RedisServer) -> str:
     """The id of a run that a master has."""
-    ids = (f"run-{number}" for number in count())
+    ids = (f"run-{number}" for number in range(1000))
     return next(id for id in ids if cluster.owner(slot_of(relay, id)) is server)
 
 
@@ -134,6 +134,23 @@ def test_a_run_that_moves_to_another_node_is_read_on(cluster: Cluster) -> None:
         assert [json.loads(entry.data)["n"] for entries in late for entry in entries] == run.seen
 
 
+def test_the_old_node_of_a_run_may_be_heard_after_the_new_one(cluster: Cluster) -> None:
+    """That the subscription on the old one is over says nothing of that on the new one: readers that come are served."""
+    with RedisRelay(cluster.url, prefix="late") as relay:
+        id = run_on(cluster, relay, cluster.masters[1])
+        run = Followed(relay, id)
+        run.goes_on()
+        hub = relay._hubs.of(id)
+        channel, (old, *_) = hub.keys(id).log, hub._listeners.values()
+        cluster.move(slot_of(relay, id))
+        run.goes_on()
+        wait_for(lambda: hub._confirmed.get(channel, old) is not old)
+        hub.unsubscribed([channel], old)  # as its thread calls it, in whichever moment
+        late = relay.read(id, timeout=10)
+        assert late.pull()
+        run.end()
+
+
 def test_a_node_that_hangs_delays_no_run_of_the_others(cluster: Cluster) -> None:
     """It goes on only when the others' events were read; its own come then."""
     with RedisRelay(cluster.url, prefix="hangs") as relay:
@@ -164,6 +181,7 @@ def test_a_replica_takes_the_runs_of_its_master_over(cluster: Cluster) -> None:
         for run in (dead, other):
             run.end()
         assert other.snapshots == 0
+    cluster.make_master(cluster.masters[0])
 
 
 def test_wrong_urls_of_a_cluster_are_refused() -> None:

@@ -1004,48 +1004,50 @@ async def test_both_renderers_work_on_sync_and_async_streams(face: Face) -> None
 
 
 class Slow(Screen):
-    """A terminal that takes its time."""
+    """A terminal that shows nothing before the source has given all of its items."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits, self.may_go_on, self.was_late = threading.Event(), threading.Event(), False
 
     def write(self, text: str, /) -> int:
-        time.sleep(0.4)
+        self.waits.set()
+        self.was_late |= not self.may_go_on.wait(LIMIT / 4)
         return super().write(text)
 
 
-class Paced(Source):
-    """Notes the longest time between two pulls."""
+class Before(Source):
+    """Gives its items while a terminal waits."""
 
-    longest = 0.0
-
-    def __init__(self, items: Iterable[Any]) -> None:
+    def __init__(self, items: Iterable[Any], terminal: Slow) -> None:
         super().__init__(items)
-        self.last = time.monotonic()
-
-    def pause(self) -> None:
-        now = time.monotonic()
-        self.longest, self.last = max(self.longest, now - self.last), now
+        self.terminal = terminal
 
     def generate(self) -> Iterator[Any]:
-        for item in super().generate():
-            time.sleep(0.005)
-            self.pause()
+        for number, item in enumerate(super().generate()):
+            while number == 100 and not self.terminal.waits.is_set():
+                time.sleep(0.005)
             yield item
+        self.terminal.may_go_on.set()
 
     async def generate_async(self) -> AsyncIterator[Any]:
+        number = 0
         async for item in super().generate_async():
-            await anyio.sleep(0.005)
-            self.pause()
+            while number == 100 and not self.terminal.waits.is_set():  # noqa: ASYNC110 - a thread sets it
+                await anyio.sleep(0.005)
             yield item
+            number += 1
+        self.terminal.may_go_on.set()
 
 
-@pytest.mark.slow
 @every_face
 @body
 async def test_a_slow_terminal_does_not_delay_the_stream(face: Face) -> None:
-    """Nor the event loop: each write takes 0.4 s, and no piece waits for that."""
+    """Nor the event loop: no piece waits for it."""
     file = Slow()
-    source = Paced(chat(*["word "] * 200))
+    source = Before(chat(*["word "] * 200), file)
     await face.stream(face.generator(source), LiveDisplay(console(file=file))).until_done()
-    assert source.longest < 0.3
+    assert not file.was_late
     assert "word word word" in file.getvalue()
     assert_restored(file)
 
@@ -1257,7 +1259,7 @@ def test_no_block_is_too_long(text: str) -> None:
         markdown.tail(80, 24)
         longest = max(longest, len(markdown.source))
     markdown.take_settled(final=True)
-    assert time.process_time() - began < LIMIT / 2
+    assert time.process_time() - began < LIMIT / 5
     assert longest <= LONGEST + 1000
 
 

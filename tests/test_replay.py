@@ -97,7 +97,7 @@ async def test_a_recording_is_read_with_the_protocol_that_was_named(face: Face, 
     live = await check_replay(face, unmarked, tmp_path, protocol="openai_completions")
     assert live["status"] == "completed"
     live = await check_replay(face, chat("Hello"), tmp_path, protocol="letta")
-    assert live["error"] == "IncompleteStreamError: none of the source's 3 items is one of letta"
+    assert live["error"] == "IncompleteStreamError: none of the source's 3 items is one of letta; is `protocol=` right?"
     assert json.loads((tmp_path / "first.jsonl").read_text().splitlines()[1])["protocol"] == "letta"
 
 

@@ -8,13 +8,18 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import streamkit as sk
 from streamkit import events as e
 from streamkit import messages as m
+from streamkit.core.engine import Engine
+from streamkit.core.snapshot import SnapshotMaker
 from streamkit.errors import LimitError
 from streamkit.protocols import codec
 from streamkit.relay import MemoryRelay, Relay
+from streamkit.relay.cursors import EndedMessagesEntry
+from streamkit.relay.event_log import EventLog
 
 from . import values as q
 from .test_laws import canonical, often
@@ -108,26 +113,44 @@ def test_a_stream_that_resumes_has_all_that_one_over_all_events_has(relay_of: Ca
     check_every_cursor(relay, 7)
 
 
+def make_blocks_small(patch: pytest.MonkeyPatch) -> None:
+    """A log in many blocks, to which each message is reported as soon as the next one begins."""
+    patch.setattr("streamkit.relay.memory.log._BLOCK", 3)
+    patch.setattr("streamkit.relay.memory.log._TAIL", 6)
+    patch.setattr("streamkit.relay.memory.log._MOST_FOR_STATE", 20)
+    patch.setattr("streamkit.relay.message_spans._REPORT_AFTER", 0)
+
+
 def test_messages_may_stand_in_several_blocks_of_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever the blocks end, a message goes on in the next one."""
-    monkeypatch.setattr("streamkit.relay.memory.log._BLOCK", 3)
-    monkeypatch.setattr("streamkit.relay.memory.log._TAIL", 6)
+    make_blocks_small(monkeypatch)
     relay = MemoryRelay()
     with sk.Emitter(relay, "run") as emitter:
         write_all_kinds(emitter)
     check_every_cursor(relay, 2)
 
 
+def write_into(relay: Relay, events: list[e.Event]) -> None:
+    """Complete events, and write them as an emitter does, which reports the messages that have ended."""
+    log, engine = relay.open("run", control=lambda control: None), Engine()
+    writer = EventLog(engine, log, relay.limit)
+    for place in range(0, len(events), 3):
+        writer.append(engine.complete(events[place : place + 3]))
+    writer.append([*engine.source_done(complete=True), *engine.end(), e.StreamEnd()])
+    log.end("done")
+
+
 @pytest.mark.slow
 @settings(often, max_examples=60)
-@given(q.drawn(canonical))
-def test_whatever_the_story_a_stream_that_resumes_has_all_of_it(events: list[e.Event]) -> None:
+@given(q.drawn(canonical), st.sampled_from([tell_into, write_into]))
+def test_whatever_the_story_a_stream_that_resumes_has_all_of_it(
+    events: list[e.Event], write: Callable[[Relay, list[e.Event]], object]
+) -> None:
     """Stories of the laws, malformed ones too."""
     relay = MemoryRelay()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("streamkit.relay.memory.log._BLOCK", 4)
-        patch.setattr("streamkit.relay.memory.log._TAIL", 8)
-        tell_into(relay, events)
+        make_blocks_small(patch)
+        write(relay, events)
         check_every_cursor(relay, 3)
 
 
@@ -251,6 +274,105 @@ def test_a_trimmed_run_resumes_from_its_snapshot() -> None:
     assert stream.get_final_messages() == whole.get_final_messages()
     assert [*stream.pending] == [*whole.pending]
     assert [warning.code for warning in stream.warnings] == [warning.code for warning in whole.warnings]
+
+
+def test_a_snapshot_has_the_steps_as_they_are() -> None:
+    """In the middle of one, between two and after the last: which are over, how they ended, and what they cost."""
+    events: list[e.Event] = [e.RunCreated(e.Run(id="r"))]
+    for status in ("completed", "failed", "cancelled"):
+        events += [e.RunStepCreated(e.RunStep()), e.TextDone(sk.TextMessage(f"m-{status}", content="a"))]
+        events += [e.Usage(1, 2, 3), e.RunStepDone(e.RunStep(status=status))]
+    for count in range(len(events) + 1):
+        engine, again = Engine(), Engine()
+        engine.is_canonical = again.is_canonical = True
+        for _ in engine.complete(map(codec.decode_event, map(codec.encode_event, events[:count]))):
+            pass
+        lines, _ = SnapshotMaker(engine, codec.encode_event, 1000, 2**20).lines()
+        for _ in again.complete(map(codec.decode_event, lines)):
+            pass
+        assert [(step.id, step.status, step.usage) for step in again.runs.steps] == [
+            (step.id, step.status, step.usage) for step in engine.runs.steps
+        ]
+        assert (again.runs.step is None) == (engine.runs.step is None)
+        assert (
+            again.runs.usage
+            == engine.runs.usage
+            == (e.Usage(*(n * (count // 4) for n in (1, 2, 3))) if count > 3 else None)
+        )
+
+
+def test_the_lines_that_the_last_one_of_a_message_does_not_stand_for_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A `call_id` that comes late answers the call when it comes, not when the message begins; and deltas of one message
+    stand between those of another."""
+    make_blocks_small(monkeypatch)
+    relay = MemoryRelay()
+    with sk.Emitter(relay, "run") as emitter:
+        emitter.tool_call("f", {}, call_id="c")
+        emitter.emit(e.ConsoleCreated(sk.ConsoleMessage("m")))
+        emitter.emit(e.ConsoleDelta("m", "out"))
+        emitter.emit(e.ConsoleDone(sk.ConsoleMessage("m", call_id="c")))
+        with emitter.begin_text() as one:
+            with emitter.begin_text() as two:
+                one.write("one ")
+                two.write("two")
+            one.write("goes on")
+        emitter.text("the last one")
+    check_every_cursor(relay, 1)
+
+
+def test_messages_that_are_written_at_once_are_reported_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once their lines are in the log."""
+    make_blocks_small(monkeypatch)
+    relay = MemoryRelay()
+    write_into(relay, [e.TextDone(sk.TextMessage(id, content=id)) for id in "abcdef"])
+    check_every_cursor(relay, 1)
+
+
+def test_a_stream_that_resumes_goes_over_the_last_lines_of_messages_alone() -> None:
+    """Their producer has reported them to the log; all but the newest ones."""
+    relay = MemoryRelay()
+    with sk.Emitter(relay, "run") as emitter:
+        for _ in range(50):
+            for _ in range(50):
+                emitter.text("word ")
+            emitter.end_message()
+        cursor = emitter.cursor
+    assert cursor is not None
+    reading = relay.read("run")
+    assert reading.rewind(cursor)
+    entries = [*reading.pull()]
+    while entries[-1].cursor != cursor:
+        entries += reading.pull()
+    lines = [line for entry in entries for line in entry.data.split(b"\n")]
+    assert sum(b"_done" in line for line in lines) >= 50
+    assert len(lines) < 50 + 8 * 52
+
+
+def test_an_entry_of_ended_messages_has_their_lines_one_by_one() -> None:
+    """As a relay of one's own makes it, too: of its data."""
+    assert EndedMessagesEntry("1-2.9c0a3f21", b"a\nb").lines == [b"a", b"b"]
+
+
+def test_messages_are_those_of_the_producer_that_reported_them() -> None:
+    """Its events are counted from its first one, whatever earlier producers have written."""
+    relay = MemoryRelay()
+    one, two = text_lines("one", "a"), text_lines("two", "b")
+    begin = [b'{"type":"run_created","run":{"id":"r"}}', b'{"type":"run_step_created","run_step":{"id":"s"}}']
+    first = relay.open("run", control=lambda control: None)
+    first.append([*begin, *one])
+    first.messages_ended([(3, 4)])
+    first.pause()
+    second = relay.take_over("run", control=lambda control: None)
+    assert second is not None
+    cursor = second.append(two)[-1]
+    second.messages_ended([(1, 2)])
+    first.messages_ended([(1, 2)])  # it has nothing to say any more
+    reading = relay.read("run")
+    assert reading.rewind(cursor)
+    assert [entry.data for entry in reading.pull()] == [b"\n".join(begin), b"\n".join((one[-1], two[-1]))]
+    second.append([codec.encode_event(e.StreamEnd())])
+    second.end("done")
+    assert [it.content for it in sk.stream(relay.reader("run"), after=cursor).get_final_messages()] == ["a", "b"]
 
 
 def of_lines(relay: MemoryRelay, *lines: bytes) -> str:

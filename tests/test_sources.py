@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextvars import ContextVar
@@ -16,6 +17,7 @@ import anyio
 import anyio.from_thread
 import httpx
 import httpx2
+import openai
 import pytest
 import trio
 
@@ -830,17 +832,28 @@ def test_a_timeout_without_words_of_its_own_says_what_happened(error: Exception)
         sk.stream(items()).until_done()
 
 
+def test_what_a_clients_error_hides_is_in_the_text() -> None:
+    """openai's and anthropic's own say "Connection error." whatever happened; the reason is in the cause."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        with (
+            openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client,
+            pytest.raises(sk.SourceError, match=r"^APIConnectionError: Connection error\. .*refused"),
+        ):
+            sk.stream(lambda: client.responses.create(model="any", input="Hello!", stream=True)).until_done()
+
+
+def _chunk_with_some_ids(number: int) -> bytes:
+    """A delta; every third has an id."""
+    chunk = {"id": "c", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "a"}}]}
+    return (f"id: {number}\n" if number % 3 == 0 else "").encode() + b"data: " + json.dumps(chunk).encode() + b"\n\n"
+
+
 @pytest.mark.parametrize("size", [1, 300, 10_000])
 def test_the_cursor_never_falls_back_where_only_some_items_have_an_id(size: int) -> None:
     """It is that of the newest item that has one, also between the items of one piece of the body."""
-
-    def frame(number: int) -> bytes:
-        chunk = {"id": "c", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "a"}}]}
-        return (
-            (f"id: {number}\n" if number % 3 == 0 else "").encode() + b"data: " + json.dumps(chunk).encode() + b"\n\n"
-        )
-
-    body = b"".join(map(frame, range(9))) + b"data: [DONE]\n\n"
+    body = b"".join(map(_chunk_with_some_ids, range(9))) + b"data: [DONE]\n\n"
     pieces = [body[start : start + size] for start in range(0, len(body), size)]
     stream = sk.stream(iter(pieces))
     cursors = [(event.cursor, stream.cursor) for event in stream if event.type == "text_delta"]
@@ -849,3 +862,36 @@ def test_the_cursor_never_falls_back_where_only_some_items_have_an_id(size: int)
     assert stream.cursor == "6"
     resumed = sk.stream(iter(pieces), after="6")
     assert resumed.get_final_text() == "a" * 9
+
+
+def test_the_cursor_is_the_newest_while_the_source_is_awaited() -> None:
+    """Of a piece whose last items have no id."""
+
+    def pieces() -> Iterator[bytes]:
+        for start in (0, 4, 8):
+            yield b"".join(map(_chunk_with_some_ids, range(start, start + 4)))
+            cursors.append(stream.cursor)
+        yield b"data: [DONE]\n\n"
+
+    cursors: list[str | None] = []
+    stream = sk.stream(pieces())
+    stream.until_done()
+    assert cursors == ["3", "6", "9"]
+
+
+def test_the_cursor_is_the_newest_where_a_stream_fails_in_the_middle_of_a_piece() -> None:
+    """Though the item at which a hook fails has no id."""
+
+    class Failing(sk.EventHandler):
+        def on_text_delta(self, delta: sk.TextDelta, snapshot: sk.TextMessage) -> None:
+            if snapshot.content == "a" * 5:
+                raise ValueError("the fifth")
+
+        def on_end(self) -> None:
+            cursors.append(self.stream.cursor)
+
+    cursors: list[str | None] = []
+    stream = sk.stream([b"".join(map(_chunk_with_some_ids, range(9)))], Failing())
+    with pytest.raises(ValueError, match="the fifth"):
+        stream.until_done()
+    assert [*cursors, stream.cursor] == ["3", "3"]

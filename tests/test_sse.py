@@ -539,6 +539,7 @@ async def test_a_generator_around_it_may_be_left_at_any_time(face: Face) -> None
         tasks.start_soon(anext, generator)
     with anyio.CancelScope():
         assert await anext(generator)
+    await until(lambda: source.went, face)  # a generator that is closed before it began has no `finally` to run
     source.put(None)
 
     async with anyio.create_task_group() as tasks:

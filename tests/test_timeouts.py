@@ -81,7 +81,7 @@ async def raised_by(stream: Any) -> Any:
 @body
 async def test_a_server_that_only_pings_does_not_extend_them(face: Face, kind: str) -> None:
     """By the real client, whose own timeout never fires. What came before stays, and every handler is told."""
-    with serving(FIRST, HELLO, ping=PINGS[kind]) as url:
+    with serving(FIRST + HELLO, ping=PINGS[kind]) as url:
         async with face.client(url, timeout=60) as client:
             told = face.told()
             stream = face.stream(ask(client), told, timeouts=sk.Timeouts(first=30, idle=0.15), protocol="openai_chat")
@@ -117,10 +117,10 @@ async def test_content_does_not_extend_the_total(face: Face) -> None:
 @body
 async def test_hooks_and_answers_take_none_of_the_time(face: Face) -> None:
     """Nor does the loop over the events."""
-    told = face.told(on_text_delta=lambda *_: time.sleep(0.1))
+    told = face.told(on_text_created=lambda *_: time.sleep(1.2))
     with ModelServer([Reply("a", "b", "c")]) as server:
         async with face.client(server) as client:
-            stream = face.stream(ask(client), told, timeouts=sk.Timeouts(first=5, idle=0.09, total=5))
+            stream = face.stream(ask(client), told, timeouts=sk.Timeouts(first=20, idle=1, total=20))
             await stream.until_done()
     assert [message.content for message in stream.messages] == ["abc"]
 
@@ -136,14 +136,14 @@ async def test_each_source_of_a_run_has_its_own_times(face: Face) -> None:
 
     from streamkit.testing import ToolCall
 
-    with ModelServer([Reply(ToolCall("f", {})), Reply("It is 22.", first_delay=0.2)]) as server:
+    with ModelServer([Reply(ToolCall("f", {})), Reply("It is 22.", first_delay=1.2)]) as server:
         async with face.client(server) as client:
             asks = iter([ask(client)])
             stream = face.stream(
                 ask(client),
                 Responds(),
                 then=lambda stream: next(asks),
-                timeouts=sk.Timeouts(first=20, idle=0.1, total=20),
+                timeouts=sk.Timeouts(first=20, idle=1, total=20),
             )
             assert (await stream.get_final_text()) == "It is 22."
 
@@ -194,7 +194,7 @@ async def test_an_async_producer_that_is_silent_is_stopped() -> None:
 
 @pytest.mark.anyio
 async def test_a_sync_source_of_an_async_stream_is_stopped() -> None:
-    with serving(FIRST, HELLO, ping=PINGS["comments"]) as url:
+    with serving(FIRST + HELLO, ping=PINGS["comments"]) as url:
         import openai
 
         with openai.OpenAI(base_url=url, api_key="any", timeout=60, max_retries=0) as client:

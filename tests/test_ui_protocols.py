@@ -111,6 +111,23 @@ def test_pieces_of_arguments_are_joined_so_that_clients_parse_in_linear_time(pro
     assert 300 < len(pieces) < 700
 
 
+@pytest.mark.parametrize(
+    ("profile", "message"),
+    [(profile, call("c")) for profile in PROFILES]
+    + [(profile, m.CodeMessage("c", format="python")) for profile in ("6", "7", "1.0")],  # code is a call before them
+)
+def test_pieces_that_were_held_back_come_before_what_replaces_them(profile: str, message: m.Message) -> None:
+    """Not after it, where they would be a part of the new text."""
+    protocol, options = PROFILES[profile]
+    old = ['{"city": "', "a long name of a city", ' of a"', "}"]
+    new = '{"city":"Oslo"}'
+    done = message.copy()
+    done.replace_content(new)
+    replaced = [message.delta_event("c", new, replace=True), e.MessageDone(done)]
+    items = encoded(completed([*whole(message, *old, done=False), *replaced]), protocol, **options)
+    assert sk.stream(items, protocol=protocol).get_final_messages()[0].content == new
+
+
 @pytest.mark.parametrize("profile", PROFILES)
 def test_arguments_that_only_look_empty_come_back(profile: str) -> None:
     """JSON has four kinds of white space. Anything else is text, which a client shows."""

@@ -17,6 +17,7 @@ from typing import Any
 from ..handlers import EventHandler, Handler
 from ..messages import CodeMessage, Message
 from ..streams.aio import AsyncStreamManager
+from ..streams.options import StreamOptions
 from ..streams.state import StreamState
 from ..streams.sync import StreamManager
 from .async_steps import first_async_source
@@ -44,9 +45,9 @@ class _BaseAgent(AgentCore):
         turn = Turn(self, {**self.options, **options}, partial(self._start, self._checked_input(input)))
         return turn, (_ConversationRecorder(self, turn), *handlers)
 
-    def _stream_options(self) -> dict[str, Any]:
+    def _stream_options(self) -> StreamOptions:
         fields = {**(FIELDS if self.computer is not None else {}), **self.fields}
-        return {"protocol": self.provider.protocol, "strict": False, "then": None, "fields": fields or None}
+        return StreamOptions(protocol=self.provider.protocol, fields=fields or None)
 
     def _connect(self, turn: Turn, stream: StreamState) -> None:
         turn.stream = stream
@@ -105,7 +106,7 @@ class Agent(_BaseAgent):
 
     Raises:
         UsageError: the client is not recognised, or is asynchronous; a tool cannot be described to a model; two tools have the same
-            name; a message is malformed; `auto_run` or `max_steps` is not valid.
+            name; a message is malformed; another argument is of another kind.
     """
 
     def stream(self, input: UserInput | Handler = None, /, *handlers: Handler, **options: Any) -> StreamManager:
@@ -132,7 +133,7 @@ class Agent(_BaseAgent):
                 when the request is sent.
         """
         turn, all_handlers = self._new_turn(input, handlers, options)
-        stream = StreamManager(first_source(turn.course), all_handlers, **self._stream_options())
+        stream = StreamManager(first_source(turn.course), all_handlers, self._stream_options())
         self._connect(turn, stream)
         return stream
 
@@ -186,7 +187,7 @@ class AsyncAgent(_BaseAgent):
 
     Raises:
         UsageError: the client is not recognised; a tool cannot be described to a model; two tools have the same
-            name; a message is malformed; `auto_run` or `max_steps` is not valid.
+            name; a message is malformed; another argument is of another kind.
     """
 
     _accepts_async = True
@@ -213,7 +214,7 @@ class AsyncAgent(_BaseAgent):
                 it; an image cannot be read. An option that the agent sets itself raises when the request is sent.
         """
         turn, all_handlers = self._new_turn(input, handlers, options)
-        stream = AsyncStreamManager(first_async_source(turn.course), all_handlers, **self._stream_options())
+        stream = AsyncStreamManager(first_async_source(turn.course), all_handlers, self._stream_options())
         self._connect(turn, stream)
         return stream
 

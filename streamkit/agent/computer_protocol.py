@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Protocol
 
+from ..errors import UsageError
 from ..events import Event
 
-__all__ = ["Computing", "Running", "supports_language"]
+__all__ = ["Computing", "Running", "check_computer", "supports_language"]
 
 
 class Running(Protocol):
@@ -57,6 +58,18 @@ class Computing(Protocol):
             call_id: the id of the tool call that asked for the run; it goes into the messages of the run.
         """
         ...
+
+
+def check_computer(computer: object) -> None:
+    """Refuse what is neither None nor an object that can be an agent's computer.
+
+    Raises:
+        UsageError: it is the class of one, or a member is missing.
+    """
+    if isinstance(computer, type):
+        raise UsageError(f"`computer` is an object, not a class; pass {computer.__name__}()")
+    if computer is not None and not all(hasattr(computer, name) for name in ("languages", "start", "run")):
+        raise UsageError(f"`computer` is a `Computer`, or has its `languages`, `start` and `run`, not {computer!r}")
 
 
 def supports_language(computer: Computing, language: str) -> bool:

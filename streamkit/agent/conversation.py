@@ -42,7 +42,7 @@ def input_messages(value: Any) -> list[Message]:
             return [TextMessage(role="user", content=value)]
         case Message() | Mapping():
             return as_messages([value])
-        case _ if hasattr(value, "__iter__"):
+        case _ if hasattr(value, "__iter__") and not isinstance(value, (bytes, bytearray)):
             return as_messages(value)
         case _:
             raise UsageError(f"the input of a stream is a text or flat messages, not {value!r}")

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
+from ..arguments import check_count, check_kind
 from ..errors import UsageError
 from ..messages import CodeMessage, Message
 from ..protocols import is_object, to_input
@@ -13,7 +14,7 @@ from ..streams.state import StreamState
 from .actions import complete_records
 from .attachments import with_image_data
 from .code import CODE_TOOL, check_auto_run, code_schema
-from .computer_protocol import Computing
+from .computer_protocol import Computing, check_computer
 from .conversation import as_messages, input_messages, load_messages, save_messages
 from .history import model_view
 from .requests import Provider, tool_name
@@ -54,8 +55,10 @@ class AgentCore:
         messages: Iterable[Message | Mapping[str, Any]] = (),
         **options: Any,
     ) -> None:
-        if max_steps < 1:
-            raise UsageError(f"max_steps must be at least 1, not {max_steps}")
+        check_count("max_steps", max_steps)
+        check_count("output_limit", output_limit, least=0)
+        check_kind("instructions", instructions, str)
+        check_computer(computer)
         self.provider = Provider(client, protocol)
         if self.provider.is_async and not self._accepts_async:
             raise UsageError(f"{type(client).__name__} is asynchronous: use `AsyncAgent`")
@@ -70,6 +73,8 @@ class AgentCore:
         self.tools: dict[str, Tool[..., Any]] = {}
         self.application_tools: set[str] = set()
         self._schemas: list[Mapping[str, Any]] = []
+        if isinstance(tools, (str, Mapping)) or not isinstance(cast("object", tools), Iterable):
+            raise UsageError(f"`tools` is a list of functions and schemas, not {tools!r}")
         for tool in tools:
             self.add_tool(tool)
         self.fields: dict[str, str] = {**(fields or {})}
@@ -136,13 +141,13 @@ class AgentCore:
         earlier = as_messages(self.messages)  # the application may have added dicts
         if self.images:
             earlier = [*map(with_image_data, earlier)]
-        if goes_on and self._is_unheard(earlier):
+        if goes_on and self._ends_with_failed_input(earlier):
             del earlier[len(earlier) - len(self._newest_input) :]
         self.messages[:] = complete_records(earlier, at_end=goes_on, limit=self.output_limit)
         self.messages += input
         self._newest_input = input or self._newest_input
 
-    def _is_unheard(self, messages: Sequence[Message]) -> bool:
+    def _ends_with_failed_input(self, messages: Sequence[Message]) -> bool:
         """Whether these end with the input of a stream that failed before the model answered. It is not joined to the next
         input, which is it once more or takes its place."""
         newest, failed = self._newest_input, self._live is not None and self._live.error is not None

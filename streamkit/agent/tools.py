@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
+from ..arguments import check_kind
 from ..errors import UsageError
 from ..messages.answer import is_duration
 from .argument_schema import Arguments, ArgumentsError, underlying_function, without_partials
@@ -62,6 +63,7 @@ class Tool(Generic[P, R]):
         if not callable(callee):
             raise UsageError(f"a tool is a function, not {callee!r}")
         self.function = function
+        check_kind("name", name, str)
         self.name = name or _name(function)
         if not _WIRE_NAME.fullmatch(self.name):
             raise UsageError(

@@ -16,6 +16,7 @@ from typing import Any, Self
 import anyio
 import anyio.to_thread
 
+from ..arguments import check_callable, check_count, check_kind, check_seconds
 from ..errors import UsageError
 from .background_run import BackgroundRun, RunningRuns
 from .execution import Execution
@@ -81,6 +82,9 @@ class Computer:
         input: answers `input(prompt)` of Python code; called with the prompt in a thread of its own, while the run
             waits. If it returns None, or without a callback, the default, the code gets `EOFError`. What the callback
             raises is raised where the run is read. Shell and JavaScript code always has an empty stdin.
+
+    Raises:
+        UsageError: an argument is of another kind.
     """
 
     def __init__(
@@ -94,6 +98,11 @@ class Computer:
         process_limit: int | None = PROCESS_LIMIT,
         input: Callable[[str], str | None] | None = None,
     ) -> None:
+        _check_run_arguments(timeout, input)
+        check_count("memory_limit", memory_limit, or_none=True)
+        check_count("output_limit", output_limit, least=0, or_none=True)
+        check_count("process_limit", process_limit, or_none=True)
+        check_kind("env", env, Mapping)
         self._settings = Settings(None if cwd is None else os.fspath(cwd), env)
         self._limits = Limits(timeout, memory_limit, output_limit, process_limit)
         self._input = input
@@ -131,8 +140,10 @@ class Computer:
             aliases: other names for the language, in any case.
 
         Raises:
-            UsageError: the language has been used already.
+            UsageError: the language has been used already, or an argument is of another kind.
         """
+        _check_text("name", name)
+        check_callable("make_runner", make_runner)
         name = name.strip().lower()
         with self._lock:
             if name in self._runners:
@@ -197,8 +208,12 @@ class Computer:
             input: the callback for this run; None refuses every `input()` of the code. By default the computer's own.
 
         Raises:
-            UsageError: another run of this language has not ended, or the computer is closed.
+            UsageError: another run of this language has not ended, the computer is closed, or an argument is of another
+                kind.
         """
+        _check_text("language", language)
+        _check_text("code", code)
+        _check_run_arguments(None if timeout is _DEFAULT else timeout, None if input is _DEFAULT else input)
         name = self.language_of(language)
         with self._lock:
             self._count += 1
@@ -253,6 +268,16 @@ class Computer:
     ) -> None:
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(self.close)
+
+
+def _check_text(name: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise UsageError(f"`{name}` is a `str`, not {value!r}")
+
+
+def _check_run_arguments(timeout: object, input: object) -> None:
+    check_seconds("timeout", timeout, or_none=True)
+    check_callable("input", input)
 
 
 def _encoding_error(code: str) -> str | None:

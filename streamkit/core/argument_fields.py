@@ -14,12 +14,25 @@ at that path. Otherwise it ends as its call does, or as `incomplete` if the call
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import cast
+from typing import Any, cast
 
-from ..events import OPEN_MESSAGE_STATUS, CallPassed, Created, Delta, Done, Event, RunDone, RunStatus, ToolCallCreated
+from ..events import (
+    OPEN_MESSAGE_STATUS,
+    CallPassed,
+    Created,
+    Delta,
+    Done,
+    Event,
+    RunDone,
+    RunStatus,
+    ToolCallCreated,
+    ToolCallDelta,
+)
 from ..messages import Message, Status, TextMessage, ToolCallMessage, message_class
+from ..messages.json_text import has_surrogates, join_surrogates
 from .field_choices import FieldChoices
 from .field_messages import CallFields, at_place_of
+from .split_text import SplitDelta, with_text
 
 __all__ = ["ArgumentFields"]
 
@@ -42,6 +55,7 @@ class ArgumentFields:
         self._ids: set[str] = set()
         self._repeats: dict[str, int] = {}
         self._dropped: set[str] = set()
+        self._halves: dict[str, str] = {}  # of surrogate pairs, by message id
 
     def has_fields(self, name: str | None) -> bool:
         """Whether arguments of this tool become messages."""
@@ -50,15 +64,23 @@ class ArgumentFields:
     def feed(self, events: Iterable[Event]) -> list[Event]:
         """These events, with the events of fields among them. Fields that the source itself emits are left out."""
         out: list[Event] = []
-        is_open, dropped = self._open, self._dropped
+        call_with, is_open, dropped = self._open.get, self._open, self._dropped
+        event: Any  # a comparison of its class narrows no type
         for event in events:
             id = event.message_id
+            if (call := call_with(id)) is not None and event.__class__ is ToolCallDelta and id not in dropped:
+                out.append(event)
+                call.extend(out, event)  # the common case
+                continue
+            if isinstance(event, SplitDelta):
+                out += self._split(event)
+                continue
             if id is not None and id in dropped:
                 continue
-            if id in is_open and isinstance(event, Delta):  # the common case
+            if id in is_open and isinstance(event, Delta):
                 out.append(event)
                 if (call := is_open[id]) is not None:
-                    out += call.feed(event)
+                    call.extend(out, event)
                 continue
             match event:
                 case Delta():
@@ -75,6 +97,16 @@ class ArgumentFields:
                 case _:
                     out.append(event)
         return out
+
+    def _split(self, event: SplitDelta) -> Iterator[Event]:
+        """A delta whose text begins or ends with half of a surrogate pair: it stays as it is, for the engine joins them. Fields
+        are read from the text up to that half, which comes with the next such delta."""
+        id = event.delta.message_id
+        text = join_surrogates(self._halves.get(id, "") + event.text)
+        self._halves[id] = half = text[-1:] if has_surrogates(text) else ""
+        delta = with_text(event, text.removesuffix(half))
+        for one in self.feed([delta]):
+            yield event if one is delta else one
 
     def finish(self, status: RunStatus) -> list[Event]:
         """The ends of fields whose calls are still open at the source's end, if the run ends with this status."""

@@ -7,14 +7,15 @@ goes to all handlers, in their order, before the next event is completed, and th
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import chain
 from types import CoroutineType
 from typing import Any, TypeAlias
 
 from ..errors import UsageError, raise_source_error
 from ..events import Delta, Event, Usage, version
-from ..handlers import Call, Handler, names_no_hook, own_hooks, plan, refuse_async
+from ..handlers import Call, Handler, names_no_hook, own_hooks, plan
 from ..messages import COMPACT_AT
 from .engine import Engine
 from .steps import END, PULL, Step, Stopped
@@ -62,13 +63,12 @@ class Delivery:
     _awaits = False
     _coroutine: type[CoroutineType[Any, Any, Any]] | None = None  # what a hook returns that certainly has to be awaited
     _current: Any = None  # an event
-    _batch: Sequence[Event] = ()  # the events that are being delivered
-    _closing = False  # `close` or `cancel` was called, or the stream failed
+    # The events that are being delivered; None while the manager waits for the source.
+    _batch: Sequence[Event] | None = ()
     _ending = False  # it ends early: the async manager shields what is awaited from cancellation
     _ended = False  # `StreamEnd` was delivered
     _nested = False  # a source is read inside another
     _iterated = True  # somebody iterates, so events are handed out as well
-    _pulling = False  # the manager waits for the source
 
     def __init__(self, engine: Engine, handlers: Sequence[Handler], *, awaits: bool) -> None:
         self._engine = engine
@@ -76,17 +76,23 @@ class Delivery:
             self._awaits, self._coroutine = awaits, CoroutineType if awaits else None
         # Of the last event before the current one that had one, as `_calls_of` saw it.
         self._position: int | str | None = None
+        self._closing = False  # `close` or `cancel` was called, or the stream failed
         self._use_handlers(handlers)
 
     def _use_handlers(self, handlers: Sequence[Handler]) -> None:
-        """Look up once which of their hooks each kind of event calls."""
+        """Look up once which of their hooks each kind of event calls.
+
+        Raises:
+            UsageError: one of them is async, and this is a sync stream.
+        """
         self._handlers: tuple[Handler, ...] = tuple(handlers)
-        self._own_hooks = own_hooks(handlers)
+        self._own_names: Iterable[object] = vars(handlers[0]) if len(handlers) == 1 else _AllNames(self._handlers)
         self._names_no_hook, self._version = names_no_hook(), version()
+        self._own_hooks = () if self._names_no_hook(self._own_names) else own_hooks(handlers)
         # Any: a `_DeltaHook` of a kind of delta, a `Call` of any other event.
         self._hooks: dict[type[Event], Sequence[Any]] = {
             kind: tuple(map(_taking_snapshot, calls)) if issubclass(kind, Delta) else calls
-            for kind, calls in plan(handlers).items()
+            for kind, calls in plan(handlers, awaits=self._awaits).items()
         }
 
     def _notice_hooks(self) -> None:
@@ -95,17 +101,10 @@ class Delivery:
         Raises:
             UsageError: it is async, and this is a sync stream.
         """
-        names_no_hook = self._names_no_hook
-        for handler in self._handlers:
-            if not names_no_hook(handler.__dict__):
-                break
-        else:
-            if not self._own_hooks:
-                return  # the common case, which is asked for at every event that is no delta
-        if own_hooks(self._handlers) != self._own_hooks:
+        if (self._own_hooks or not self._names_no_hook(self._own_names)) and self._own_hooks != own_hooks(
+            self._handlers
+        ):
             self._use_handlers(self._handlers)
-            if not self._awaits:
-                refuse_async(self._handlers)
 
     # -- batches
 
@@ -114,21 +113,20 @@ class Delivery:
     # come in rows, so message and hooks are looked up once a row. All other events are the engine's to complete.
     def _deliver_batches(self, decode: Callable[[Any], Sequence[Any]]) -> Generator[Any, Any, bool]:
         engine, (message, message_id, kind, pieces, hooks, event), pull = self._engine, _NO_ROW, self._pull_now
-        (direct, to_frames, to_events), look_again = NOT_DIRECT, False
+        (direct, to_frames, to_events), decoder, look_again = NOT_DIRECT, engine.decoder, False
         try:
             while True:
-                self._pulling = True
+                if self._position is not None:
+                    self._position = self._current.position or self._last_position()
+                batch = self._batch = decoder.frames = None  # what was read is not held while the next is awaited
                 try:
                     batch = pull() if pull is not None else (yield PULL)
                 except Exception as error:
                     batch = self._result_of_failed_pull(error)
-                self._pulling = False
                 if self._closing:
                     return self._check()
-                if self._position is not None:
-                    self._position = self._current.position or self._last_position()
-                events = self._batch = decode(batch) if batch.__class__ not in direct else to_events(to_frames(batch))
-                for event in events:
+                batch = self._batch = decode(batch) if batch.__class__ not in direct else to_events(to_frames(batch))
+                for event in batch:
                     if event.message_id is not message_id or event.__class__ is not kind or event.replace:
                         found = engine.find_open(event.message_id)
                         if found is None or event.__class__ is not found.delta_event or event.replace:
@@ -146,7 +144,7 @@ class Delivery:
                     for hook in hooks:
                         result = hook(event, message)
                         if result is not None and (type(result) is self._coroutine or self._must_await(hook, result)):
-                            yield result
+                            result = yield result  # which is None: a coroutine is not held once it was awaited
                         if self._closing:
                             raise Stopped
                     if self._iterated:
@@ -155,13 +153,24 @@ class Delivery:
                             self._check()
                 if len(pieces) >= COMPACT_AT:
                     engine.compact(message)
-                if look_again or not events or engine.changes:
+                if (look_again or not batch or engine.changes) and not self._pull_has_begun:
                     look_again, engine.cause = False, None  # the item that it came from may be large
-                    if events is NO_MORE or (way := self._way_of_next()) is None:
-                        return events is not NO_MORE
-                    direct, to_frames, to_events = way
+                    if batch is NO_MORE or not direct or decoder.exhausted or engine.pending or engine.declined:
+                        if batch is NO_MORE or (way := self._way_of_next()) is None:
+                            return batch is not NO_MORE
+                        (direct, to_frames, to_events), decoder = way, engine.decoder
         except StopIteration as error:
             raise HookStopped from error
+
+    @property
+    def _pulling(self) -> bool:
+        """Whether the manager waits for the source."""
+        return self._batch is None
+
+    @property
+    def _pull_has_begun(self) -> bool:
+        """Whether a batch has begun the pull of the next one, which is ended before anything else is decided."""
+        return False
 
     @property
     def _pull_now(self) -> Callable[[], Any] | None:
@@ -170,7 +179,7 @@ class Delivery:
 
     def _result_of_failed_pull(self, error: Exception) -> Any:
         """What a failed pull means: the source's end, our own end, or a fault of the transport."""
-        if isinstance(error, StopAsyncIteration):
+        if isinstance(error, (StopIteration, StopAsyncIteration)):
             return END
         if self._closing:
             raise Stopped from None  # closing the source is what broke the pull
@@ -229,13 +238,14 @@ class Delivery:
         kind = event.__class__
         if kind not in _UNOBSERVED and not self._observe(event):
             _UNOBSERVED.add(kind)
-        if not isinstance(event, Delta):
+        # The condition of `_notice_hooks`, without a call at each event.
+        if (self._own_hooks or not self._names_no_hook(self._own_names)) and not isinstance(event, Delta):
             self._notice_hooks()
         calls = self._hooks.get(kind)
         if calls is None:
-            if version() == self._version:
+            if kind.declared <= self._version:
                 return ()
-            self._use_handlers(self._handlers)  # the application has declared events since the stream was made
+            self._use_handlers(self._handlers)  # the application has declared the event since the stream was made
             calls = self._hooks.get(kind, ())
         return calls
 
@@ -281,7 +291,7 @@ class Delivery:
         if self._position is None or not isinstance(current, Delta):
             return self._position
         is_before = False
-        for event in reversed(self._batch):
+        for event in reversed(self._batch or ()):
             is_before = is_before or event is current
             if is_before and event.position is not None:
                 return event.position
@@ -303,6 +313,16 @@ class Delivery:
             hook = hook.function
         name = getattr(hook, "__qualname__", repr(hook))
         raise UsageError(f"{name} returned an awaitable, which a sync stream cannot await: use `astream`")
+
+
+class _AllNames:
+    """The names of the attributes that several handlers have at the moment when it is iterated."""
+
+    def __init__(self, handlers: Iterable[Handler]) -> None:
+        self._handlers = handlers
+
+    def __iter__(self) -> Iterator[str]:
+        return chain.from_iterable(map(vars, self._handlers))
 
 
 def _invoke(call: Call | _DeltaHook, event: Any) -> Any:

@@ -21,12 +21,11 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from msgspec.structs import replace
 
 from .. import events as e
-from ..answers import Confirmation
 from ..messages import COMPACT_AT
 from ..shared_names import share_names
 from .message_content import MessageContent
 from .open_messages import NOTHING
-from .pending import NOT_ANSWERED, PendingAnswers
+from .pending import NO_CONFIRMATIONS, NOT_ANSWERED, PendingAnswers
 from .run_tracker import RunTracker
 from .split_text import SplitDelta
 from .warning_list import WarningList
@@ -34,15 +33,30 @@ from .warning_list import WarningList
 __all__ = ["Engine"]
 
 _T = TypeVar("_T")
-_Completion = Callable[[Any, Any], Iterator[e.Event]]  # takes the engine and an event
+_Completion = Callable[[Any, Any], Iterable[e.Event]]  # takes the engine and an event
 
 _FAILED = ("failed", "expired", "incomplete", "cancelled")
-_NO_CONFIRMATIONS: list[Confirmation] = []  # of streams that have ended without any: nothing is added to it
 _NO_CAUSE = e.StreamEnd()  # of events that no item of the source caused
 
 
 class _Decoder(Protocol):
+    frames: Any  # the newest ones, None while the next are awaited
+    exhausted: bool
+
     def number_of(self, source: Any, /) -> int | None: ...
+
+
+class _NoDecoder:
+    """In the place of a decoder, before there is one and after the end."""
+
+    frames: Any = None
+    exhausted = False
+
+    def number_of(self, source: Any, /) -> int | None:
+        return None
+
+
+_NO_DECODER = _NoDecoder()
 
 
 class Engine(MessageContent):
@@ -55,7 +69,7 @@ class Engine(MessageContent):
     Attributes:
         runs: the run and its steps.
         failure: the failure that another stream reported, which is read as canonical events.
-        decoder: the present source's, which knows the numbers of the newest items; None before it is known.
+        decoder: the present source's, which knows the numbers of the newest items.
         forgotten_deltas: how many deltas the messages had that `forget_oldest` removed.
         is_ending: whether the stream ends, so that what is open is closed.
         is_canonical: whether the source is another stream's events, whose end is this stream's end.
@@ -73,7 +87,7 @@ class Engine(MessageContent):
     _warning_list: WarningList | None = None  # most streams have no warning
     cause: e.Event | None = None
     _item_index: int | None = None  # the number of the item that it came from
-    decoder: _Decoder | None = None
+    decoder: _Decoder = _NO_DECODER
 
     def __init__(self, *, strict: bool = False, wake: Callable[[], None] | None = None) -> None:
         super().__init__(wake)
@@ -86,9 +100,9 @@ class Engine(MessageContent):
         """Nothing more comes. Refer no more to what drives the engine, so that both are freed as soon as nothing else
         refers to them, and keep no more than what users read: messages, the run and its steps, warnings."""
         super().release()
-        self.wake, self.decoder = _nothing, None
+        self.wake, self.decoder = _nothing, _NO_DECODER
         self.source_ends = self._halves = NOTHING
-        self.pending, self.confirmations = self.pending or NOTHING, self.confirmations or _NO_CONFIRMATIONS
+        self.pending, self.confirmations = self.pending or NOTHING, self.confirmations or NO_CONFIRMATIONS
         self.runs.release()
         self.cause = None
 
@@ -129,13 +143,13 @@ class Engine(MessageContent):
         event.snapshot = message
         return True
 
-    def complete_event(self, event: e.Event) -> Iterator[e.Event]:
+    def complete_event(self, event: e.Event) -> Iterable[e.Event]:
         """Any event, with everything that belongs before and after it: to be handled before another event is completed."""
         self.cause, self._item_index, event.item_index = event, event.item_index, None
         return (_COMPLETIONS.get(event.__class__) or _completion_of(type(event)))(self, event)
 
-    def _emit(self, event: e.Event) -> Iterator[e.Event]:
-        yield event
+    def _emit(self, event: e.Event) -> Iterable[e.Event]:
+        return (event,)
 
     def _emit_in_step(self, event: e.Event) -> Iterator[e.Event]:
         """An application's own event stands inside the run, as any other."""
@@ -154,20 +168,22 @@ class Engine(MessageContent):
 
     # -- runs and steps
 
-    def _complete_run_created(self, event: e.RunCreated) -> Iterator[e.Event]:
+    def _complete_run_created(self, event: e.RunCreated) -> Iterable[e.Event]:
         return self.runs.open(event.run, event)
 
     def _complete_run_done(self, event: e.RunDone) -> Iterator[e.Event]:
         """The source says how its run ended. `RunDone` itself comes when the stream ends: another source may follow."""
         outcome = event.run
         self._drop(event)
-        yield from self.runs.open(outcome, event)
+        if self.runs.run is None:
+            yield from self.runs.open(outcome, event)
         if not self.runs.steps:
             yield from self.runs.open_step(event)
         if outcome.status == "in_progress":
             outcome = replace(outcome, status="completed")
         self.runs.end_with(outcome)
-        yield from self._close_open(outcome.status, event)
+        if self._open or self._renamed:
+            yield from self._close_open(outcome.status, event)
 
     def _complete_requires_action(self, event: e.RunRequiresAction) -> Iterator[e.Event]:
         yield from self.runs.open_step(event)
@@ -212,7 +228,10 @@ class Engine(MessageContent):
             status = outcome.status
         elif self.failure is not None:
             status = "failed"
-        yield from self._close_open(status, _NO_CAUSE)
+        if self._open or self._renamed:
+            yield from self._close_open(status, _NO_CAUSE)
+        if not self.pending:
+            return
         yield from self._decline_unanswerable()
         failed = outcome is not None and outcome.status in _FAILED
         later = self.answered_later
@@ -243,21 +262,23 @@ class Engine(MessageContent):
         if outcome in ("completed", "in_progress") and self.unanswered:
             outcome = "requires_action"
         how: e.RunStatus = status or outcome
-        yield from self._close_open(how, _NO_CAUSE)
-        for confirmation in self.pending_confirmations:
-            yield from self.settle(confirmation, False, reason=NOT_ANSWERED)
-        for call in self.unanswered:
-            if call.answer_slot is not None:
-                call.answer_slot.close()
+        if self._open or self._renamed:
+            yield from self._close_open(how, _NO_CAUSE)
+        if self.pending:
+            for confirmation in self.pending_confirmations:
+                yield from self.settle(confirmation, False, reason=NOT_ANSWERED)
+            for call in self.unanswered:
+                if call.answer_slot is not None:
+                    call.answer_slot.close()
         for event in self.runs.end(how, error):
-            yield from self.end_event(event) if isinstance(event, e.RunDone) else (event,)
+            if not isinstance(event, e.RunDone) or self.takes_place(event):
+                yield event
 
-    def end_event(self, event: e.Event) -> Iterator[e.Event]:
-        """An event of the stream's end, with the cursor that it has in a canonical source. Nothing, where it was delivered
+    def takes_place(self, event: e.Event) -> bool:
+        """Give an event of the stream's end the cursor that it has in a canonical source. False, where it was delivered
         before the cursor after which the stream resumes."""
-        event.position = self.source_ends.get(type(event))
-        if type(event) not in self.ends_before:
-            yield event
+        event.position = self.source_ends.get(event.__class__)
+        return event.__class__ not in self.ends_before
 
     # -- warnings
 
@@ -280,7 +301,7 @@ class Engine(MessageContent):
         """The warning of a fault that the engine found."""
         index = self._item_index if cause is self.cause else None
         if index is None:
-            index = None if self.decoder is None else self.decoder.number_of(cause.raw_item)
+            index = self.decoder.number_of(cause.raw_item)
         return self.warning_list.add_checked(
             e.StreamWarning(code, fault, index, cause.type, position=cause.position, raw_item=cause.raw_item)
         )
@@ -318,9 +339,9 @@ class Engine(MessageContent):
 
 share_names(
     Engine,
-    """pending wake confirmations _sizes _messages _open find_open _by_id _ids new_id runs _strict decoder takes_awaitables
-    takes_edits pull_approves pull_approved has_outcomes is_canonical cause _item_index is_ending source_ends _halves _renamed
-    _early_lines _annotated""",
+    """pending wake confirmations changes _sizes _messages _open find_open _by_id _ids _numbered_ids new_id runs _strict decoder
+    takes_awaitables takes_edits pull_approves pull_approved has_outcomes is_canonical cause _item_index is_ending source_ends
+    _halves _renamed _early_lines _annotated""",
 )
 
 _COMPLETIONS = Engine.completions

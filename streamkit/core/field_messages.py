@@ -10,6 +10,7 @@ from ..messages import COMPACT_AT, CodeMessage, Message, Status
 from .field_choices import FieldChoice, FieldChoices
 from .json_fields import FieldText, JsonFields
 from .json_paths import join_path, split_path
+from .json_tokens import all_plain
 
 __all__ = ["CallFields", "at_place_of"]
 
@@ -19,23 +20,37 @@ _E = TypeVar("_E", bound=Event)
 
 
 class _GrowingText:
-    """A text that grows in pieces, joined when there are many."""
+    """A text that grows in pieces, joined when there are many.
+
+    Attributes:
+        pieces: the newest pieces. Whoever appends to it directly calls `compact` where there are `COMPACT_AT`.
+    """
+
+    __slots__ = ("_joined", "_length_joined", "pieces")
 
     def __init__(self) -> None:
-        self.length = 0
+        self.pieces: list[str] = []
         self._joined: list[str] = []
-        self._pieces: list[str] = []
+        self._length_joined = 0
 
     def add(self, piece: str) -> None:
-        self.length += len(piece)
-        self._pieces.append(piece)
-        if len(self._pieces) >= COMPACT_AT:
-            self._joined.append("".join(self._pieces))
-            self._pieces.clear()
+        self.pieces.append(piece)
+        if len(self.pieces) >= COMPACT_AT:
+            self.compact()
+
+    def compact(self) -> None:
+        text = "".join(self.pieces)
+        self._joined.append(text)
+        self._length_joined += len(text)
+        self.pieces.clear()
+
+    @property
+    def length(self) -> int:
+        return self._length_joined + sum(map(len, self.pieces))
 
     @property
     def value(self) -> str:
-        return "".join((*self._joined, *self._pieces))
+        return "".join((*self._joined, *self.pieces))
 
 
 class _Field:
@@ -51,6 +66,8 @@ class _Field:
         self.is_language = is_language  # whether its text may be the language of another field
         self.created = False
         self.done = False  # whether the string is complete
+        self.message_id = message.id
+        self.make_delta: Any = message.delta_event
         self.emitted = _GrowingText()
         self.replaced = False  # after a replacement, no text can be added
         self._waiting: _GrowingText | None = None  # the text of a repeated key
@@ -110,6 +127,8 @@ class CallFields:
         self._name = call.name
         self._choose()
         self._arguments = _GrowingText()
+        # The field whose text is unfinished, while plain text does no more than extend it.
+        self._growing: _Field | None = None
 
     @property
     def reads_arguments(self) -> bool:
@@ -133,30 +152,47 @@ class CallFields:
     def _new_reader(self) -> JsonFields:
         return JsonFields(*(path for choice in self._choices for path in choice.paths))
 
+    def extend(self, events: list[Event], delta: Delta) -> None:
+        """Add the fields' events of a delta of the arguments to these events."""
+        text, field = delta.value, self._growing
+        if field is None or delta.replace or not all_plain(text):
+            events += self.feed(delta)
+            return
+        pieces = self._arguments.pieces
+        pieces.append(text)
+        field.emitted.pieces.append(text)
+        make = field.make_delta
+        events.append(
+            make(
+                field.message_id,
+                text,
+                position=delta.position,
+                raw_item=delta.raw_item,
+                item_index=delta.item_index,
+            )
+        )
+        if len(pieces) >= COMPACT_AT:
+            self._arguments.compact()
+            field.emitted.compact()
+
     def feed(self, delta: Delta) -> Iterable[Event]:
         """The fields' events of a delta of the arguments."""
+        reader, self._growing = self._reader, None
         if delta.replace:
             return self._replace(delta.value, delta)
-        if not delta.value:
+        if delta.value:
+            self._arguments.add(delta.value)
+        if not delta.value or reader is None:
             return ()
-        self._arguments.add(delta.value)
-        if self._reader is None:
-            return ()
-        pieces = self._reader.feed(delta.value)
-        if len(pieces) == 1:
-            piece = pieces[0]
-            field = self._fields.get(piece.path)
-            if field is not None and field.grows and not piece.replace:  # the common case
-                field.done = piece.done
-                if not piece.text:
-                    return ()
-                field.emitted.add(piece.text)
-                make: Any = field.message.delta_event
-                return (at_place_of(delta, make(field.message.id, piece.text)),)
-        return self._add_pieces(pieces, delta)
+        events = [*self._add_pieces(reader.feed(delta.value), delta)]
+        if (path := reader.open_field) is not None:
+            field = self._fields.get(path)
+            self._growing = field if field is not None and field.grows else None
+        return events
 
     def finish(self, call: Message, cause: Event) -> Iterator[Event]:
         """The events before the call's own end. Arguments that come only with the end are emitted as one delta first."""
+        self._growing = None
         if call.name and call.name != self._name:
             yield from self._rename(call.name, cause)
         self._call_id = call.call_id or self._call_id

@@ -112,6 +112,14 @@ class JsonFields:
         state = self._state
         return state is JsonFields._after or (state is JsonFields._number and self._number_so_far[-1:].isdigit())
 
+    @property
+    def open_field(self) -> str | None:
+        """The path of the field whose text is unfinished, None if there is none. A piece of plain text then only extends it, and
+        need not be fed. Errors count the characters that were fed."""
+        if not self._in_string or self._is_key or not self._collects or self._cut_token or self.error is not None:
+            return None
+        return self._path
+
     def feed(self, piece: str) -> list[FieldText]:
         """The pieces of fields in this piece of the document, in order. It never raises."""
         if self.error is not None or not piece:

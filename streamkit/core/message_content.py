@@ -147,11 +147,11 @@ class MessageContent(OpenMessages):
             message.format = final.format  # it had begun before it was certain what comes, which may be no summary
         if final.metadata:
             message.metadata = {**message.metadata, **final.metadata}
-            self._sizes.measure_metadata(message.id, message.metadata)
-        if isinstance(message, TextMessage) and isinstance(final, TextMessage):
+            self._measured.measure_metadata(message.id, message.metadata)
+        if isinstance(final, TextMessage) and final.annotations and isinstance(message, TextMessage):
             for annotation in final.annotations:
                 yield from self._annotate(message, annotation, event)
-        self._sizes.measure(message)
+        self._measured.measure(message)
         yield from self._close(final.id or message.id, message, final.status, event)
 
     def _compare(self, message: Message, final: str, event: e.Event) -> Iterator[e.Event]:
@@ -222,10 +222,10 @@ class MessageContent(OpenMessages):
         seen.add(key)
         message.annotations.append(annotation)
         yield e.AnnotationAdded(message.id, annotation, message, position=cause.position, raw_item=cause.raw_item)
-        self._sizes.add_beside(message.id, len(key))
+        self._measured.add_beside(message.id, len(key))
 
     def count_metadata(self, event: e.MetadataHeld) -> Iterator[e.Event]:
         """A decoder holds more metadata until a message is done. Without an event."""
         message = None if event.held_for is None else self._find(event.held_for)
-        self._sizes.add_metadata("" if message is None else message.id, event.size)
+        self._measured.add_metadata("" if message is None else message.id, event.size)
         return iter(())

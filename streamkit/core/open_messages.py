@@ -6,16 +6,18 @@ A decoder refers to a message by an id of its own. That is the message's id too,
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator
+from itertools import islice
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from .. import events as e
+from ..errors import LimitError
 from ..limits import Limits
 from ..messages import ConsoleMessage, Message, Status, ToolCallMessage, ToolOutputMessage, message_class
 from ..messages.json_text import decode_json
 from .pending import PendingAnswers
-from .sizes import Sizes
-from .unique_ids import UniqueIds
+from .sizes import NO_SIZES, Sizes
+from .unique_ids import NumberedIds, UniqueIds
 from .warning_list import WarningList
 
 if TYPE_CHECKING:
@@ -27,9 +29,11 @@ __all__ = ["NOTHING", "OpenMessages", "has_arguments"]
 NOTHING: dict[Any, Any] = {}
 """In the place of what a stream needed until it ended, shared by all: nothing is added to it."""
 
+_MEASURE_AT = 128  # deltas of a message, after which it is measured
+
 _UNREAD = Message()  # in the place of a message that is still encoded
 _find_nothing: Callable[[Any], Any] = NOTHING.get
-_NO_IDS = UniqueIds(NOTHING)
+_NO_IDS, _NO_NUMBERED_IDS = UniqueIds(NOTHING), NumberedIds()
 
 
 def _new_id_of_none() -> str:
@@ -41,7 +45,8 @@ class OpenMessages(PendingAnswers):
 
     Attributes:
         find_open: the open message that a decoder's id refers to, None if there is none.
-        new_id: gives message ids that no other message has.
+        new_id: gives ids for messages that have none: `message-1`, `message-2` … They are free among the messages before the
+            present source. When its own messages come is another matter: it depends on how its items are cut.
         decode_line: makes the event of a message that is still encoded.
     """
 
@@ -54,23 +59,25 @@ class OpenMessages(PendingAnswers):
     _annotated: dict[str, set[bytes]] = NOTHING  # the annotations of open messages
     _early_lines: dict[str, int | None] = NOTHING  # active lines of console messages that have not begun
     _encoded = NOTHING  # messages that are still encoded, by their ids: their places in the list, and their lines
+    _sizes = NO_SIZES
     _reading: RLock  # while one of them is read, where there are any
 
     def __init__(self, wake: Callable[[], None] | None) -> None:
         super().__init__(wake)
-        self._sizes = Sizes()
         self._messages: list[Message] = []
         self._open: dict[str, Message] = {}  # the open messages by their ids, which the decoder uses as well
         self.find_open: Callable[[Any], Message | None] = self._open.get
         self._by_id: dict[str, Message] = {}
         self._ids = UniqueIds(self._by_id)
-        self.new_id: Callable[[], str] = self._ids.next_of_message
+        self._numbered_ids = NumberedIds()
+        self.new_id: Callable[[], str] = self._numbered_ids.next
 
     def release(self) -> None:
         """Forget what only further events would need. The messages stay."""
         self._open = self._renamed = self._by_id = self._early_lines = NOTHING
         self._annotated = NOTHING
         self.find_open, self._ids, self.new_id = _find_nothing, _NO_IDS, _new_id_of_none
+        self._numbered_ids = _NO_NUMBERED_IDS
         self._sizes = self._sizes.released()
 
     @property
@@ -81,31 +88,39 @@ class OpenMessages(PendingAnswers):
     # -- sizes
 
     @property
+    def _measured(self) -> Sizes:
+        """The sizes, where something is about to be measured."""
+        if self._sizes is NO_SIZES:
+            self._sizes = Sizes()
+        return self._sizes
+
+    @property
     def limits(self) -> Limits:
         """The sizes that end the stream."""
         return self._sizes.limits
 
     @limits.setter
     def limits(self, limits: Limits) -> None:
-        self._sizes.limits = limits
+        self._measured.limits = limits
 
     def compact(self, message: Message) -> None:
-        """Join the deltas of an open message, and compare its size with the limits.
+        """Join the deltas of an open message, and from time to time compare its size with the limits.
 
         Raises:
             LimitError: it is too long, or all messages together are.
         """
-        message.compact()
-        self._sizes.measure(message)
+        joined = len(message.pieces)
+        if message.compact() % _MEASURE_AT < joined:
+            self._measured.measure(message)
 
     def measure_open(self) -> None:
         """Compare the sizes of all open messages with the limits. Raises as `compact`."""
         for message in (*self._open.values(), *self._renamed.values()):
-            self._sizes.measure(message)
+            self._measured.measure(message)
 
     def long_item_came(self, size: int) -> None:
         """Items of this size may fill the memory long before the deltas of a message are joined."""
-        if self._sizes.are_due(size):
+        if self._measured.are_due(size):
             self.measure_open()
 
     # -- those that there are
@@ -127,6 +142,12 @@ class OpenMessages(PendingAnswers):
     def has_message(self, id: str) -> bool:
         """Whether there is a message with this id."""
         return id in self._by_id
+
+    def begin_source(self) -> None:
+        """A source begins, whose decoder gets `new_id`."""
+        if self._by_id:
+            earlier, numbered_ids = UniqueIds(frozenset(self._by_id)), self._numbered_ids
+            self.new_id = lambda: earlier.free(numbered_ids.next())
 
     def reserve(self, messages: Iterable[Message]) -> None:
         """The ids of these messages, which are not of this stream, are used: its own get others."""
@@ -181,24 +202,28 @@ class OpenMessages(PendingAnswers):
     def _keep_some(self, ended: EndedMessages, next: int, answered: Container[str]) -> int:
         """Keep those from this one on, as their lines. Returns the place of one that is to be completed as any other, or how
         many there are."""
-        messages, by_id, encoded = self._messages, self._by_id, self._encoded
-        early_lines, add_ended = self._early_lines, self._sizes.add_ended
+        by_id, early_lines, messages = self._by_id, self._early_lines, ended.messages[next:]
+        ids: dict[str, Message] = {}
+        for message in messages:
+            id = message.id
+            if id in by_id or id in ids or id in early_lines:
+                break
+            if message.type == "tool_call" and not self._is_answered(message, answered):
+                break
+            ids[id] = _UNREAD
+        count = self._measured.add_ended(messages[: len(ids)])
+        for message in messages[:count]:
+            if message.call_id is not None and (call_id := message.answers) is not None:
+                self._call_answered(call_id)
+        added = ids if count == len(ids) else dict.fromkeys(islice(ids, count), _UNREAD)
         with self._reading:
-            for place, message in enumerate(ended.messages[next:], next):
-                id = message.id
-                if (
-                    id in by_id
-                    or id in early_lines
-                    or (message.type == "tool_call" and not self._is_answered(message, answered))
-                    or not add_ended(message.content, message.metadata)
-                ):
-                    return place
-                if message.call_id is not None and (call_id := message.answers) is not None:
-                    self._call_answered(call_id)
-                encoded[id] = len(messages), ended.lines[place]
-                by_id[id] = _UNREAD
-                messages.append(_UNREAD)
-        return len(ended.lines)
+            place = len(self._messages)
+            self._encoded.update(
+                zip(added, zip(range(place, place + count), ended.lines[next:], strict=False), strict=True)
+            )
+            by_id.update(added)
+            self._messages.extend([_UNREAD] * count)
+        return next + count
 
     def _is_answered(self, call: EndedMessage, answered: Container[str]) -> bool:
         """Whether a call wants no output, because another message is its output, or for its own sake."""
@@ -222,9 +247,10 @@ class OpenMessages(PendingAnswers):
 
     def _create(self, template: Message, cause: e.Event) -> Iterator[e.Event]:
         """Create a message like this one, empty."""
-        self._sizes.check_open(len(self._open) + len(self._renamed))
+        if len(self._open) + len(self._renamed) >= self._sizes.limits.open_messages:
+            raise LimitError("open_messages", self.limits.open_messages)
         if self.runs.step is None:
-            yield from self.runs.open_step(cause)
+            yield from self.runs.begin_step(e.RunStep(), cause)
         if isinstance(template, ConsoleMessage):
             yield from self._code_runs(template.call_id)
         if isinstance(template, ToolOutputMessage) or (template.role == "computer" and template.call_id is not None):
@@ -232,7 +258,8 @@ class OpenMessages(PendingAnswers):
         if type(template) is not message_class(template.type, template.format, template.role):
             template = Message.from_dict(template.to_dict())
         message = template.header()
-        message.id = self._id_for(template)
+        if not template.id or template.id in self._by_id:
+            message.id = self._id_for(template)
         run, step = self.runs.run, self.runs.step
         if message.run_id is None and run is not None:
             message.run_id = run.id
@@ -248,7 +275,7 @@ class OpenMessages(PendingAnswers):
             self._rename(template.id or message.id, message)
         yield message.created_event(message, position=cause.position, raw_item=cause.raw_item)
         if message.metadata:
-            self._sizes.measure_metadata(message.id, message.metadata)
+            self._measured.measure_metadata(message.id, message.metadata)
 
     def _rename(self, key: str, message: Message) -> None:
         """The decoder uses another id for a message than the message has. Not all of its deltas are simply appended."""
@@ -258,7 +285,7 @@ class OpenMessages(PendingAnswers):
 
     def _id_for(self, template: Message) -> str:
         if not template.id:
-            return self.new_id()
+            return self._ids.free(self.new_id())
         return self._ids.free(template.id) if template.id in self._ids else template.id
 
     # -- closing
@@ -272,11 +299,13 @@ class OpenMessages(PendingAnswers):
             pending_key = self._questions.ids.free(call.call_id or call.id)  # a number that is passed over is not found
             yield from self._check_arguments(call, pending_key, cause)  # it is open: if this raises, the end closes it
         self._open.pop(key, None)
-        self._renamed.pop(key, None)
+        if self._renamed:
+            self._renamed.pop(key, None)
         message.status = status
         message.finish()
         self._sizes.message_done(message)
-        self._annotated.pop(message.id, None)
+        if self._annotated:
+            self._annotated.pop(message.id, None)
         if call is not None and status == "completed":
             self._expect_output(call, pending_key)
         yield message.done_event(message, position=cause.position, raw_item=cause.raw_item)

@@ -21,10 +21,13 @@ from ..messages import Message, ToolCallMessage
 from .questions import Questions
 from .run_tracker import RunTracker
 
-__all__ = ["NOT_ANSWERED", "PendingAnswers"]
+__all__ = ["NOT_ANSWERED", "NO_CONFIRMATIONS", "PendingAnswers"]
 
 NOT_ANSWERED = "not answered"
 """The reason of a confirmation that was declined because nobody answered it."""
+
+NO_CONFIRMATIONS: list[Confirmation] = []
+"""Of the streams without any, which are most: nothing is added to it."""
 
 
 def _never(call: ToolCallMessage) -> bool:
@@ -69,12 +72,17 @@ class PendingAnswers:
     executes: Callable[[ToolCallMessage], bool] = staticmethod(_never)
     new_answer: type[Answer] = Answer
     _made: Questions | None = None  # most streams have no question
-    changes: Collection[Answer] = ()
 
     def __init__(self, wake: Callable[[], None] | None) -> None:
         self.wake: Callable[[], None] = wake or _nothing
         self.pending: dict[str, Confirmation | ToolCallMessage] = {}
-        self.confirmations: list[Confirmation] = []
+        self.confirmations = NO_CONFIRMATIONS
+        self.changes: Collection[Answer] = ()
+
+    @property
+    def has_questions(self) -> bool:
+        """Whether anything waits for an answer, or did before."""
+        return self._made is not None
 
     @property
     def _questions(self) -> Questions:
@@ -124,6 +132,8 @@ class PendingAnswers:
         elif not (self.pull_approved or self.has_outcomes or self.is_canonical):
             questions.passive[confirmation.id] = confirmation
         self.pending[confirmation.id] = confirmation
+        if self.confirmations is NO_CONFIRMATIONS:
+            self.confirmations = []
         self.confirmations.append(confirmation)
         yield e.ConfirmationCreated(confirmation, position=event.position, raw_item=event.raw_item)
         if question.malformed:
@@ -264,12 +274,16 @@ class PendingAnswers:
             questions.undeferred.pop(answer, None)
             questions.confirmations.discard(answer)
 
-    def _take_changes(self, questions: Questions) -> None:
-        """Sort out what has changed."""
+    def _take_changes(self, questions: Questions, *, leaves_ready: bool = False) -> None:
+        """Sort out what has changed, or only what is not ready to be delivered."""
+        ready: list[Answer] = []
         while questions.changes:
             answer = questions.changes.popleft()
             if answer not in questions.own:
                 continue  # its question was settled meanwhile
+            if answer.ready and leaves_ready:
+                ready.append(answer)
+                continue
             if answer.ready:
                 from heapq import heappush  # few streams have questions
 
@@ -285,6 +299,7 @@ class PendingAnswers:
                 questions.awaited.pop(answer, None)
                 if answer in questions.confirmations:
                     questions.undeferred[answer] = None
+        questions.changes.extend(ready)
 
     def next_answered(self) -> Confirmation | ToolCallMessage | None:
         """The first of the pending questions whose answer has come and was not returned here before; None if there is none."""
@@ -306,10 +321,11 @@ class PendingAnswers:
         return None
 
     def take_awaitables(self) -> list[Answer]:
-        """The answers that are awaitables and were not returned here before."""
+        """The answers that are awaitables and were not returned here before. Others stay among the changes, after which the
+        delta loop looks."""
         if (questions := self._made) is None:
             return []
-        self._take_changes(questions)
+        self._take_changes(questions, leaves_ready=True)
         unstarted = [*questions.unstarted]
         questions.unstarted.clear()
         return unstarted

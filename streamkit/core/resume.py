@@ -30,7 +30,7 @@ from .snapshot import Snapshot, events_so_far
 __all__ = ["Resumption", "Snapshot"]
 
 
-class Retell(Event):
+class ResumePoint(Event):
     """Not an event of streams: it makes the engine emit again what is open."""
 
 
@@ -106,7 +106,7 @@ def _complete_ended(engine: Engine, event: EndedMessages) -> Iterator[Event]:
         yield from engine.complete_event(done)
 
 
-Engine.completions[Retell] = _emit_open
+Engine.completions[ResumePoint] = _emit_open
 Engine.completions[Snapshot] = _catch_up
 Engine.completions[EndedMessages] = _complete_ended
 
@@ -132,7 +132,7 @@ class Resumption:
         if place is None:
             return []
         self._over = True
-        return [Retell(position=self._after), *events[place:]]
+        return [ResumePoint(position=self._after), *events[place:]]
 
     def finish(self) -> None:
         """The source is at its end.
@@ -141,4 +141,7 @@ class Resumption:
             UsageError: the cursor was not in it.
         """
         if not self._over:
-            raise UsageError(f"the source has ended, and nothing in it had the cursor {self._after!r}")
+            raise UsageError(
+                f"the source has ended, and nothing in it had the cursor {self._after!r}; with `after=` a source is read from "
+                "its beginning, so do not ask a server to leave that out, as by Last-Event-ID"
+            )

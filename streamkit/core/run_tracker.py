@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import compress
-from operator import not_
 from typing import Any
 
-import msgspec
+from msgspec.structs import astuple, replace
 
 from .. import events as e
 from ..shared_names import share_names
@@ -54,17 +52,18 @@ class RunTracker:
 
     # -- the run
 
-    def open(self, template: e.Run, cause: e.Event) -> Iterator[e.Event]:
+    def open(self, template: e.Run, cause: e.Event) -> Iterable[e.Event]:
         """Begin the run, if it has not begun. Another response of the same run updates it."""
         if self.run is None:
-            self.run = msgspec.structs.replace(
+            self.run = replace(
                 template, status="in_progress", usage=None, error=None, finish_reason=None, completed_at=None
             )
             self.run.id = template.id or "run-1"
-            yield e.RunCreated(self.run, position=cause.position, raw_item=cause.raw_item)
-        elif isinstance(cause, e.RunCreated):
+            return (e.RunCreated(self.run, position=cause.position, raw_item=cause.raw_item),)
+        if isinstance(cause, e.RunCreated):
             merge(self.run, template, keep=("status", "usage", "error"))
             self.outcome = None
+        return ()
 
     def end_with(self, outcome: e.Run) -> None:
         """The source said how its run ended."""
@@ -121,7 +120,7 @@ class RunTracker:
         assert self.run is not None
         self._step_count += 1
         # Another stream's step is live, and may be over by now.
-        self.step = msgspec.structs.replace(template, status="in_progress", usage=None, error=None, completed_at=None)
+        self.step = replace(template, status="in_progress", usage=None, error=None, completed_at=None)
         self.step.id = template.id or (f"step-{self._step_count}" if self._step_count > 1 else "step-1")
         self.step.run_id = template.run_id or self.run.id
         self.steps.append(self.step)
@@ -171,14 +170,12 @@ class RunTracker:
 
 
 share_names(RunTracker, "steps run step outcome ended requires_action usage _usage_before _step_count _made_by_id")
-
-_is_no_value = ("", None, {}, [], ()).__contains__
+_NUMBERS = (int, float, bool)
 
 
 def merge(live: e.Run | e.RunStep, update: e.Run | e.RunStep, keep: tuple[str, ...] = ()) -> None:
-    """Take over every field that the update has a value for, but for those to keep."""
-    values = msgspec.structs.astuple(update)
-    has_value = map(not_, map(_is_no_value, values))  # most fields have none
-    for key, value in compress(zip(update.__struct_fields__, values, strict=True), has_value):
-        if key not in keep:
+    """Take over every field that the update has a value for, but for those to keep. No value is None, or an empty text, list
+    or mapping; 0 is one."""
+    for key, value in zip(update.__struct_fields__, astuple(update), strict=True):
+        if value is not None and (value or value.__class__ in _NUMBERS) and key not in keep:
             setattr(live, key, value)

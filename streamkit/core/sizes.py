@@ -6,8 +6,8 @@ items: the memory is bounded without a look at each delta. Annotations and metad
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ..errors import LimitError
 from ..limits import DEFAULT_LIMITS
@@ -15,7 +15,10 @@ from ..messages import Message
 from ..messages.json_text import held_size
 from ..shared_names import share_names
 
-__all__ = ["Sizes"]
+if TYPE_CHECKING:
+    from .ended_messages import EndedMessage
+
+__all__ = ["NO_SIZES", "Sizes"]
 
 _MEASURE_AFTER = 1 << 24  # bytes
 _NONE: dict[str, int] = {}  # in the place of the sizes of a stream in which nothing was measured
@@ -40,7 +43,7 @@ class Sizes:
     def released(self) -> Sizes:
         """What a stream refers to when nothing more comes: its limits are left."""
         if self.limits is DEFAULT_LIMITS:
-            return _OF_NOTHING
+            return NO_SIZES
         self._sizes, self._besides, self._metadata = _NONE, None, None
         return self
 
@@ -50,15 +53,16 @@ class Sizes:
         Raises:
             LimitError: it is too long, or all messages together are.
         """
-        size = message.size
-        self._total += size - self._sizes.get(message.id, 0)
-        if self._sizes is _NONE:
-            self._sizes = {}
-        self._sizes[message.id] = size
-        if size > self.limits.message:
-            raise LimitError("message", self.limits.message)
-        if self._total > self.limits.total:
-            raise LimitError("total", self.limits.total)
+        id, size = message.id, message.size
+        sizes, limits = self._sizes, self.limits
+        self._total = total = self._total + size - sizes.get(id, 0)
+        if sizes is _NONE:
+            self._sizes = sizes = {}
+        sizes[id] = size
+        if size > limits.message:
+            raise LimitError("message", limits.message)
+        if total > limits.total:
+            raise LimitError("total", limits.total)
 
     def add_beside(self, id: str, size: int) -> None:
         """Count what a message has beside its content: characters of JSON text.
@@ -88,23 +92,18 @@ class Sizes:
         if (more := held_size(metadata) - counted) > 0:
             self.add_metadata(id, more)
 
-    def add_ended(self, content: str, metadata: Mapping[str, Any] | None) -> bool:
-        """Count a message that has ended. False, and nothing is counted, if it or all messages together are too long."""
-        size, beside = len(content), held_size(metadata) if metadata else 0
-        total, limits = self._total + size + beside, self.limits
-        if total > limits.total or size > limits.message or beside > limits.message:
-            return False
+    def add_ended(self, messages: Sequence[EndedMessage]) -> int:
+        """Count messages that have ended, up to one that is too long, or with which all messages together are. Returns how many
+        are counted."""
+        total, limits, count = self._total, self.limits, 0
+        for message in messages:
+            size, beside = len(message.content), held_size(message.metadata) if message.metadata else 0
+            if size > limits.message or beside > limits.message or total + size + beside > limits.total:
+                break
+            total += size + beside
+            count += 1
         self._total = total
-        return True
-
-    def check_open(self, count: int) -> None:
-        """Compare the number of open messages with the limit before another one begins.
-
-        Raises:
-            LimitError: there are as many as there may be.
-        """
-        if count >= self.limits.open_messages:
-            raise LimitError("open_messages", self.limits.open_messages)
+        return count
 
     def are_due(self, size: int) -> bool:
         """Whether all open messages are to be measured now that an item of this size came."""
@@ -116,10 +115,14 @@ class Sizes:
 
     def message_done(self, message: Message) -> None:
         """The message grows no more: its size stays in the total."""
-        for sizes in (self._sizes, self._besides, self._metadata):
-            if sizes:
-                sizes.pop(message.id, None)
+        self._sizes.pop(message.id, None)
+        if self._besides is not None:
+            self._besides.pop(message.id, None)
+        if self._metadata is not None:
+            self._metadata.pop(message.id, None)
 
 
-_OF_NOTHING = Sizes()  # shared by the streams that have ended: they get no more messages
+NO_SIZES = Sizes()
+"""Of the streams in which nothing was measured yet, and of those that have ended. It has the usual limits, and is never changed."""
+
 share_names(Sizes, "limits _unmeasured _total _sizes _besides _metadata")

@@ -15,7 +15,7 @@ from ..events import Delta, Event
 from ..messages import Message
 from ..messages.json_text import has_surrogates, is_nested_too_deep, well_formed
 
-__all__ = ["SplitDelta", "split_deltas", "split_or_whole", "whole_event", "without_split_deltas"]
+__all__ = ["SplitDelta", "split_deltas", "split_or_whole", "whole_event", "with_text"]
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -42,9 +42,15 @@ def split_deltas(events: Iterable[Event], halves: Mapping[str, str]) -> list[Eve
     ]
 
 
-def without_split_deltas(events: Iterable[Event]) -> list[Event]:
-    """Events with U+FFFD for each half, for those who read single deltas."""
-    return [_delta(event) if isinstance(event, SplitDelta) else event for event in events]
+def with_text(event: SplitDelta, text: str) -> Delta:
+    """The delta with this text, which has no halves, for those who read single deltas."""
+    return msgspec.structs.replace(
+        event.delta,
+        value=text,
+        position=event.position,
+        raw_item=event.raw_item,
+        item_index=event.item_index,
+    )
 
 
 def split_or_whole(event: Event) -> Event:
@@ -111,13 +117,3 @@ def _whole_values(values: Any) -> Any:
         return structs
     clean = well_formed(values)
     return clean.value if clean.lost or clean.halves else values
-
-
-def _delta(event: SplitDelta) -> Delta:
-    return msgspec.structs.replace(
-        event.delta,
-        value=event.text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"),
-        position=event.position,
-        raw_item=event.raw_item,
-        item_index=event.item_index,
-    )

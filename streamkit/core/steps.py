@@ -9,7 +9,7 @@ The lifecycle is a generator that does no input or output. It yields, one after 
 | an awaitable (on an async stream) | awaits it: a hook returned it |
 
 What a step, a loop over the events or an awaitable raises, the manager throws into the lifecycle. So a manager decides
-nothing, and every decision stands once, for the sync and the async face.
+nothing, and every decision is made in one place, for the sync and the async manager.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-__all__ = ["UniqueIds"]
+__all__ = ["NumberedIds", "UniqueIds"]
 
 
 _NONE: set[str] = set()  # of those whose ids another object holds: nothing is added to it
@@ -18,13 +18,12 @@ class UniqueIds:
         used: the container that holds them, if it is another object's.
     """
 
-    __slots__ = ("_numbers", "_own", "_times", "used")
+    __slots__ = ("_own", "_times", "used")
 
     def __init__(self, used: Container[str] | None = None) -> None:
         self._own: set[str] = set() if used is None else _NONE
         self.used: Container[str] = self._own if used is None else used
         self._times = _NO_TIMES
-        self._numbers = 0
 
     def __len__(self) -> int:
         return len(self._own)
@@ -42,15 +41,6 @@ class UniqueIds:
             free = f"{id}.{self._times[id]}"
         return free
 
-    def next_of_message(self) -> str:
-        """The next of `message-1`, `message-2` … that is free. It is not marked as used."""
-        self._numbers += 1
-        return self.free(f"message-{self._numbers}")
-
-    def add(self, id: str) -> None:
-        """Mark an id as used."""
-        self._own.add(id)
-
     def forget(self, id: str) -> None:
         """Mark an id as free again."""
         self._own.discard(id)
@@ -58,6 +48,21 @@ class UniqueIds:
 
     def unused(self, id: str) -> str:
         """As `free`, and marks the result as used."""
-        free = self.free(id)
-        self._own.add(free)
-        return free
+        if id in self.used:
+            id = self.free(id)
+        self._own.add(id)
+        return id
+
+
+class NumberedIds:
+    """The ids `message-1`, `message-2` …, each given once."""
+
+    __slots__ = ("_count",)
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def next(self) -> str:
+        """The next one."""
+        self._count += 1
+        return f"message-{self._count}"

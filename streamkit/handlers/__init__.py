@@ -6,7 +6,7 @@ A hook that is not overridden costs nothing. The root is `Handler`, which receiv
 
 from .hook_names import HOOKS, hook_events, names_no_hook, warn_of_near_misses
 from .hooks import AsyncEventHandler, EventHandler, Hooks
-from .root import Call, Handler, needs_async, own_hooks, plan, refuse_async
+from .root import Call, Handler, needs_async, no_handler, own_hooks, plan
 
 __all__ = [
     "HOOKS",
@@ -18,8 +18,8 @@ __all__ = [
     "hook_events",
     "names_no_hook",
     "needs_async",
+    "no_handler",
     "own_hooks",
     "plan",
-    "refuse_async",
     "warn_of_near_misses",
 ]

@@ -73,6 +73,7 @@ class Hooks(Handler, Generic[R]):
     What a hook raises ends the stream, and is raised to whoever reads it.
     """
 
+    streamkit_plan_shows_async = True
     # What a hook that is not overridden returns. `R` has no value that is right for a direct subclass of this class.
     _nothing: R = cast("Any", None)
     _streamkit_classes: ClassVar[tuple[type, ...]] = ()  # this class's, and its bases', where hooks may be overridden
@@ -102,11 +103,11 @@ class Hooks(Handler, Generic[R]):
         """The calls that each kind of event makes to the overridden hooks, or to an overridden `handle`."""
         if self._streamkit_handles():
             return super().streamkit_plan()
-        calls = {name: self._streamkit_call(name) for name in self._streamkit_overridden()}
         events = hook_events()
-        if len(calls) == 1:
-            [(name, call)] = calls.items()
-            return dict.fromkeys(events[name], (call,))
+        names = self._streamkit_overridden(events)
+        if len(names) == 1:
+            return dict.fromkeys(events[names[0]], (self._streamkit_call(names[0]),))
+        calls = {name: self._streamkit_call(name) for name in names}
         kinds = dict.fromkeys(kind for name in calls for kind in events[name])
         return {kind: tuple(calls[name] for name in ("on_event", *kind.hooks) if name in calls) for kind in kinds}
 
@@ -124,9 +125,9 @@ class Hooks(Handler, Generic[R]):
             raise UsageError(f"{type(self).__name__}.{name} has a `yield`: as a generator it would never run")
         return Call(hook, name == "on_event", inspect.iscoroutinefunction(hook))
 
-    def _streamkit_overridden(self) -> list[str]:
-        """The names of the hooks that the subclass, or the object itself, overrides."""
-        kind, own, events = type(self), self.__dict__, hook_events()
+    def _streamkit_overridden(self, events: Mapping[str, object]) -> list[str]:
+        """The names of the hooks, out of all that there are, that the subclass or the object itself overrides."""
+        kind, own = type(self), self.__dict__
         found = events.keys() & set(own).union(*map(vars, kind._streamkit_classes))
         names = found if len(found) < 2 else [name for name in events if name in found]
         return [name for name in names if name in own or _is_overridden(kind, name)]
@@ -138,7 +139,7 @@ class Hooks(Handler, Generic[R]):
 
     def streamkit_needs_async(self) -> str | None:
         """The name of a hook that only an async stream can call; None if there is none."""
-        overridden = self._streamkit_overridden()
+        overridden = self._streamkit_overridden(hook_events())
         if isinstance(self, AsyncEventHandler):
             return overridden[0] if overridden else "handle"
         if self._streamkit_handles() and inspect.iscoroutinefunction(self.handle):
@@ -389,4 +390,5 @@ class AsyncEventHandler(Hooks[Awaitable[None]]):
     Each hook is awaited before the stream goes on. `stream` refuses such a handler.
     """
 
+    streamkit_plan_shows_async = False  # it may have no hook at all
     _nothing: Awaitable[None] = _Nothing()

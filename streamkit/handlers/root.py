@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
@@ -18,7 +20,7 @@ from .hook_names import hook_events, names_no_hook
 if TYPE_CHECKING:
     from ..streams.state import StreamState
 
-__all__ = ["Call", "Handler", "needs_async", "own_hooks", "plan", "refuse_async"]
+__all__ = ["Call", "Handler", "needs_async", "no_handler", "own_hooks", "plan"]
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -40,6 +42,9 @@ class Handler:
 
     A handler serves one stream at a time, and may be used again when that has ended.
     """
+
+    streamkit_plan_shows_async: ClassVar[bool] = False
+    """Whether `Call.is_async` in its plan says all that `streamkit_needs_async` does, so that this need not be called."""
 
     _streamkit_live: StreamState | None = None
 
@@ -118,6 +123,16 @@ class Handler:
         return "handle" if inspect.iscoroutinefunction(self.handle) else None
 
 
+def no_handler(value: object) -> UsageError:
+    """The error for a value that is no handler."""
+    if isinstance(value, type) and issubclass(value, Handler):
+        hint = f"but the class of one; pass an object of it: {value.__name__}()"
+        return UsageError(f"{value.__name__} is no handler {hint}")
+    if isinstance(value, (list, tuple)):
+        return UsageError(f"{value!r} is no handler; handlers are passed one by one")
+    return UsageError(f"{value!r} is no handler; subclass EventHandler, AsyncEventHandler or Handler")
+
+
 def needs_async(handler: object) -> str | None:
     """The name of a hook of this handler that only an async stream can call; None if there is none."""
     if not isinstance(handler, Handler):
@@ -125,16 +140,20 @@ def needs_async(handler: object) -> str | None:
     return handler.streamkit_attachable().streamkit_needs_async()
 
 
-def refuse_async(handlers: Iterable[object]) -> None:
-    """Check that a sync stream can call these handlers.
+def _refuse_async(handler: Handler, calls: Mapping[type[Event], tuple[Call, ...]]) -> None:
+    """Check that a sync stream can call this handler, which has this plan.
 
     Raises:
-        UsageError: one of them has an async hook.
+        UsageError: it has an async hook.
     """
-    for handler in handlers:
-        if isinstance(handler, Handler) and (name := needs_async(handler)):
-            kind = handler.streamkit_name
-            raise UsageError(f"{kind}.{name} is async and a sync stream cannot run it: use `astream`")
+    if handler.streamkit_plan_shows_async and not any(map(_is_async, chain.from_iterable(calls.values()))):
+        return  # the common case
+    if name := handler.streamkit_needs_async():
+        kind = handler.streamkit_name
+        raise UsageError(f"{kind}.{name} is async and a sync stream cannot run it: use `astream`")
+
+
+_is_async = attrgetter("is_async")
 
 
 def own_hooks(handlers: Iterable[Handler]) -> tuple[tuple[str, int], ...]:
@@ -149,13 +168,25 @@ def own_hooks(handlers: Iterable[Handler]) -> tuple[tuple[str, int], ...]:
     return found
 
 
-def plan(handlers: Sequence[Handler]) -> dict[type[Event], tuple[Call, ...]]:
-    """The calls that each kind of event makes to these handlers, in their order. Kinds that make none are missing."""
-    if len(handlers) == 1:
-        return {kind: calls for kind, calls in handlers[0].streamkit_plan().items() if calls}
-    calls: dict[type[Event], tuple[Call, ...]] = {}
+def plan(handlers: Sequence[Handler], *, awaits: bool) -> Mapping[type[Event], tuple[Call, ...]]:
+    """The calls that each kind of event makes to these handlers, in their order. Kinds that make none may be missing.
+
+    Raises:
+        UsageError: one of them has an async hook, which the stream cannot await.
+    """
+    calls: Mapping[type[Event], tuple[Call, ...]] = {}
     for handler in handlers:
-        for kind, more in handler.streamkit_plan().items():
-            if more:
-                calls[kind] = (*calls[kind], *more) if kind in calls else more
+        its_calls = handler.streamkit_plan()
+        if not awaits:
+            _refuse_async(handler, its_calls)
+        calls = _joined(calls, its_calls) if calls else its_calls
     return calls
+
+
+def _joined(
+    calls: Mapping[type[Event], tuple[Call, ...]], more: Mapping[type[Event], tuple[Call, ...]]
+) -> dict[type[Event], tuple[Call, ...]]:
+    joined = dict(calls)
+    for kind, last in more.items():
+        joined[kind] = (*joined.get(kind, ()), *last)
+    return joined

@@ -40,9 +40,11 @@ class TextMessage(Message):
 
     def __init__(self, id: str = "", *, annotations: Sequence[Any] = (), **fields: Any) -> None:
         super().__init__(id, **fields)
-        self.annotations: list[Annotation] = [
-            a if isinstance(a, Annotation) else msgspec.convert(a, Annotation) for a in annotations
-        ]
+        self.annotations: list[Annotation] = (
+            [a if isinstance(a, Annotation) else msgspec.convert(a, Annotation) for a in annotations]
+            if annotations
+            else []
+        )
 
     @property
     def value(self) -> str:
@@ -150,31 +152,28 @@ class AudioMessage(Message):
         """The audio's bytes so far, decoded from `content`."""
         return _decode_piece(self.content)
 
-    def _gather(self) -> None:
-        """Join all chunks. What is joined already is not decoded again."""
-        text = self._chunks[0]
-        if len(text) != getattr(self, "_joined", -1):
-            text = self._join([text])
-        rest = self._chunks[1:]
-        self._chunks.clear()
+    def compact(self) -> int:
+        """Add the pieces to the content, and drop them."""
+        _ = self.content
+        return super().compact()
+
+    def _add(self, pieces: list[str]) -> None:
+        """Add pieces to what is joined, which is not decoded again."""
+        text = self._text
+        if text and len(text) != getattr(self, "_joined", -1):
+            text = _joined([text])
         # Four characters stand for three bytes. A last quantum with padding is encoded again together with what follows.
         end = len(text) - 4 if text.endswith("=") else len(text)
-        more = self._join([text[end:], *rest])
+        more = _joined([text[end:], *pieces])
+        self._text = ""
         text = text[:end] if end < len(text) else text
         text += more
-        self._joined = len(text)
-        self._chunks.append(text)
+        self._text, self._joined = text, len(text)
 
     def replace_content(self, content: str) -> None:
         """Replace all content. For the engine."""
         super().replace_content(content)
         self._joined = -1
-
-    def _join(self, pieces: list[str]) -> str:
-        import base64  # only for audio
-
-        # Each piece has its own padding, so the bytes are joined and not the base64 texts.
-        return base64.b64encode(b"".join(_decode_piece(piece) for piece in pieces)).decode("ascii")
 
 
 class ToolCallMessage(Message):
@@ -183,7 +182,7 @@ class ToolCallMessage(Message):
     Where `waiting` is true, answer with `respond(output)`, or call `defer()` and respond later.
 
     Attributes:
-        provider_executed: whether the provider runs the tool itself and wants no answer.
+        provider_executed: whether the provider runs the tool itself and takes no answer.
         answer_slot: where the output is put; None if the stream takes none. For streamkit itself.
     """
 
@@ -253,8 +252,12 @@ class ToolCallMessage(Message):
         """Where the output is put. Raises `UsageError` if the stream takes none."""
         if self.answer_slot is None:
             raise UsageError(
-                f"tool call {self.call_id or self.id!r} wants no answer here: "
-                + ("its provider runs it" if self.provider_executed else "the stream has no `then=` to take it on")
+                f"tool call {self.call_id or self.id!r} cannot be answered: "
+                + (
+                    "its provider runs it"
+                    if self.provider_executed
+                    else "the stream has no `then=`, which would send the answer"
+                )
             )
         return self.answer_slot
 
@@ -329,6 +332,13 @@ def _plain(value: Any) -> Any:
     if not callable(dump) or isinstance(value, type):
         raise TypeError(f"{value!r} is no JSON value")
     return dump(mode="json")
+
+
+def _joined(pieces: list[str]) -> str:
+    """Base64 of the bytes of all pieces. Each piece has its own padding, so the bytes are joined and not the texts."""
+    import base64  # only for audio
+
+    return base64.b64encode(b"".join(map(_decode_piece, pieces))).decode("ascii")
 
 
 def _decode_piece(piece: str) -> bytes:

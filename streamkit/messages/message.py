@@ -8,8 +8,6 @@ that still grows. The static form (`to_dict`) is Open Interpreter's flat message
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import repeat
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast, get_args
 
 import msgspec
@@ -23,7 +21,7 @@ __all__ = ["CLASSES", "COMPACT_AT", "FIELDS", "Annotation", "Message", "Status",
 
 Status = Literal["in_progress", "completed", "incomplete", "cancelled", "failed"]
 
-COMPACT_AT = 512  # separate pieces that are held before they are joined, which bounds the memory for each piece
+COMPACT_AT = 30  # separate pieces that are held before they are joined: each takes 50 bytes more than its text
 
 _NO_PIECES: Any = ()  # of messages that are done, to which nothing is added
 
@@ -80,9 +78,10 @@ class Message:
     """
 
     __slots__ = (
-        "_chunks",
         "_compacted",
         "_has_content",
+        "_read",
+        "_text",
         "call_id",
         "choice",
         "created_at",
@@ -144,27 +143,18 @@ class Message:
         self.step_id = step_id
         self.metadata: Mapping[str, Any] = metadata or {}
         self._has_content = content is not None
-        self._chunks: list[str] = [content] if content else []
+        self._text = content or ""  # without the pieces that are new
         self.pieces: list[str] = []
+        self._read = 0  # those of them that are in the text already, as somebody has read it
         self._compacted = 0
 
     @property
     def content(self) -> str:
         """The content so far. Reading it joins the pieces that are new since the last reading."""
-        if self.pieces:
-            self._join_pieces()
-        if len(self._chunks) > 1:
-            self._gather()
-        return self._chunks[0] if self._chunks else ""
-
-    def _gather(self) -> None:
-        """Join all chunks. CPython extends the first string in place if nothing else refers to it, so reading the content
-        at each delta does not copy it each time."""
-        rest = self._chunks[1:]
-        text = self._chunks[0]
-        self._chunks.clear()
-        text += self._join(rest)
-        self._chunks.append(text)
+        if new := self.pieces[self._read :]:
+            self._read += len(new)  # the engine counts and drops them
+            self._add(new)
+        return self._text
 
     @property
     def has_content(self) -> bool:
@@ -173,33 +163,39 @@ class Message:
 
     # -- for the engine, the only one that changes a message
 
-    def compact(self) -> None:
-        """Join the pieces if there are `COMPACT_AT` or more, so that the memory stays near the text's own size."""
-        if len(self.pieces) >= COMPACT_AT:
-            self._join_pieces()
+    def compact(self) -> int:
+        """Add the pieces to the text and drop them, so that the memory stays near its size. Returns how many deltas there were."""
+        pieces = self.pieces
+        text, self._text = self._text, ""
+        text += "".join(pieces[self._read :])  # as in `_add`, without a call
+        self._text = text
+        self._compacted += len(pieces)
+        pieces.clear()
+        self._read = 0
+        return self._compacted
+
+    def _add(self, pieces: list[str]) -> None:
+        """Add pieces to the text. CPython extends a string in place if nothing else refers to it, so reading the content at
+        each delta does not copy it each time."""
+        text, self._text = self._text, ""
+        text += "".join(pieces)
+        self._text = text
 
     def finish(self) -> None:
         """The content is known, even if it is empty, and does not grow any more: it is joined, so that it takes no more
         memory than it needs."""
         self._has_content = True
-        if self.pieces or len(self._chunks) > 1:
-            _ = self.content
+        if self.pieces:
+            self.compact()
         self.pieces = _NO_PIECES
-
-    def _join_pieces(self) -> None:
-        self._compacted += len(self.pieces)
-        self._chunks.append(self._join(self.pieces))
-        self.pieces.clear()
-
-    def _join(self, pieces: list[str]) -> str:
-        return "".join(pieces)
 
     def replace_content(self, content: str) -> None:
         """Replace all content."""
         self._compacted += len(self.pieces) + 1
-        self._chunks[:] = [content] if content else []
+        self._text = content
         if self.pieces:
             self.pieces.clear()
+            self._read = 0
 
     def to_dict(self) -> dict[str, Any]:
         """The static form: a dict for JSON, without fields that are unset. `Message.from_dict(m.to_dict()) == m`."""
@@ -211,26 +207,27 @@ class Message:
             out["status"] = self.status
         if self.metadata:
             out["metadata"] = dict(self.metadata)
-        if self._has_content or self._chunks or self.pieces:
+        if self._has_content or self._text or self.pieces:
             out["content"] = self.content
         return out
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Message:
-        """The message of a static form, in the class of its type. Unknown keys are put into `metadata`.
+        """The message of a dict, as `to_dict` returns it, in the class of its `type`, `format` and `role`. Unknown keys are put
+        into `metadata`.
 
         Raises:
             UsageError: a field has a value of the wrong type.
         """
         if not isinstance(cast("object", value), Mapping):
-            raise UsageError(f"a message's static form is a dict, not {value!r}")
+            raise UsageError(f"a message is a `Message` or a dict, not {value!r}")
         kind = message_class(value.get("type", "message"), value.get("format"), value.get("role"))
         names = kind.fields()
         fields = {key: field for key, field in value.items() if field is not None and key in names}
         for key, field in fields.items():
             wanted = _TYPES.get(key, str)
             if not isinstance(field, wanted) or (isinstance(field, bool) and wanted is not bool):
-                raise UsageError(f"a message's {key!r} cannot be {field!r}: {type(field).__name__}")
+                raise UsageError(_wrong_type(key, field, wanted))
         if fields.get("status", "completed") not in _STATUSES:
             raise UsageError(f"a message's 'status' cannot be {fields['status']!r}; it is one of {_STATUSES}")
         if other := {key: value[key] for key in value if key not in names}:
@@ -250,24 +247,39 @@ class Message:
         other = self.header()
         other.status = self.status
         other._has_content = self._has_content
-        other._chunks = [self.content] if self.content else []
+        other._text = self.content
         return other
 
     def header(self) -> Self:
         """The same message without its content, as before its first delta."""
-        other = type(self).__new__(type(self))
-        any(map(setattr, repeat(other), _HEADER, _header_of(self)))  # a loop over the fields, in C
+        other = self.__class__.__new__(self.__class__)
+        # Written out: a loop over the names takes four times as long.
+        other.id = self.id
+        other.role = self.role
+        other.type = self.type
+        other.format = self.format
+        other.recipient = self.recipient
+        other.name = self.name
+        other.call_id = self.call_id
+        other.created_at = self.created_at
+        other.group = self.group
+        other.index = self.index
+        other.choice = self.choice
+        other.run_id = self.run_id
+        other.step_id = self.step_id
+        other.metadata = self.metadata
         other.status = "in_progress"
         other._has_content = False
-        other._chunks = []
+        other._text = ""
         other.pieces = []
+        other._read = 0
         other._compacted = 0
         return other
 
     @property
     def size(self) -> int:
         """The characters of its deltas so far, without joining them."""
-        return sum(map(len, self._chunks)) + sum(map(len, self.pieces))
+        return len(self._text) + sum(map(len, self.pieces[self._read :]))
 
     @property
     def delta_count(self) -> int:
@@ -280,13 +292,13 @@ class Message:
     __hash__ = None  # type: ignore[assignment]  # a message is equal by its content, which changes
 
     def __repr__(self) -> str:
-        shown = self.content if len(self.content) <= 60 else self.content[:57] + "…"
+        content = str(self.content)  # an application may have put another value there
+        shown = content if len(content) <= 60 else content[:57] + "…"
         return f"<{type(self).__name__} {self.id} {self.role} {self.status} {shown!r}>"
 
 
 # The fields that a message has before its first delta.
 _HEADER = tuple(key for key in Message.__slots__ if not key.startswith("_") and key not in ("pieces", "status"))
-_header_of = attrgetter(*_HEADER)
 _OPTIONAL = tuple(key for key in _HEADER if key not in ("id", "role", "type", "metadata"))
 FIELDS = frozenset((*_HEADER, "content", "status"))
 _TYPES: dict[str, type | tuple[type, ...]] = {
@@ -298,6 +310,14 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     "provider_executed": bool,
 }
 _STATUSES: tuple[str, ...] = get_args(Status)
+
+
+def _wrong_type(key: str, value: object, wanted: type | tuple[type, ...]) -> str:
+    """What is wrong with a field of a static form."""
+    names = " or ".join(kind.__name__ for kind in (wanted if isinstance(wanted, tuple) else (wanted,)))
+    found = type(value).__name__
+    hint = "; a message is flat, so each part is a message of its own" if (key, found) == ("content", "list") else ""
+    return f"a message's {key!r} is a {names}, not a {found}{hint}: {value!r}"
 
 
 def message_class(type: Any, format: Any = None, role: Any = None) -> type[Message]:

@@ -66,11 +66,12 @@ def fields_of(value: Any) -> dict[str, Any]:
     Raises:
         TypeError: it is another object.
     """
-    if type(value) not in PLAIN_KINDS and not is_plain_model(value.__class__):
+    if value.__class__ not in PLAIN_KINDS and not is_plain_model(value.__class__):
         raise TypeError("it is no plain model of an SDK")
-    extra: dict[str, Any] | None = value.__pydantic_extra__
+    if value.__pydantic_extra__:
+        return {**value.__dict__, **value.__pydantic_extra__}
     fields: dict[str, Any] = value.__dict__
-    return {**fields, **extra} if extra else fields
+    return fields
 
 
 def open_model(value: Any, nesting: Nesting) -> Any:

@@ -44,12 +44,12 @@ decoder for a newline-delimited JSON format, invented here, is no more than this
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import count
 from typing import Any, ClassVar, Self
 
 import msgspec
 
 from ..core.split_text import SplitDelta, split_deltas
+from ..core.unique_ids import NumberedIds
 from ..events import Delta, Event, StreamWarning
 from ..messages import TextMessage
 from ..messages.json_text import Lenient, decode_json, is_nested_too_deep, read_leniently, well_formed
@@ -85,7 +85,7 @@ class Decoder:
     terminal rule; everything else has a default.
 
     Args:
-        new_id: returns a message id that is free in the whole stream. Without it, ids count from `message-1`.
+        new_id: returns a message id that no message before this source has. Without it, ids count from `message-1`.
 
     Attributes:
         name: the protocol's name: its package, or its entry point.
@@ -95,12 +95,15 @@ class Decoder:
         pull_approves: True if a producer in this process runs what a confirmation asks about as soon as it is pulled for
             its next item. streamkit then does not pull on before there is an answer.
         index: the number of items that were fed before the current one.
+        frames: the newest frames, up to the one before `index`, where a fast path emits events without an `item_index`. The
+            delta loop sets it to None while it waits for the next.
         complete: set by the decoder: the protocol's terminal rule is met.
         exhausted: set by the decoder: nothing more can come, so that the source need not be read to its end.
         is_cut: set by the caller before `finish`: the source has ended in the middle of an item, which was not fed.
         continues_in_next_source: set by the decoder: the source is over but the answer is not. `then=` is then called for
             the next source even though nothing waits for an answer.
-        new_id: returns an unused message id, for messages that have none from the provider.
+        new_id: returns a message id that no other message has, but for those to which this source gives ids: for messages
+            that have none from the provider.
         foreign_decoder: set by the caller where items of another protocol may come in between: returns the decoder for such
             an item, None for an item of this protocol. Items that a fast path reads are not passed to it.
     """
@@ -115,12 +118,10 @@ class Decoder:
     is_cut = False
     foreign_decoder: Callable[[WireObject], Decoder | None] | None = None
     _foreign_name: str | None = None  # the other protocol that a warning was emitted about
-    # The newest frames that a fast path was fed, and the index of the first: its events have no `item_index`.
-    _first: int = 0
-    _frames: Frames = ()
+    frames: Frames | None = ()
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
-        self.new_id = new_id or map("message-{}".format, count(1)).__next__
+        self.new_id = new_id or NumberedIds().next
         self.index: int = 0
         self.complete = self.exhausted = False
 
@@ -162,7 +163,7 @@ class Decoder:
 
     def feed_frames(self, frames: Frames) -> list[Event]:
         """The events of frames, in order. Called for each chunk of a source of bytes. A protocol with a fast path for its
-        common items overrides this; it then sets `_first` and `_frames`, and leaves other items to `feed_frame`."""
+        common items overrides this; it then sets `frames`, and leaves other items to `feed_frame`."""
         events: list[Event] = []
         for id, name, data in map(as_frame, frames):
             if self.exhausted:
@@ -217,12 +218,12 @@ class Decoder:
                 events.append(event)
             else:
                 self.index = index
-                events += self._feed_any_item(item)
+                events += self.feed_any_item(item)
             index += 1
         self.index = index
         return events
 
-    def _feed_any_item(self, item: Any) -> list[Event]:
+    def feed_any_item(self, item: Any) -> list[Event]:
         """The events of an item that is no plain delta."""
         item = as_item(item)
         try:
@@ -243,7 +244,7 @@ class Decoder:
         except Exception:  # as in `feed_items`
             event = None
         if event is None:
-            return self._feed_any_item(item)
+            return self.feed_any_item(item)
         event.item_index = self.index
         self.index += 1
         return (event,)
@@ -308,7 +309,8 @@ class Decoder:
 
     def number_of(self, source: Any) -> int | None:
         """The index of the item with this data among the newest frames, None if it is not one of them."""
-        numbers = enumerate(self._frames, self._first)
+        frames = self.frames or ()
+        numbers = enumerate(frames, self.index - len(frames))
         return next((number for number, frame in numbers if as_frame(frame)[2] is source), None)
 
     def remainder(self) -> Self:
@@ -321,7 +323,7 @@ class Decoder:
 
     def forget(self) -> None:
         """Release the newest frames. Called when no more items come."""
-        self._frames = ()
+        self.frames = None
 
     def warn(self, code: str, fault: str, kind: Any = None) -> StreamWarning:
         """A warning about the current item, to be yielded. A strict stream raises `ProtocolError` in its place.
@@ -342,8 +344,12 @@ class Decoder:
         try:
             return list(self.feed(item))
         except Exception as error:
-            fault = f"the {self.name} decoder could not read it: {type(error).__name__}: {error}"
-            return [self.warn("decoder-error", fault, item.get("type"))]
+            return [self.fault(error, item)]
+
+    def fault(self, error: Exception, item: WireObject) -> Event:
+        """The warning that this exception of the decoder itself becomes."""
+        fault = f"the {self.name} decoder could not read it: {type(error).__name__}: {error}"
+        return self.warn("decoder-error", fault, item.get("type"))
 
     def _feed_foreign(self, other: Decoder, item: WireObject) -> list[Event]:
         """The events of an item of another protocol, after a warning about the first such item."""

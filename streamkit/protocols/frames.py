@@ -29,9 +29,7 @@ def as_frame(frame: Frame | bytes) -> Frame:
 
 def as_data(frames: Frames, names: Container[bytes]) -> Frames:
     """These frames, as plain data where they have no id and none of these event names."""
-    if {*map(type, frames)} == {bytes}:
-        return frames
-    return [frame[2] if not frame[0] and frame[1] not in names else frame for frame in map(as_frame, frames)]
+    return [frame if isinstance(frame, bytes) or frame[0] or frame[1] in names else frame[2] for frame in frames]
 
 
 def sse_frame(data: bytes, name: str | None = None, id: str | None = None) -> bytes:

@@ -8,8 +8,7 @@ Any other block is read line by line, as the specification says, with the same r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
-from functools import lru_cache
+from collections.abc import Callable, Set
 from typing import Any, TypeAlias
 
 from ..errors import LimitError
@@ -48,7 +47,7 @@ class Framer:
 
     _size = 0  # the size of `_pending`, where that has several pieces
     _failure: LimitError | None = None
-    _heeded_names: Container[bytes] | None = None
+    _heeded_names: frozenset[bytes] | None = None
     measure: Callable[[int], object] = staticmethod(_nothing)
 
     def __init__(self, longest: int = Limits().line) -> None:
@@ -92,10 +91,10 @@ class Framer:
         if self._failure is not None:
             raise self._failure
 
-    def expect_names(self, names: Container[bytes] | None) -> None:
+    def expect_names(self, names: Set[bytes] | None) -> None:
         """Set the SSE event names that the decoder heeds, None (as at the beginning) for all. Frames without an id and
         without such a name may then be returned as plain data."""
-        self._heeded_names = names
+        self._heeded_names = None if names is None else frozenset(names)
 
     def _heeded(self, frames: Frames) -> Frames:
         """These frames, as plain data where they may be."""
@@ -116,23 +115,29 @@ _CR, _LF = 13, 10
 _LINES_PER_BLOCK = {b"data": 2, b"even": 3, b"id: ": 4}  # with the empty line, by how its first line begins
 
 
-_Head: TypeAlias = tuple[bytes, bytes, int, bytes]
-"""How a block begins up to its data: its event name, these bytes, their number, and the separator that ends with them."""
-
-
-def _head_after(line: bytes) -> _Head:
-    """The head of blocks with this first line, which is the event name."""
-    head = line + b"\ndata: "
-    return line[7:], head, len(head), b"\n\n" + head
-
+_Head: TypeAlias = tuple[bytes, bytes, int, bytes, bool]
+"""How a block begins up to its data: its event name, these bytes, their number, the separator that ends with them, and
+whether such a block is returned as plain data."""
 
 _LONG_LINE = 100  # bytes; no protocol has longer event names
+_MOST_HEADS = 128
+
+# The heads by their first lines, which are event names, and these by the names that the decoder heeds. They are the same for
+# all streams: a protocol has few names.
+_heads: dict[frozenset[bytes] | None, dict[bytes, _Head]] = {None: {}}
 
 
-@lru_cache(maxsize=128)  # the same for all streams: a protocol has few names
-def _usual_head_after(line: bytes) -> _Head | None:
-    """The same of any first line; None for one that is not an event name."""
-    return _head_after(line) if line.startswith(b"event: ") and _LF not in line else None
+def _head_after(line: bytes, heeded_names: frozenset[bytes] | None) -> _Head:
+    """The head of blocks with this first line, which is the event name."""
+    heads = _heads[heeded_names]
+    if (found := heads.get(line)) is None:
+        head, name = line + b"\ndata: ", line[7:]
+        found = name, head, len(head), b"\n\n" + head, heeded_names is not None and name not in heeded_names
+        if len(line) < _LONG_LINE:
+            if len(heads) >= _MOST_HEADS:
+                heads.clear()
+            heads[line] = found
+    return found
 
 
 class SseFramer(Framer):
@@ -145,7 +150,8 @@ class SseFramer(Framer):
     the newest block, and searches for the next separator with that head rather than for lines. Its state:
 
     - `_head` is the expected beginning of a block, up to its data, `_head_name` its event name. The framer expects
-      `data: ` at first, and after blocks with an event name the head of the newest one.
+      `data: ` at first, then the head of the newest block with an event name; of blocks that come alone, a head that came
+      twice. `_newest` is the newest of these. `_usual` are heads by their first lines.
     - `_is_lf_only` is False until a byte order mark was dropped, if there may be one, and for good once a carriage return
       was seen: from then on, line ends are normalised first.
     - `_pending` has the pieces of the unfinished block. While `_in_data` is True, the block began with `_head`, and the
@@ -160,22 +166,23 @@ class SseFramer(Framer):
     _in_data = False
     _seen_cr = False
     _after_cr = False  # the last chunk ended with a carriage return, whose newline may follow
-    _head_name, _head, _head_size, _separator = b"", b"data: ", 6, b"\n\ndata: "
-    _as_data = False
+    _head_name, _separator = b"", b"\n\ndata: "
+    _newest: _Head | None = None
+    _usual = _heads[None]
 
     def __init__(self, longest: int = Limits().line, *, has_mark: bool = True) -> None:
         super().__init__(longest)
         self._is_lf_only = self._started = not has_mark
+        self._head, self._head_size, self._as_data = b"data: ", 6, False
 
-    def expect_names(self, names: Container[bytes] | None) -> None:
+    def expect_names(self, names: Set[bytes] | None) -> None:
         """Set the event names that the decoder heeds."""
         super().expect_names(names)
+        self._usual = _heads.setdefault(self._heeded_names, {})
         self._as_data = names is not None and self._head_name not in names
 
     def _expect_head(self, head: _Head) -> None:
-        self._head_name, self._head, self._head_size, self._separator = head
-        names = self._heeded_names
-        self._as_data = names is not None and self._head_name not in names
+        self._head_name, self._head, self._head_size, self._separator, self._as_data = head
 
     def feed(self, chunk: bytes) -> Frames:
         """The frames that this chunk completes. The paths before `_feed_any` are for one block, and for a run of them."""
@@ -185,8 +192,16 @@ class SseFramer(Framer):
                 data = chunk[self._head_size : -2]
                 if _LF not in data and _CR not in data and len(data) < LONG:
                     return [data if self._as_data else (b"", self._head_name, data)]
-            elif frames := self._one_block(chunk):
-                return frames
+            else:
+                line, _, data = chunk.partition(b"\ndata: ")
+                head = self._usual.get(line)
+                if head is not None and _LF not in (data := data[:-2]) and _CR not in data:
+                    # It has another event name than the expected one.
+                    if head is self._newest:
+                        self._expect_head(head)
+                    self._newest = head
+                    frame = data if head[4] else (b"", head[0], data)
+                    return [frame] if len(data) < LONG else self._checked([frame])
         pending = self._pending
         if self._in_data and _CR not in chunk:
             if _LF not in chunk:
@@ -222,19 +237,6 @@ class SseFramer(Framer):
         finally:
             if self._failure is not None:
                 self._in_data = self._is_lf_only = False  # so that the next chunk raises it again
-
-    def _one_block(self, chunk: bytes) -> Frames:
-        """The frame of a chunk that ends a block, if it is one with another event name than the expected one; none if it
-        is not."""
-        line, _, data = chunk.partition(b"\ndata: ")
-        data = data[:-2]
-        if not data or _LF in data or _CR in chunk or len(data) >= LONG or len(line) >= _LONG_LINE:
-            return []
-        head = _usual_head_after(line)
-        if head is None:
-            return []
-        self._expect_head(head)
-        return [data if self._as_data else (b"", self._head_name, data)]
 
     def _end_run(self, rest: bytes, pieces: list[bytes]) -> bool:
         """Take in the data of the last block of a run, and what follows it. The data joins the pieces if its block is
@@ -303,7 +305,7 @@ class SseFramer(Framer):
             frames: Frames = [
                 (id[4:], name[7:], data[6:])
                 for id, name, data in zip(lines[::4], lines[1::4], lines[2::4], strict=False)
-                if data[:6] == b"data: " and name[:7] == b"event: " and id[:4] == b"id: " and 0 not in id
+                if data[:6] == b"data: " and name[:7] == b"event: " and id[:4] == b"id: " and id[4:] and 0 not in id
             ]
             return frames if len(frames) * 4 == len(lines) else []
         data = [line[6:] for line in lines[period - 2 :: period] if line[:6] == b"data: "]
@@ -311,9 +313,9 @@ class SseFramer(Framer):
         if len(data) + len(names) < 2 * len(lines) // period:
             return []
         if period == 3:  # the next blocks are likely to be like the last one
-            self._expect_head(_head_after(lines[-3]))
+            self._expect_head(_head_after(lines[-3], self._heeded_names))
         if self._heeded_names is None or any(name in self._heeded_names for name in names):
-            return [(b"", name, piece) for name, piece in zip(names, data, strict=True)]
+            return self._heeded([(b"", name, piece) for name, piece in zip(names, data, strict=True)])
         return data
 
     def finish(self) -> list[Frame]:
@@ -378,7 +380,7 @@ class SseFramer(Framer):
 share_names(
     SseFramer,
     """_longest _pending _size _heeded_names measure _in_data _is_lf_only _started _head_name _head _head_size _separator
-    _as_data""",
+    _as_data _newest _usual""",
 )
 
 

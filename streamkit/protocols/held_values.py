@@ -15,8 +15,11 @@ NOTHING: dict[Any, Any] = {}
 """In the place of what most streams do not need, shared by all: nothing is added to it."""
 
 
-def add_values(held: dict[str, Any], more: WireObject) -> dict[str, Any]:
+def add_values(held: dict[str, Any], more: WireObject) -> WireObject:
     """Add the values of an object to those that are held. Returns those that are new, or other than they were."""
+    if not held:
+        held.update(more)
+        return more
     changed = {key: value for key, value in more.items() if key not in held or held[key] != value}
     held.update(changed)
     return changed

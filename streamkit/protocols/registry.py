@@ -111,6 +111,9 @@ def recognise(item: Any, event_name: str = "") -> type[Decoder] | None:
         item: an item of a source, as parsed JSON.
         event_name: the name of the SSE event that it came in.
     """
+    usual = _usual_first(item, event_name)
+    if usual is not None:
+        return usual
     for name in _all_names():
         shape = _shape(name)
         wraps = event_name and getattr(shape, "wraps_event_name", False)
@@ -119,6 +122,27 @@ def recognise(item: Any, event_name: str = "") -> type[Decoder] | None:
             decoder: type[Decoder] = find(name).Decoder
             return decoder
     return None
+
+
+# The first item of most streams, by its type, or without one by its object: its protocol, and keys that it then lacks, as a
+# protocol that comes before could take it for its own.
+_FIRST_ITEMS = {
+    "response.created": ("openai_responses", frozenset[str]()),
+    "chat.completion.chunk": ("openai_chat", frozenset({"type"})),
+    "message_start": ("anthropic", frozenset({"object", "choices", "event", "data"})),
+}
+
+
+def _usual_first(item: Any, event_name: str) -> type[Decoder] | None:
+    """The decoder of an item that begins a stream as most do, found by one look-up; None for any other item."""
+    if item.__class__ is not dict or event_name.startswith("thread."):
+        return None
+    kind = item.get("type", item.get("object"))
+    found = _FIRST_ITEMS.get(kind) if kind.__class__ is str else None
+    if found is None or not found[1].isdisjoint(item) or not _shape(found[0]).recognises(item):
+        return None
+    decoder: type[Decoder] = find(found[0]).Decoder
+    return decoder
 
 
 @cache
@@ -144,7 +168,7 @@ def to_input(
 
         to_input(messages, "openai_chat", report=print)  # reasoning 'rs_1' was left out: it is reasoning of another protocol
 
-    Messages may also be plain dicts in their static form. For protocols that take answers to confirmations, such as
+    Messages may also be plain dicts, as `Message.to_dict` returns them. For protocols that take answers to confirmations, such as
     `openai_responses`, answered confirmations may stand among the messages. What `fields=` extracted from a call is left
     out if the call itself goes into the request.
 
@@ -157,7 +181,7 @@ def to_input(
             others of them want back. Only `openai_chat` makes use of it.
 
     Raises:
-        UsageError: there is no such protocol, or it cannot express what a user wrote.
+        UsageError: there is no such protocol, it cannot express what a user wrote, or one of the messages is none.
     """
     flat = [_with_its_class(message) for message in messages]
     convert: Callable[..., list[Any]] = find(protocol).to_input
@@ -179,7 +203,7 @@ def to_input(
 
 def _with_its_class(message: Any) -> Any:
     """A message as an instance of the class for its type."""
-    if is_object(message):
+    if not isinstance(message, (Message, Confirmation)):
         return Message.from_dict(message)
     return Message.from_dict(message.to_dict()) if type(message) is Message else message
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 from .. import events as e
+from ..core.unique_ids import UniqueIds
 from ..messages.json_text import NOT_JSON
 from . import base
 from .framing import Frames, as_frame
@@ -47,7 +48,7 @@ class UiDecoder(base.Decoder):
         events: list[e.Event] = []
         if self.exhausted:
             return events
-        self._first, self._frames = self.index, frames
+        self.frames = frames
         start, surplus = self.index, 0  # events of slow items, beyond one for each
         calls, decode, call_delta = self._growing_calls, self.decode_delta, self.call_delta
         struct, id, message_id, make_event = self._growing
@@ -69,6 +70,7 @@ class UiDecoder(base.Decoder):
             events += slow
             surplus += len(slow) - 1
             if self.exhausted:
+                self.frames = frames[: self.index - start]
                 return events
             struct, id, message_id, make_event = self._growing
         self.index = start + len(frames)
@@ -76,6 +78,10 @@ class UiDecoder(base.Decoder):
 
     def _unused_id(self, wanted: str) -> str:
         """A message id: the wanted one, or a new one if it is "" or there was such a message already."""
-        id = wanted if wanted and wanted not in self._used else self.new_id()
+        id = self._made_id() if not wanted or wanted in self._used else wanted
         self._used.add(id)
         return id
+
+    def _made_id(self) -> str:
+        """An id that no message has."""
+        return UniqueIds(self._used).free(self.new_id())

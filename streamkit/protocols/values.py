@@ -7,8 +7,9 @@ A decoder that wants to warn about such a value checks its type before it reads 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import cache
+from itertools import filterfalse
 from typing import Any, TypeAlias, TypeGuard
 
 import msgspec
@@ -37,6 +38,7 @@ __all__ = [
     "text_or_json",
     "text_or_none",
     "usage_of",
+    "without",
     "without_keys",
 ]
 
@@ -112,6 +114,10 @@ def as_index(value: Any, warn: Callable[[str, str], object]) -> int | None:
 
     `warn` is called with a code and a fault where the value is neither an int nor null.
     """
+    index: int | None
+    if value.__class__ is int and value in _COUNTS:
+        index = value
+        return index
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
         warn("bad-index", f"the index {value!r} is a string; it was read as a number")
         return int(value)
@@ -125,7 +131,18 @@ def as_index(value: Any, warn: Callable[[str, str], object]) -> int | None:
 
 def without_keys(wire: WireObject, *keys: str) -> dict[str, Any]:
     """What an object has beside these keys. Nulls are left out."""
-    return {key: value for key, value in wire.items() if key not in keys and value is not None}
+    if not keys and None not in wire.values():
+        return {**wire}
+    return without(wire, keys)
+
+
+def without(wire: WireObject, keys: Container[str]) -> dict[str, Any]:
+    """As `without_keys`, of many keys: a set of them takes less time."""
+    rest: dict[str, Any] = {}
+    for key in filterfalse(keys.__contains__, wire):
+        if (value := wire[key]) is not None:
+            rest[key] = value
+    return rest
 
 
 # -- JSON text
@@ -167,10 +184,13 @@ def usage_of(
     leave_out: Sequence[str] = (),
 ) -> Usage:
     """Token counts. A missing `total_tokens` is the sum of both; `details` has the other keys, but for `leave_out`."""
-    input_tokens = as_count(wire.get(input_key)) or 0
-    output_tokens = as_count(wire.get(output_key)) or 0
-    total = as_count(wire.get("total_tokens")) or input_tokens + output_tokens
-    details = without_keys(wire, input_key, output_key, "total_tokens", *leave_out)
+    details = dict(wire)
+    input_tokens = as_count(details.pop(input_key, None)) or 0
+    output_tokens = as_count(details.pop(output_key, None)) or 0
+    total = as_count(details.pop("total_tokens", None)) or input_tokens + output_tokens
+    for key in leave_out:
+        details.pop(key, None)
+    details = {key: value for key, value in details.items() if value is not None}  # with no room for what was taken out
     return Usage(input_tokens, output_tokens, total, details)
 
 

@@ -92,7 +92,7 @@ def _pool(redis: Any, target: Any, address: Address | None = None) -> Any:
         options = {**lent, **options, "connection_class": pool.connection_class}
     else:
         raise UsageError(
-            f"it takes the URL of a Redis server or Cluster, a `redis.Redis` or a `redis.RedisCluster`, not {target!r}"
+            f"what uses Redis takes the URL of a Redis server or Cluster, a `redis.Redis` or a `redis.RedisCluster`, not {target!r}"
         )
     if address is not None:
         options["host"], options["port"] = address

@@ -66,7 +66,7 @@ class Emitter(Writer, Readable):
             limit, `math.inf` for none.
 
     Raises:
-        UsageError: the relay has a run with this id already.
+        UsageError: the relay has a run with this id already, or is no `Relay`.
     """
 
     def __init__(
@@ -80,10 +80,8 @@ class Emitter(Writer, Readable):
     ) -> None:
         super().__init__(relay, run_id, model=model, strict=strict)
         self._timeout = timeout
-        self._message_kind: tuple[type[Message] | None, str | None] = (
-            None,
-            None,
-        )  # the open message's class and format
+        self._kind: type[Message] | None = None  # the open message's class
+        self._format: str | None = None  # and its format
         self._holds_half = (
             False  # whether its text ends with half of a surrogate pair, so that the engine has to add more
         )
@@ -134,7 +132,8 @@ class Emitter(Writer, Readable):
             message = self._message
             if (
                 message is None
-                or (kind, format) != self._message_kind
+                or kind is not self._kind
+                or format != self._format
                 or message.status != "in_progress"
                 or self._ended
             ):
@@ -142,7 +141,7 @@ class Emitter(Writer, Readable):
                 self._complete(kind.created_event(kind() if format is None else kind(format=format)))
                 self._times.mark("first", time.monotonic())
                 self._message = message = self._engine.messages[-1]
-                self._message_kind = kind, format
+                self._kind, self._format = kind, format
                 self._holds_half = False
             event = kind.delta_event(message.id, text, metadata=metadata)
             if self._holds_half or (not text.isascii() and has_surrogates(text)):
@@ -303,7 +302,8 @@ class Emitter(Writer, Readable):
     # -- reading
 
     def reader(self, after: str | None = None, *, timeout: float | None = None) -> Reader:
-        """A reader of this run, from its beginning or after a cursor. It does not keep the emitter alive."""
+        """A reader of this run, from its beginning or after a cursor. It does not keep the emitter alive. `timeout` are seconds of
+        silence, by default as many as the emitter was made with."""
         return self.relay.reader(self.run_id, after, timeout=self._timeout if timeout is None else timeout)
 
     def for_stream(self) -> Reader:

@@ -61,7 +61,7 @@ class EventLog:
                 if isinstance(event, Delta):
                     self.first_delta = self.first_delta or time.monotonic()
                     continue
-                self._snapshots.count(event)
+                self._snapshots.note(event, lines)
                 if (waiting := _question_in(event)) is not None:
                     self._ask(waiting, lines)
                     lines = []

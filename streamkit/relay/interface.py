@@ -112,7 +112,7 @@ class Unattended(NamedTuple):
 
 
 class Cancelled(NamedTuple):
-    """The run is to stop."""
+    """The run is to stop; `reason` is what `cancel` was called with."""
 
     reason: str
 
@@ -163,6 +163,15 @@ class LogWriter(InTasks, ABC):
         Raises:
             ProducerFenced: the run is known to be another producer's, ended or gone.
             UsageError: an event is no line.
+        """
+
+    def messages_ended(self, spans: Sequence[tuple[int, int]]) -> None:
+        """Messages have ended: each of them with a span of the events that this producer has written, counted from 1, which
+        are its own, and of which the last one says all that they say. Not every message is reported; those that are, in
+        their order. A log may use it to hand less to readers that only rebuild the state (`Reading.rewind`).
+
+        Raises:
+            UsageError: some of these events are not written yet.
         """
 
     @abstractmethod
@@ -308,7 +317,8 @@ class Relay(InTasks, ABC):
 
         Raises:
             SourceError: there is no such run: `status_code` is 404.
-            UsageError: it has no such question.
+            UsageError: it has no such question, or the question takes no such answer: one with `"kind": "confirmation"`
+                takes `approved`, and one with `"kind": "tool_call"` takes `output` or `error`.
         """
 
     def pass_on(self, run_id: str, question_id: str, answer: Mapping[str, Any]) -> None:

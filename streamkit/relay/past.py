@@ -19,7 +19,7 @@ from ..core.snapshot import Snapshot
 from ..events import EVENTS, Done, Event, version
 from ..messages import message_class
 from ..protocols import codec
-from .cursors import Entry, cursor_of, place_of, run_name
+from .cursors import EndedMessagesEntry, Entry, cursor_of, place_of, run_name
 
 __all__ = ["Past"]
 
@@ -81,6 +81,10 @@ class Past:
                 events += self._events(lines, is_end=True)
                 events += self._snapshot(entry)
                 lines, self._epoch = [], ""
+            elif isinstance(entry, EndedMessagesEntry):
+                events += self._events(lines, is_end=True)
+                events += self._last_lines(entry)
+                lines = []
             else:
                 epoch = entry.cursor.partition("-")[0]
                 if epoch != self._epoch:
@@ -126,16 +130,31 @@ class Past:
     def _ended(self, last_lines: Sequence[bytes], lines: bytes) -> Iterator[Event]:
         """The events of messages that have ended, one after the other: of their last lines, or of all where these do not
         say everything."""
-        messages = self._messages(last_lines)
-        spans = [lines] if all(messages) else [span[0] for span in _spans.finditer(lines)]
-        for part, are_regular in _parts(messages):
-            if are_regular:
+        ended = self._messages(last_lines)
+        spans = [lines] if all(ended) else [span[0] for span in _spans.finditer(lines)]
+        for part, messages in _parts(ended):
+            if messages:
                 self._number += sum(span.count(b"\n") for span in spans[part])
                 cursor = self._cursor(self._number)
-                yield self._left_encoded(last_lines[part], messages[part], cursor, are_created=True)
+                yield self._left_encoded(last_lines[part], messages, cursor, are_created=True)
             else:
                 for span, last_line in zip(spans[part], last_lines[part], strict=True):
                     yield from self._decoded(span, last_line)
+
+    def _last_lines(self, entry: EndedMessagesEntry) -> Iterator[Event]:
+        """The events of messages that have ended, from the last line of each."""
+        place = place_of(entry.cursor, self._run_id)
+        self._epoch, self._number = str(place.epoch), place.number
+        lines = entry.lines
+        for part, messages in _parts(self._messages(lines)):
+            if messages:
+                yield self._left_encoded(lines[part], messages, entry.cursor, are_created=True)
+                continue
+            for line in lines[part]:
+                event = self._decode(line, entry.cursor)
+                if isinstance(event, Done):
+                    yield event.message.created_event(event.message, position=event.position)
+                yield event
 
     def _decoded(self, lines: bytes, last_line: bytes) -> Iterator[Event]:
         """The events of a message that is taken in as any other: of its last line, or of all, if that is no event."""
@@ -167,20 +186,20 @@ class Past:
         events: list[Event] = []
         for are_done, group in groupby(lines, _is_done):
             some = [*group]
-            messages = self._messages(some) if are_done else [None] * len(some)
-            for part, are_regular in _parts(messages):
-                if are_regular:
-                    events.append(self._left_encoded(some[part], messages[part], entry.cursor, are_created=False))
+            ended = self._messages(some) if are_done else [None] * len(some)
+            for part, messages in _parts(ended):
+                if messages:
+                    events.append(self._left_encoded(some[part], messages, entry.cursor, are_created=False))
                 else:
                     events += [self._decode(line, entry.cursor) for line in some[part]]
         yield Snapshot(events=events, dropped=dropped, position=entry.cursor)
 
     def _left_encoded(
-        self, lines: Sequence[bytes], messages: Sequence[EndedMessage | None], cursor: str, *, are_created: bool
+        self, lines: Sequence[bytes], messages: Sequence[EndedMessage], cursor: str, *, are_created: bool
     ) -> Event:
         decode = self._decode
         return EndedMessages(
-            messages=[message for message in messages if message is not None],
+            messages=messages,
             lines=lines,
             decode=lambda line: decode(line, cursor),
             read=_read,
@@ -193,8 +212,11 @@ class Past:
         or has to be decoded as any other event."""
         if not self._leave_encoded:
             return [None] * len(lines)
+        items = [*lines]  # of one JSON array, which is joined once, for it is large
+        items[0] = b"[" + items[0]
+        items[-1] += b"]"
         try:
-            done = _decode_lines(b"[%b]" % b",".join(lines))
+            done = _decode_lines(b",".join(items))
         except (msgspec.MsgspecError, RecursionError, ValueError):
             return [*map(_message_in, lines)]
         if len(done) != len(lines):  # a line with more than one object, which is no event
@@ -202,13 +224,13 @@ class Past:
         return _regular(done)
 
 
-def _parts(messages: Sequence[EndedMessage | None]) -> Iterator[tuple[slice, bool]]:
-    """The parts in which all messages are there, and those in which none is."""
+def _parts(messages: Sequence[EndedMessage | None]) -> Iterator[tuple[slice, Sequence[EndedMessage]]]:
+    """The parts in which all messages are there, with these, and those in which none is, with none."""
     start = 0
-    for are_regular, group in groupby(messages, bool):
-        end = start + sum(1 for _ in group)
-        yield slice(start, end), are_regular
-        start = end
+    for _, group in groupby(messages, bool):
+        part = [*group]
+        yield slice(start, start + len(part)), [message for message in part if message is not None]
+        start += len(part)
 
 
 def _is_done(line: bytes) -> bool:
@@ -232,15 +254,12 @@ class _DoneLine(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 
 def _regular(done: Sequence[_DoneLine]) -> Sequence[EndedMessage | None]:
     """Their messages, and None in place of one whose event has more fields, or is another kind's."""
-    now = version()
-    return [
-        message
-        if _is_regular(
-            now, one.type, (message := one.message).type, message.format, message.role, message.provider_executed
-        )
-        else None
-        for one in done
-    ]
+    kinds = {(one.type, (it := one.message).type, it.format, it.role, it.provider_executed) for one in done}
+    if all(_is_regular(version(), *kind) for kind in kinds):
+        return [one.message for one in done]
+    if len(kinds) == 1:
+        return [None] * len(done)
+    return [message for one in done for message in _regular([one])]
 
 
 @lru_cache(256)

@@ -50,7 +50,9 @@ class Reading(ABC):
     @abstractmethod
     def rewind(self, after: str) -> bool:
         """Read from the run's beginning, or the snapshot that stands for it, in place of after this cursor; before the first
-        pull. Up to this cursor an entry may hold the lines of several events of one epoch, with the cursor of the last. False where the cursor is not in the log, so that a snapshot of what came after it is the first entry.
+        pull. Up to this cursor an entry may hold the lines of several events of one epoch, with the cursor of the last, or be
+        an `EndedMessagesEntry`. False where the cursor is not in the log, so that a snapshot of what came after it is the
+        first entry.
 
         Raises:
             UsageError: it is no cursor of this run.
@@ -83,7 +85,7 @@ class Reading(ABC):
         if not self._has_waited:  # other tasks of this event loop run, however much there is to read
             await anyio.lowlevel.checkpoint()
         waker = self._waker
-        if not isinstance(waker, TaskWaker):
+        if waker is None or isinstance(waker, ThreadWaker):
             waker = self._waker = task_waker()
         self._has_waited = False
         began: float | None = None

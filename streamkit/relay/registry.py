@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
+from ..arguments import check_kind
 from ..errors import UsageError
+from ..messages import output_text
 
-__all__ = ["Question", "Questions", "outcome_of"]
+__all__ = ["Question", "Questions", "check_answer", "outcome_of"]
 
 _MOST = 1000  # questions that are kept, beyond which the oldest of those that are settled go
 
@@ -19,14 +21,31 @@ def outcome_of(answer: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         UsageError: it is no answer.
     """
-    if answer.get("approved") in (True, False) and isinstance(answer["approved"], bool):
-        more = "edited" if answer["approved"] else "reason"
-        status = "approved" if answer["approved"] else "declined"
-        return {"status": status, **{key: answer[key] for key in (more,) if answer.get(key) is not None}}
-    for key in ("output", "error"):
-        if key in answer:
-            return {"status": "answered", key: answer[key]}
+    if isinstance(cast("object", answer), Mapping):
+        if isinstance(approved := answer.get("approved"), bool):
+            status, more = ("approved", "edited") if approved else ("declined", "reason")
+            return {"status": status, **{key: answer[key] for key in (more,) if answer.get(key) is not None}}
+        for key in ("output", "error"):
+            if key in answer:
+                return {"status": "answered", key: answer[key]}
     raise UsageError(f"an answer has `approved`, true or false, or `output`, or `error`; this one is {answer!r}")
+
+
+def check_answer(id: str, question: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
+    """Refuse what is no answer to this question. One whose `kind` is neither of emitters' two takes any.
+
+    Raises:
+        UsageError: it is no answer, or one to a question of the other kind.
+    """
+    status, kind = outcome_of(answer)["status"], question.get("kind")
+    if status == "answered":
+        if kind == "confirmation":
+            raise UsageError(f"question {id!r} is a confirmation: its answer has `approved`, not {answer!r}")
+        output_text(answer["output"] if "output" in answer else answer["error"])
+    elif kind == "tool_call":
+        raise UsageError(f"question {id!r} is a tool call: its answer has `output` or `error`, not {answer!r}")
+    for name in ("edited", "reason"):
+        check_kind(name, answer.get(name), str)
 
 
 class Question:

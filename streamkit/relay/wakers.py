@@ -18,18 +18,34 @@ import anyio.lowlevel
 
 _LONGEST = threading.TIMEOUT_MAX  # seconds
 
-__all__ = ["TaskWaker", "ThreadWaker", "Watch", "async_wait_until", "in_event_loop", "task_waker", "wait_until"]
+__all__ = [
+    "TaskWaker",
+    "ThreadWaker",
+    "Watch",
+    "async_wait_until",
+    "in_event_loop",
+    "task_waker",
+    "wait_until",
+    "wake_next",
+]
 
 Watch: TypeAlias = Callable[[Callable[[], None]], Callable[[], None]]
 """Registers a function to be called at each change; returns the function that unregisters it."""
 
 
 class ThreadWaker:
-    """Wakes one thread."""
+    """Wakes one thread.
+
+    Attributes:
+        waits: whether the thread waits now.
+        line: the threads that are to be woken one after the other, of which this was one.
+    """
 
     def __init__(self) -> None:
         self._asleep = threading.Lock()
         self._asleep.acquire()
+        self.waits = False
+        self.line = _NO_LINE
 
     def wake(self) -> None:
         """End the present or the next `wait`; from any thread."""
@@ -43,11 +59,36 @@ class ThreadWaker:
         self._asleep.acquire(blocking=False)
 
     def wait(self, seconds: float) -> None:
-        """Wait until woken, for at most so many seconds. What woke it is forgotten."""
-        self._asleep.acquire(True, seconds if seconds < _LONGEST else _LONGEST)
+        """Wait until woken, for at most so many seconds. What woke it is forgotten. However that ends, the next thread in the
+        line is woken then."""
+        self.waits = True
+        try:
+            self._asleep.acquire(True, seconds if seconds < _LONGEST else _LONGEST)
+        finally:
+            self.waits = False
+            if self.line:
+                wake_next(self.line)
 
     def close(self) -> None:
         """Release what waiting has used."""
+
+
+_NO_LINE: deque[ThreadWaker] = deque()  # nothing is added to it
+
+
+def wake_next(line: deque[ThreadWaker]) -> None:
+    """Wake the first thread in a line that waits; the rest of the line is its business. Threads are not woken all at once: while
+    one runs, the others would only go to sleep again, until the interpreter is free.
+
+    Those before it that do not wait, because they have found something to do meanwhile, do not hold up the line."""
+    waits = False
+    while line and not waits:
+        try:
+            waker = line.popleft()
+        except IndexError:
+            return  # another thread woke the last one
+        waker.wake()
+        waits = waker.waits  # and if it does, it comes to the line when it goes on
 
 
 class TaskWaker(ABC):
@@ -80,8 +121,9 @@ class TaskWaker(ABC):
         self._woken = False
 
     @abstractmethod
-    async def wait(self, seconds: float) -> None:
-        """Wait until woken, for at most about so many seconds; it may return earlier. What woke it is forgotten."""
+    def wait(self, seconds: float) -> Awaitable[None]:
+        """To be awaited at once: wait until woken, for at most about so many seconds; it may return earlier. What woke it is
+        forgotten."""
 
     @abstractmethod
     def close(self) -> None:
@@ -100,27 +142,25 @@ class _AsyncioWaker(TaskWaker):
         self._seconds = 0.0  # that the timer was set to
 
     def _wake_here(self) -> None:
-        if self._future is not None and not self._future.done():
-            self._future.set_result(None)
+        future, self._future = self._future, None
+        if future is not None and not future.done():
+            self._woken = False
+            future.set_result(None)
 
     def _ring(self) -> None:
         self._timer = None
         self._wake_here()
 
-    async def wait(self, seconds: float) -> None:
+    def wait(self, seconds: float) -> Awaitable[None]:
+        future: Awaitable[None] = self._loop.create_future()
+        self._future = future
         if self._woken:
-            self._woken = False
-            return
-        self._future = future = self._loop.create_future()
-        if self._timer is None or seconds < self._seconds:
+            self._wake_here()
+        elif self._timer is None or seconds < self._seconds:
             self.close()
             self._seconds = seconds
             self._timer = self._loop.call_later(seconds, self._ring)
-        try:
-            await future
-        finally:
-            self._future = None
-            self._woken = False
+        return future
 
     def close(self) -> None:
         if self._timer is not None and threading.get_ident() == self._thread:

@@ -14,6 +14,7 @@ from typing import Any, Self
 import msgspec
 
 from ..answers import Confirmation
+from ..arguments import check_kind
 from ..core.split_text import split_or_whole
 from ..errors import SourceError, StreamkitError, UsageError, raise_source_error
 from ..events import (
@@ -31,6 +32,7 @@ from ..sources.interrupt import Stopped
 from ..sources.items import Items
 from ..sources.source import Source, SourceTraits
 from ..streams.failures import error_of
+from ..streams.options import StreamOptions
 from ..streams.state import StreamState
 from .event_log import EventLog
 from .interface import Answered, Cancelled, Control, Fenced, Relay, Status, Unattended
@@ -57,8 +59,10 @@ class Writer(StreamState):
             if (this := writer()) is not None:
                 this.receive(control)
 
-        super().__init__((), protocol=None, strict=strict, then=None, wake=answered, awaitables=False)
+        super().__init__((), StreamOptions(strict=strict), wake=answered, awaitables=False)
         self._engine.takes_approvals = self._engine.takes_edits = self._engine.takes_outputs = True
+        check_kind("relay", relay, Relay)
+        check_kind("run_id", run_id, str)
         self.relay: Relay = MemoryRelay() if relay is None else relay
         self.run_id = run_id or secrets.token_urlsafe(16)
         self._model = model

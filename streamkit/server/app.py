@@ -15,6 +15,7 @@ from starlette.routing import Match, Route
 from starlette.types import Message, Receive, Scope, Send
 
 from .._version import __version__
+from ..arguments import check_callable, check_count, check_kind, check_seconds
 from ..errors import RequestError, SourceError, UsageError
 from ..relay import MemoryRelay, Relay
 from ..stores import MemoryStore, Store
@@ -77,27 +78,36 @@ def create_app(
         authorize: called as `authorize(run, request)`, sync or async, with the `Run`, or None where there is none yet, and
             Starlette's `Request`. It returns whether this is allowed: True, False, or the user's name, which allows it and
             is stored as the owner of what the request creates. An empty name is refused as False is.
-        allowed_hosts: the names of hosts under which clients reach the app, without ports. IP addresses are always allowed.
+        allowed_hosts: the names of hosts under which clients reach the app, without ports; "*" allows any. IP addresses are
+            always allowed.
         allowed_origins: other origins whose pages may call it, such as `https://example.org`.
         max_runs: how many runs this process executes at once, besides those that wait for answers. Beyond it: status 429.
         max_readers: how many responses with events this process sends at once. Beyond it: status 429.
         max_body: how many bytes a request's body may have. Beyond it: status 413.
-        pause_after: seconds that an agent waits for an answer before its run is paused, and whichever process gets the
-            answer goes on with it; None for no limit. An agent with a computer is not paused unless this is set.
+        pause_after: seconds for which an agent waits for an answer. Its run is then paused, and goes on in whichever process
+            gets the answer. None for no limit. An agent with a computer is not paused unless this is set.
         expose_errors: send clients the texts of errors. For development.
         page: serve a chat page at `/`, and `streamkit.js`.
 
     Raises:
-        UsageError: there is neither a token nor `authorize`, or the token is empty.
+        UsageError: there is neither a token nor `authorize`, the token is empty, or an argument is of another kind.
     """
-    _check_token(token, authorize)
+    _check_arguments(factory, token, relay, store, authorize)
+    for name, limit in (("max_runs", max_runs), ("max_readers", max_readers), ("max_body", max_body)):
+        check_count(name, limit, least=0)
+    check_seconds("pause_after", pause_after, or_none=True)
     runs = Runs(factory, relay or MemoryRelay(), store or MemoryStore(), max_runs=max_runs, pause_after=pause_after)
     gate = Gate(token, allowed_hosts, allowed_origins, max_body)
     server = Server(runs, authorize=authorize, max_readers=max_readers, expose_errors=expose_errors)
     return App(server, gate, secret=(token or "streamkit").encode(), page=page)
 
 
-def _check_token(token: str | None, authorize: Authorize | None) -> None:
+def _check_arguments(factory: object, token: object, relay: object, store: object, authorize: object) -> None:
+    if not callable(factory):
+        raise UsageError(f"create_app: `factory` is a function that makes an agent, not {factory!r}")
+    for name, value, kind in (("token", token, str), ("relay", relay, Relay), ("store", store, Store)):
+        check_kind(name, value, kind)
+    check_callable("authorize", authorize)
     if token is None and authorize is None:
         raise UsageError("create_app: with token=None anybody could run code; pass a token, or `authorize`")
     if token == "":
@@ -159,7 +169,7 @@ class App:
             try:
                 await self._serve(request, send)
             finally:
-                self._server.leave_seat(request)
+                self._server.remove_reader(request)
         elif scope["type"] == "websocket":
             await receive()
             await send({"type": "websocket.close", "code": 1000})

@@ -43,8 +43,9 @@ class Gate:
         self, token: str | None, allowed_hosts: Collection[str], allowed_origins: Collection[str], max_body: int
     ) -> None:
         self._token = None if token is None else token.encode()
-        self._hosts = {host.lower() for host in allowed_hosts}
-        self._origins = set(allowed_origins)
+        # A str is a collection too, of its letters, and so would allow nothing.
+        self._hosts = {host.lower() for host in _as_names(allowed_hosts)}
+        self._origins = set(_as_names(allowed_origins))
         self._max_body = max_body
 
     # -- where a request comes from
@@ -148,6 +149,10 @@ class Gate:
         if (data or kind) and kind != "application/json":
             raise Problem("unsupported-media-type")
         return bytes(data)
+
+
+def _as_names(names: Collection[str]) -> Collection[str]:
+    return (names,) if isinstance(names, str) else names
 
 
 def json_of(body: bytes) -> Any:

@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
+import anyio
 from starlette.requests import Request
 
 from ..errors import SourceError, UsageError
@@ -26,7 +27,7 @@ Authorize: TypeAlias = Callable[[Run | None, Request], bool | str | Awaitable[bo
 """Returns whether a request may do something with a run, which is None where there is none yet: True, False, or the name of
 the user, who then owns what is created."""
 
-_SEAT = "streamkit.seat"  # in the scope of a request that counts among the readers
+_READER = "streamkit.reader"  # in the scope of a request that counts among the readers
 _ID = re.compile(r"[A-Za-z0-9_-]{1,128}").fullmatch
 
 
@@ -57,25 +58,25 @@ class Server:
         shared: _T = self._shared.setdefault((kind, run_id, *options), kind())
         return shared
 
-    # -- who reads
+    # -- readers
 
-    def take_seat(self, request: Request) -> None:
+    def add_reader(self, request: Request) -> None:
         """Count a request among the readers, until its response is over. It is called before anything is changed for it, or
         waited for.
 
         Raises:
             Problem: there are too many.
         """
-        if _SEAT in request.scope:
+        if _READER in request.scope:
             return
         if self.readers >= self.max_readers:
             raise Problem("too-many-readers", "This process has as many readers as it may have.")
-        request.scope[_SEAT] = True
+        request.scope[_READER] = True
         self.readers += 1
 
-    def leave_seat(self, request: Request) -> None:
+    def remove_reader(self, request: Request) -> None:
         """The response is over, or there was none."""
-        if request.scope.pop(_SEAT, False):
+        if request.scope.pop(_READER, False):
             self.readers -= 1
 
     # -- authorization
@@ -120,6 +121,17 @@ class Server:
         record = await self.relay.aget(run_id) if is_id(run_id) else None
         if record is None or not await self.may(self.run_of(record), request):
             raise Problem("run-not-found")
+        return record
+
+    async def begun_record(self, run_id: str) -> RunRecord | None:
+        """The record of a run, None if there is none. One that is only about to begin, which has no event yet, may still be
+        refused: it is waited for, up to five seconds."""
+        record = await self.relay.aget(run_id)
+        for _ in range(250):
+            if record is None or record.cursor is not None or record.status != "running":
+                break
+            await anyio.sleep(0.02)
+            record = await self.relay.aget(run_id)
         return record
 
     async def visible_runs(

@@ -32,14 +32,15 @@ __all__ = [
     "EventStream",
     "Frames",
     "Native",
-    "answered_in",
     "is_within",
     "number_of",
+    "open_questions",
     "open_reading",
 ]
 
 SILENCE = 15.0  # seconds until a heartbeat
 _MOST = 256  # entries in one write
+_WAITS = b'"run_requires_action"'
 
 
 class Frames:
@@ -48,9 +49,13 @@ class Frames:
     Attributes:
         has_ended: whether nothing follows in this response.
         beginning: frames that come before those of the log.
+        ends_at_questions: whether the response ends where the run waits for answers.
+        questions: the ids of the run's questions that nobody has answered, when the entries to encode were there already.
     """
 
     has_ended = False
+    ends_at_questions = False
+    questions: Collection[str] = ()
 
     def __init__(self, writer: EventStreamWriter, beginning: bytes = b"") -> None:
         self.writer = writer
@@ -63,6 +68,10 @@ class Frames:
     def body(self, entries: Sequence[Entry]) -> bytes:
         """The frames of all entries."""
         return b"".join(self.of(entries))
+
+    def needs_questions(self, entries: Sequence[Entry]) -> bool:
+        """Whether `questions` has to be up to date before these entries are encoded."""
+        return self.ends_at_questions and any(_WAITS in entry.data for entry in entries)
 
     def failure(self, event: Event) -> bytes:
         """The frames of an event that says that the log cannot be read."""
@@ -102,7 +111,6 @@ class Encoded(Frames):
         keeps: whether the client is to have an event.
         at_question: gives what is sent where the run waits for answers, which ends the response; None where it goes on.
         questions_from: the number of the first event at which the run may be waiting still.
-        answered: the ids of questions that have their answers. The producer may not have them yet, and say that it waits.
         events: what was read of the log before.
         beginning: frames that come before those of the log.
     """
@@ -116,7 +124,6 @@ class Encoded(Frames):
         keeps: Callable[[Event], bool] | None = None,
         at_question: Callable[[LogEvents, EventStreamWriter], list[bytes]] | None = None,
         questions_from: int = 0,
-        answered: Collection[str] = (),
         events: LogEvents | None = None,
         beginning: bytes = b"",
     ) -> None:
@@ -126,8 +133,8 @@ class Encoded(Frames):
         self._after = after
         self._keeps = keeps
         self._at_question = at_question
+        self.ends_at_questions = at_question is not None
         self._questions_from = questions_from
-        self._answered = {*answered}
 
     def of(self, entries: Sequence[Entry]) -> Iterator[bytes]:
         """The frames of each entry; the last of an entry has its cursor."""
@@ -149,15 +156,18 @@ class Encoded(Frames):
                 yield b"".join([*(_ID_LINE.sub(b"", frame) for frame in frames[:-1]), *frames[-1:]])
 
     def is_waiting(self) -> bool:
-        """Whether an answer is missing of what the log shows as pending."""
-        return not self._answered or not self._answered >= {*self.events.engine.pending}
+        """Whether a question that the log shows as pending has no answer. The log alone does not say: the producer may have
+        an answer yet to take, and calls that it runs itself are pending, too."""
+        return not self.events.engine.pending.keys().isdisjoint(self.questions)
 
 
 class EventStream(StreamingResponse):
     """A response with the events of a run.
 
     Args:
-        reading: the log.
+        server: what serves it.
+        record: of the run.
+        reading: its log.
         frames: make the body of it.
         headers: further ones of the response.
         on_disconnect: is called if the client leaves before the end.
@@ -165,12 +175,17 @@ class EventStream(StreamingResponse):
 
     def __init__(
         self,
+        server: Server,
+        record: RunRecord,
         reading: Reading,
         frames: Frames,
-        headers: Mapping[str, str],
+        headers: Mapping[str, str] | None = None,
         on_disconnect: Callable[[], Any] | None = None,
     ) -> None:
-        super().__init__(self._body(), headers={**frames.writer.headers, **headers})
+        own = {"X-Streamkit-Run": record.id}
+        super().__init__(self._body(), headers={**frames.writer.headers, **own, **(headers or {})})
+        self._server = server
+        self._run_id = record.id
         self._reading = reading
         self._frames = frames
         self._on_disconnect = on_disconnect
@@ -197,7 +212,10 @@ class EventStream(StreamingResponse):
                 if not entries:
                     yield HEARTBEAT
                 for start in range(0, len(entries), _MOST):
-                    if body := frames.body(entries[start : start + _MOST]):
+                    part = entries[start : start + _MOST]
+                    if frames.needs_questions(part):
+                        frames.questions = await open_questions(self._server, self._run_id)
+                    if body := frames.body(part):
                         yield body
         except SourceError as error:  # the run was deleted, or its next events were dropped and `gap` is `error`
             yield frames.failure(StreamException(type(error).__name__, str(error), details_of(error), error))
@@ -232,9 +250,11 @@ async def _snapshot_after(server: Server, run_id: str, after: str | None) -> dic
     return {"snapshot_cursor": entries[0].cursor} if entries and entries[0].snapshot else {}
 
 
-def answered_in(record: RunRecord) -> set[str]:
-    """The ids of the questions of a run that nobody has to answer any more."""
-    return {id for id, question in record.questions.items() if question["status"] != "pending"}
+async def open_questions(server: Server, run_id: str) -> set[str]:
+    """The ids of the questions of a run that nobody has answered."""
+    record = await server.relay.aget(run_id)
+    questions = {} if record is None else record.questions
+    return {id for id, question in questions.items() if question["status"] == "pending"}
 
 
 def is_within(cursor: str | None, record: RunRecord) -> bool:

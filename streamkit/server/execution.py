@@ -97,7 +97,7 @@ class Execution:
                 return  # the process that takes the run over receives it
             self.waits_since = None
         if self.publisher is not None:
-            self.publisher.goes_on(id)
+            self.publisher.report_answered(id)
         slot.offer(value_of(answer))
 
     def cancel(self) -> None:
@@ -233,7 +233,7 @@ class Execution:
     def _on_wait(self) -> None:
         assert self.publisher is not None
         if self.publisher.open_questions:
-            self.publisher.waits()
+            self.publisher.report_waiting()
             self.waits_since = time.monotonic()
             self._runs.clock.wake()
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import get_args
 
 from ..core.engine import Engine
-from ..events import Event, RunDone, StreamEnd, StreamException, StreamTimeout
+from ..events import Event, RunDone, RunStatus, StreamEnd, StreamException, StreamTimeout
 from ..protocols import codec
 
 __all__ = ["LogEvents"]
+
+_STATUSES: Mapping[str, RunStatus] = {status: status for status in get_args(RunStatus)}
 
 
 class LogEvents:
@@ -39,7 +42,11 @@ class LogEvents:
                 for _ in self.engine.complete([event]):
                     pass
                 yield from self.engine.end(run.status)
-            case StreamException() | StreamTimeout() | StreamEnd():
+            case StreamException() | StreamTimeout():
+                yield event
+            case StreamEnd(status=status):
+                if self.engine.runs.run is not None:  # a snapshot that stands for the run's end does not have it
+                    yield from self.engine.end(_STATUSES.get(status))
                 yield event
             case _:
                 yield from self.engine.complete([event])

@@ -69,7 +69,7 @@ class Publisher:
         self._snapshots = LogSnapshots(self._events.engine, log, limit)
         self._continues_step = False
         self._is_shown: set[str] = set()  # ids of messages that the log has already and the stream repeats
-        self._waits_at: str | None = None  # the cursor of the newest event that says so
+        self._waits_at: str | None = None  # the cursor of the newest event that reports that the agent waits
         self._is_over = False
         self._error: Mapping[str, Any] | None = None
 
@@ -90,9 +90,11 @@ class Publisher:
         self.log.busy = True
         if cursor is None:
             return
-        for entry in entries_up_to(relay, self.run_id, cursor):
-            for event in self._events.read(entry.data, entry.cursor, is_snapshot=entry.snapshot):
-                self._snapshots.count(event)
+        self._snapshots.resume(
+            event
+            for entry in entries_up_to(relay, self.run_id, cursor)
+            for event in self._events.read(entry.data, entry.cursor, is_snapshot=entry.snapshot)
+        )
         engine = self._events.engine
         self._continues_step = engine.runs.step is not None
         self._is_shown = {message.id for message in engine.messages if message.status != "in_progress"}
@@ -148,7 +150,7 @@ class Publisher:
         for one in self._events.complete(event):
             lines.append(encoded(one))
             if not isinstance(one, Delta):
-                snapshots.count(one)
+                snapshots.note(one, lines)
         if question is not None and question.waiting:
             self._ask(question, lines)
         elif lines:
@@ -190,7 +192,7 @@ class Publisher:
         else:
             self.log.close_question(confirmation.id, {"approved": False, "reason": confirmation.reason})
 
-    def waits(self) -> None:
+    def report_waiting(self) -> None:
         """The agent waits for answers, and does nothing else."""
         with self._lock:
             engine = self._events.engine
@@ -201,7 +203,7 @@ class Publisher:
             engine.runs.resume()
             self._waits_at = self.log.cursor
 
-    def goes_on(self, question_id: str) -> None:
+    def report_answered(self, question_id: str) -> None:
         """A question was answered, and the agent goes on."""
         with self._lock:
             self.open_questions.pop(question_id, None)

@@ -23,7 +23,7 @@ from ..relay import RunRecord
 from ..streams.error_mask import ErrorMask
 from .context import Context
 from .core import Server
-from .event_stream import Encoded, EventStream, Frames, Native, answered_in, is_within, number_of, open_reading
+from .event_stream import Encoded, EventStream, Frames, Native, is_within, number_of, open_reading
 from .inputs import RunRequest, answer_in, fingerprint, limit_in
 from .problem import Problem
 from .records import question_of
@@ -64,7 +64,7 @@ class RunRoutes:
         if wanted.conversation is not None:
             await self._server.check_conversation(request, conversation)
         if wanted.stream:
-            self._server.take_seat(request)
+            self._server.add_reader(request)
         context = Context(
             run_id=run_id,
             conversation_id=conversation,
@@ -110,14 +110,14 @@ class RunRoutes:
             "mark": mark,
             **(more or {}),
         }
-        found = await relay.aget(context.run_id) if mark is not None else None
+        found = await self._server.begun_record(context.run_id) if mark is not None else None
         if found is None:
             try:
                 await self._server.runs.begin(context, info, partial(self._server.check_new_run, request, context))
             except UsageError:  # an equal request came at the same moment
-                found = await relay.aget(context.run_id)
+                found = await self._server.begun_record(context.run_id)
                 if found is None:
-                    raise
+                    raise Problem("conversation-busy", "An equal request was refused at this moment.") from None
         record = found or await relay.aget(context.run_id)
         if record is None:
             raise Problem("run-not-found")
@@ -175,7 +175,7 @@ class RunRoutes:
         has_ended = record.ended_at is not None  # a lost run's end is not written before somebody reads it
         if has_ended and after is not None and after == record.cursor:
             return Response(status_code=204)
-        self._server.take_seat(request)
+        self._server.add_reader(request)
         is_native = protocol == "streamkit"
         if not is_native:
             if gap == "error" and after is not None:  # what is before the cursor may be gone
@@ -188,7 +188,7 @@ class RunRoutes:
             frames = Native(writer, self._server.shared(SharedFrames, record.id))
         else:
             frames = self.encoded(writer, record, at_question_of(protocol), protocol, after=number)
-        return EventStream(reading, frames, {"X-Streamkit-Run": record.id, **(headers or {})}, on_disconnect)
+        return EventStream(self._server, record, reading, frames, headers, on_disconnect)
 
     def encoded(
         self,
@@ -207,7 +207,6 @@ class RunRoutes:
             keeps=is_no_input,
             at_question=at_question,
             questions_from=newest,
-            answered=answered_in(record),
         )
         shared = self._server.shared(SharedEncoding, record.id, *options)
         return EncodedTogether(state, shared, record.id, max(after, newest))

@@ -94,6 +94,7 @@ class EncodedTogether(Frames):
 
     def __init__(self, state: Encoded, shared: SharedEncoding, run_id: str, apart_to: int) -> None:
         super().__init__(state.writer, state.beginning)
+        self.ends_at_questions = state.ends_at_questions
         self._link = _Link("", _BEGINNING, b"", state)
         self._shared = shared
         self._run_id = run_id
@@ -125,8 +126,10 @@ class EncodedTogether(Frames):
         place = place_of(entry.cursor, self._run_id)
         while (following := self._link.following) is not None and following.place <= place:
             yield self._take(following)
-        if self._link.state is not None and place > self._link.place:
-            yield self._take(self._link.extend(self._link.state, entry, place))
+        state = self._link.state
+        if state is not None and place > self._link.place:
+            state.questions = self.questions
+            yield self._take(self._link.extend(state, entry, place))
 
     def _join(self) -> None:
         """Go on with those who are at the same place; who is ahead of all others is who the next ones go on with."""

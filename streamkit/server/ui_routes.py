@@ -54,7 +54,7 @@ class UiRoutes:
         """New input, an edited message, answers to questions, or another try. The response is the stream of the run."""
         wanted, version = vercel_ui.from_request(body), _version(request)
         owner, conversation, run = await self._find(request, "id", wanted.id)
-        self._server.take_seat(request)
+        self._server.add_reader(request)
         if wanted.trigger == "submit-message" and not wanted.new_messages:
             return await self._chat_answers(run, wanted.answers, version)
         again = conversation if wanted.trigger == "regenerate-message" else None
@@ -78,7 +78,6 @@ class UiRoutes:
             raise Problem("question-closed", "Nothing is open that these messages answer.")
         found = await so_far(self._server, run)  # now, as the log may be trimmed once the run goes on
         for question, answer in given:
-            found.answered.add(question["id"])
             await self._runs.give(run, question, answer)
         return await chat_continued(self._server, run, version, found)
 
@@ -115,7 +114,7 @@ class UiRoutes:
         run, version = await self._open_run(request), _version(request)
         if run is None:
             return Response(status_code=204)
-        self._server.take_seat(request)
+        self._server.add_reader(request)
         return await self._chat_from_beginning(run, version)
 
     async def chat_stop(self, request: Request, body: Any) -> Response:
@@ -141,7 +140,7 @@ class UiRoutes:
         reading = await open_reading(self._server, record, None)
         encoder = vercel_ui.Encoder(version, message_id=record.id, expose_errors=True)
         frames = self._runs.encoded(self._runs.writer(encoder), record, ends_as_waiting, "chat", version)
-        return EventStream(reading, frames, {"X-Streamkit-Run": record.id})
+        return EventStream(self._server, record, reading, frames)
 
     # -- AG-UI
 
@@ -149,7 +148,7 @@ class UiRoutes:
         """Begin or continue the run of a `RunAgentInput`. The same one again attaches to its run."""
         wanted = ag_ui.from_request(body)
         owner, conversation, run = await self._find(request, "threadId", wanted.thread_id)
-        self._server.take_seat(request)
+        self._server.add_reader(request)
         stream = AgUiStream(self._server, wanted)
         run_id = self._runs.id_of("agui", owner or "", wanted.thread_id, wanted.run_id)
         known = await self._seen(request, run_id)
@@ -168,7 +167,6 @@ class UiRoutes:
                 return Response(stream.mismatch(), headers=dict(self._runs.writer("ag_ui").headers))
             found = await so_far(self._server, current)
             for question, answer in given:
-                found.answered.add(question["id"])
                 await self._runs.give(current, question, answer)
             return await stream.attached(current, past, found, shows_messages=False)
         input = checked_input(wanted.new_messages)
@@ -186,7 +184,7 @@ class UiRoutes:
 
     async def _seen(self, request: Request, run_id: str) -> RunRecord | None:
         """A run, if there is one that the request may see: it outlives the conversation that it was checked with."""
-        record = await self._server.relay.aget(run_id)
+        record = await self._server.begun_record(run_id)
         return record if record is not None and await self._server.may(self._server.run_of(record), request) else None
 
     async def _past(self, conversation: Conversation | None, run: RunRecord | None) -> list[Message]:
@@ -238,18 +236,14 @@ class UiRoutes:
         return record
 
     async def _supersede(self, run: RunRecord) -> None:
-        """The user sends a new message while questions are open: these are declined, and their run ends.
+        """The user sends a new message while questions are open: their run ends. They get no answer, not even a decline, to
+        which the model would answer.
 
         Raises:
             Problem: something is running.
         """
-        pending = _pending(run)
-        if not pending:
+        if not _pending(run):
             raise Problem("conversation-busy", extra={"run": run.id})
-        for question in pending.values():
-            is_call = question["kind"] == "tool_call"
-            answer = {"error": _SUPERSEDED} if is_call else {"approved": False, "reason": _SUPERSEDED}
-            await self._server.relay.aanswer(run.id, question["id"], answer)
         await self._server.relay.acancel(run.id, _SUPERSEDED)
         reading = await open_reading(self._server, run, run.cursor)
         with anyio.move_on_after(_PATIENCE):

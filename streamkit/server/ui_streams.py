@@ -17,7 +17,7 @@ from ..relay import RunRecord
 from ..relay.cursors import place_of
 from ..streams.error_mask import ErrorMask
 from .core import Server
-from .event_stream import Encoded, EventStream, answered_in, number_of, open_reading
+from .event_stream import Encoded, EventStream, number_of, open_questions, open_reading
 from .log_events import LogEvents
 from .run_routes import is_no_input
 from .ui_questions import ends_as_waiting
@@ -32,11 +32,9 @@ class SoFar:
         events: follows the log.
         shown: its events, but for the run's end.
         cursor: of the newest of them.
-        answered: the ids of questions that have their answers, though the log may not show it yet.
     """
 
     def __init__(self) -> None:
-        self.answered: set[str] = set()
         self.events = LogEvents()
         self.shown: list[Event] = []
         self.cursor: str | None = None
@@ -56,7 +54,6 @@ class SoFar:
 async def so_far(server: Server, record: RunRecord) -> SoFar:
     """Read a run up to its newest event."""
     found = SoFar()
-    found.answered |= answered_in(record)
     if record.cursor is None:
         return found
     newest = place_of(record.cursor, record.id)
@@ -121,9 +118,8 @@ class AgUiStream:
             keeps=is_no_input,
             at_question=self._at_question(past),
             questions_from=number_of(record.cursor, record.id),
-            answered=answered_in(record),
         )
-        return EventStream(reading, frames, {"X-Streamkit-Run": record.id})
+        return EventStream(self._server, record, reading, frames)
 
     async def attached(
         self, record: RunRecord, past: list[Message], found: SoFar, *, shows_messages: bool
@@ -181,6 +177,8 @@ async def _response(
 ) -> EventStream:
     """The events that follow the part that was read."""
     number = number_of(found.cursor, record.id)
+    is_asked = waits_still and found.shown and found.shown[-1].type == "run_requires_action"
+    questions = await open_questions(server, record.id) if is_asked else ()
     reading = await open_reading(server, record, found.cursor)
     frames = Encoded(
         writer,
@@ -189,11 +187,11 @@ async def _response(
         keeps=is_no_input,
         at_question=at_question,
         questions_from=number,
-        answered=found.answered,
         events=found.events,
         beginning=beginning,
     )
-    if waits_still and found.shown and found.shown[-1].type == "run_requires_action" and frames.is_waiting():
+    frames.questions = questions
+    if frames.is_waiting():
         frames.beginning += b"".join(at_question(found.events, writer))
         frames.has_ended = True
-    return EventStream(reading, frames, {"X-Streamkit-Run": record.id})
+    return EventStream(server, record, reading, frames)

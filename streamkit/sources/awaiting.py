@@ -1,84 +1,53 @@
-"""Waiting for an async source so that it can be interrupted, without a cancel scope around its code.
+"""Awaiting in place of a task, so that something can be done about each of its sleeps.
 
-A scope around a pull would cost more than the pull, and would enclose code that is not ours: a generator or a context
-manager may enter its own scopes and task groups in one pull, and leave them in another.
+A cancel scope around a pull would cost more than the pull, and would enclose code that is not ours: a generator or a context
+manager may enter its own scopes and task groups in one pull, and leave them in another. Between two sleeps, nothing of ours
+is open.
 """
 
 from __future__ import annotations
 
 import types
-from collections.abc import Awaitable, Callable, Generator
-from typing import Any, TypeVar
+from collections.abc import Generator
+from typing import Any
 
-import anyio
+from ..events import Event
 
-__all__ = ["finish", "interruptible", "is_cancellation"]
+__all__ = ["Sleeps", "finish"]
 
-_T = TypeVar("_T")
+
+class Sleeps:
+    """What is done about the sleeps of a task. This does nothing about them."""
+
+    def begin(self, signal: Any) -> Any:
+        """The task is to sleep: the event loop gets this signal. What it returns is for `end`."""
+
+    def end(self, begun: Any, value: Any, error: BaseException | None) -> BaseException | None:
+        """The task sleeps no more, and got this value or this error. Returns the error for whoever slept, None for the
+        value."""
+        return error
 
 
 @types.coroutine
-def interruptible(
-    awaitable: Awaitable[_T], new_scope: Callable[[], anyio.CancelScope | None]
-) -> Generator[Any, Any, _T]:
-    """Await something so that it can be interrupted while the task sleeps.
-
-    Then, and only then, a scope is open: the one that `new_scope` makes for this sleep, if it makes one. None of the
-    awaitable's own code runs in it, so whatever that enters and leaves is nested as it would be without. An awaitable that
-    need not sleep costs no scope.
-
-    Raises:
-        BaseException: what the awaitable raises; the event loop's cancellation where such a scope was cancelled.
-    """
-    steps: Any = awaitable.__await__()
-    result: _T
-    try:
-        signal = next(steps)
-    except StopIteration as end:
-        result = end.value
-    else:
-        result = yield from _rest(steps, signal, new_scope)
-    return result
-
-
-def _rest(steps: Any, signal: Any, new_scope: Callable[[], anyio.CancelScope | None]) -> Generator[Any, Any, Any]:
-    """What `interruptible` does once an awaitable's first step was made and has yielded this signal."""
-    while True:
+def finish(steps: Any, signal: Any, sleeps: Sleeps) -> Generator[Any, Any, Any]:
+    """Go on with steps that yield signals for the event loop, and perhaps events: from this signal, which they have yielded, up
+    to the next event, which is returned, or to their end, and what they return."""
+    while not isinstance(signal, Event):
         value: Any = None
         error: BaseException | None = None
-        scope = new_scope()
-        if scope is not None:
-            scope.__enter__()
+        begun = sleeps.begin(signal)
         try:
             value = yield signal
-        except GeneratorExit:  # nobody awaits this any more; there is no task that could leave the scope
+        except GeneratorExit:  # nobody awaits this any more; there is no task that could leave a scope
             steps.close()
             raise
         except BaseException as raised:
             error = raised
-        if scope is not None:
-            _leave(scope, error or getattr(value, "error", None))  # trio sends exceptions as values
         try:
-            signal = steps.throw(error) if error is not None else next(steps) if value is None else steps.send(value)
+            error = sleeps.end(begun, value, error)
+            signal = steps.send(value) if error is None else steps.throw(error)
         except StopIteration as end:
             return end.value
         finally:
             value = error = None  # an error's traceback refers to this frame
-
-
-finish = types.coroutine(_rest)  # to be awaited
-
-
-def _leave(scope: anyio.CancelScope, error: BaseException | None) -> None:
-    if error is None:
-        scope.__exit__(None, None, None)
-    else:
-        scope.__exit__(type(error), error, error.__traceback__)
-
-
-def is_cancellation(error: BaseException) -> bool:
-    """Whether an error is nothing but the event loop's cancellation of a task."""
-    group: Any = error
-    if isinstance(error, BaseExceptionGroup):
-        return all(map(is_cancellation, group.exceptions))
-    return isinstance(error, anyio.get_cancelled_exc_class())
+    return signal

@@ -18,11 +18,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from ..protocols.framing import Framer, Frames
+
 __all__ = ["BodyJoiner", "is_piece"]
 
 _NAMED_FIELD = rb"(?:data|event|id|retry|error) ?:"
 _FIELD = rb"(data|event|id|retry|error)? ?:"
 _TOKEN = rb'\\.|["{}\[\]\\]'
+_NO_LINE: list[bytes] = []  # in the place of the pieces of a line that has not begun: nothing is added to it
 _HEAD = 32  # the first bytes of a line, enough to see its SSE field
 
 
@@ -41,14 +44,26 @@ class BodyJoiner:
 
     Attributes:
         is_plain: whether every further item is a piece that needs no feeding.
+        framer: what cuts the body into frames, where `feed_frames` is called.
     """
 
-    __slots__ = ("_are_lines", "_at_line_start", "_empty", "_head", "_is_question", "_line", "_made_json", "is_plain")
+    __slots__ = (
+        "_are_lines",
+        "_at_line_start",
+        "_empty",
+        "_head",
+        "_is_question",
+        "_line",
+        "_made_json",
+        "framer",
+        "is_plain",
+    )
+    framer: Framer
 
     def __init__(self, is_question: Callable[[bytes], bool] | None = None) -> None:
         self._is_question = is_question
         self.is_plain = False
-        self._line: list[bytes] = []  # the unfinished line of a live body
+        self._line = _NO_LINE  # the unfinished line of a live body
         self._at_line_start = False  # whether the next item is a piece that begins a line
         self._are_lines: bool | None = None
         self._empty = 0  # empty items so far: blank lines, if the items are lines
@@ -73,20 +88,23 @@ class BodyJoiner:
         self.is_plain = self._at_line_start and self._is_question is None
         return data
 
+    def feed_frames(self, item: bytes) -> Frames:
+        """The frames that an item completes."""
+        return self.framer.feed(self.feed(item))
+
     def _end_question(self, data: bytes, is_question: Callable[[bytes], bool]) -> bytes:
         """These bytes, with a blank line added if they end in a complete question."""
         text = data.rstrip(b"\n")
         begin = text.rfind(b"\n") + 1
-        if begin:
-            self._line.clear()
         rest = text[begin:]
-        self._line.append(rest)
-        if rest.rstrip(b" \t\r")[-1:] == b"}" and is_question(b"".join(self._line)):
-            self._line.clear()
-            return data + b"\n\n"
-        if data[-1:] == b"\n":
-            self._line.clear()
-        return data
+        if begin or self._line is _NO_LINE:
+            self._line = [rest]
+        else:
+            self._line.append(rest)
+        is_over = rest.rstrip(b" \t\r")[-1:] == b"}" and is_question(b"".join(self._line))
+        if is_over or data[-1:] == b"\n":
+            self._line = _NO_LINE
+        return data + b"\n\n" if is_over else data
 
     def _undecided(self, item: bytes) -> bytes:
         """The bytes of an item that comes before it is known whether the items are lines. It may decide that."""

@@ -10,7 +10,6 @@ import msgspec
 
 from ..core.delivery import NO_MORE, NOT_DIRECT, Direct
 from ..core.engine import Engine
-from ..core.split_text import without_split_deltas
 from ..core.steps import END
 from ..errors import IncompleteStreamError, ProtocolError, StreamkitError, raise_source_error
 from ..events import Event, Run, RunDone, StreamWarning
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ItemDecoder", "SourceDecoder"]
 
-_BYTES, _TUPLE = frozenset({bytes}), frozenset({tuple})  # classes of batches
+_BYTES, _TUPLE, _OWN = frozenset({bytes}), frozenset({tuple}), frozenset({OwnEvents})  # classes of batches
 _OTHER = (tuple, Event, int)  # elements of batches that are frames, another stream's events, or bytes
 _SHOWN = 60  # bytes of an unknown source that an error shows
 _UNRECOGNISED_LIMIT = 200  # items held while none has a shape of its own
@@ -128,25 +127,33 @@ class SourceDecoder:
             if kind is tuple or kind is OwnEvents or (batch and not isinstance(batch[0], _OTHER)):
                 return of_items(batch)
         events = self._filtered(self._decode(batch))
-        only_decoded = not self._receivers and self._fields is None and self.resumption is None
-        if only_decoded and self.decoder is not None:
+        decoder = self.decoder
+        if decoder is not None and not self._receivers and self.resumption is None:
             if self._framer is not None:
-                self.direct = _BYTES, self._frames_of_bytes(self._framer), self.decoder.feed_frames
-            elif self._upstream is None:
-                self._of_items = self.decoder.feed_items
-                self.direct = self._way_of_items(self.decoder)
+                self.direct = _BYTES, self._frames_of_bytes(self._framer), self._with_fields(decoder.feed_frames)
+            elif self._upstream is None and type(batch) is not bytes:  # whose framing does not show yet
+                self._of_items = self._with_fields(decoder.feed_items)
+                is_own = batch.__class__ is OwnEvents
+                self.direct = (_OWN, self._of_items, tuple) if is_own else self._way_of_items(decoder)
         return events
+
+    def _with_fields(self, feed: Callable[[Any], Sequence[Event]]) -> Callable[[Any], Sequence[Event]]:
+        """This function, with the events of fields among those that it returns."""
+        if self._fields is None:
+            return feed
+        fields = self._fields.feed
+        return lambda batch: fields(feed(batch))
 
     def _frames_of_bytes(self, framer: Framer) -> Callable[[bytes], Frames]:
         return framer.feed
 
     def _way_of_items(self, decoder: Decoder) -> Direct:
-        return _TUPLE, tuple, decoder.feed_items
+        return _TUPLE, tuple, self._with_fields(decoder.feed_items)
 
     def _filtered(self, events: Sequence[Event]) -> Sequence[Event]:
         """These events with the messages that `fields=` makes of arguments, without those before the cursor."""
         if self._fields is not None:
-            events = self._fields.feed(without_split_deltas(events))
+            events = self._fields.feed(events)
         return events if self.resumption is None else self.resumption.feed(events)
 
     def _decode(self, batch: Any) -> Sequence[Event]:
@@ -170,15 +177,16 @@ class SourceDecoder:
 
     def _decode_first(self, chunk: bytes) -> Sequence[Event]:
         """Hold the first bytes until they show how they are framed."""
-        self._start = (self._start + chunk).lstrip(b" \t\r\n")
-        self._framer = framer_for(self._start, self._engine.limits.line)
-        if self._framer is not None:
-            self._framer.measure = self._engine.long_item_came
-        if self._framer is None:
+        start = (self._start + chunk).lstrip(b" \t\r\n")
+        self._framer = framer = framer_for(start, self._engine.limits.line)
+        if framer is None:
+            self._start = start
             return ()
-        self._drop_event_names()
-        start, self._start = self._start, b""
-        return self._decode_frames(self._framer.feed(start))
+        self._start = b""
+        framer.measure = self._engine.long_item_came
+        if self.decoder is not None:
+            self._drop_event_names()
+        return self._decode_frames(framer.feed(start))
 
     def _decode_frames(self, frames: Frames) -> Sequence[Event]:
         for receive in self._receivers:
@@ -211,6 +219,8 @@ class SourceDecoder:
         for are_frames, group in groupby(held, is_frame):  # a source may have both
             items = [*group]
             events += _decode_frames_with(decoder, items) if are_frames else decoder.feed_items(items)
+            if not are_frames:
+                decoder.frames = None  # they are not the newest any more
         return events
 
     def _unrecognised(self) -> StreamkitError:
@@ -223,6 +233,7 @@ class SourceDecoder:
 
     def _decode_with(self, kind: type[Decoder]) -> Decoder:
         """Make the decoder of the source's items."""
+        self._engine.begin_source()
         self.decoder = self._engine.decoder = decoder = kind(self._engine.new_id)
         self._seen = b""
         self._engine.is_canonical = decoder.name == "streamkit"
@@ -242,7 +253,8 @@ class SourceDecoder:
 
     def _drop_event_names(self) -> None:
         """Leave out the event names that the decoder ignores, where the decoder alone gets the frames."""
-        if self._framer is not None and self.decoder is not None and not self._receivers:
+        assert self.decoder is not None
+        if self._framer is not None and not self._receivers:
             self._framer.expect_names(self.decoder.sse_event_names)
 
     # -- its end
@@ -256,7 +268,8 @@ class SourceDecoder:
 
     def end(self) -> None:
         """The stream is over: keep only what says how the source ended."""
-        self.release()
+        if not self.is_over:
+            self.release()
         self._was_complete = self.complete
         self.source = _ENDED
         if self.decoder is not None:
@@ -266,7 +279,7 @@ class SourceDecoder:
     def finish(self, *, declined: bool) -> Iterator[Sequence[Event]]:
         """The events of the source's end: the rest of its bytes, then what its decoder reports at the end. Each is to be
         handled before the next is requested."""
-        if self._framer is not None and (rest := self._framer.finish()):
+        if self._framer is not None and not self.exhausted and (rest := self._framer.finish()):
             complete = [frame for frame in rest if _is_complete(as_frame(frame)[2])]
             yield self._filtered(self._decode_frames(complete))
             if len(complete) != len(rest):
@@ -280,7 +293,8 @@ class SourceDecoder:
             if decoder is not None:
                 if self.cut is not None:
                     decoder.is_cut = True
-                yield self._filtered(_events_at_end(decoder))
+                if events := self._filtered(_events_at_end(decoder)):
+                    yield events
         if self.decoder is not None and self._upstream is not None:
             yield self._filtered(self._upstream.finish())
         if self.decoder is None and self._held:
@@ -322,12 +336,14 @@ class SourceDecoder:
         name = f"the {decoder.name} stream" if decoder else "the source"
         how = "in the middle of an item" if self.cut is not None else f"after {decoder.index} items" if decoder else ""
         if not decoder:
-            how = (
-                "without a complete item" if self._seen else "without any item (one that was read before has none left)"
-            )
+            how = f"without {'a complete' if self._seen else 'any'} item"
         seen = f"; it begins with {self._seen[:_SHOWN]!r}" if self._seen and not decoder else ""
+        if not decoder and not self._seen:
+            seen = "; one that was read before has none left"
         if decoder is not None and self._engine.runs.run is None and decoder.index:
-            return IncompleteStreamError(f"none of the source's {decoder.index} items is one of {decoder.name}")
+            return IncompleteStreamError(
+                f"none of the source's {decoder.index} items is one of {decoder.name}; is `protocol=` right?"
+            )
         return IncompleteStreamError(f"{name} was cut off: it ended {how}, before its protocol's end{seen}")
 
     def _held_error(self) -> Sequence[Event]:
@@ -349,21 +365,41 @@ share_names(SourceDecoder, _NAMES)
 class ItemDecoder(SourceDecoder):
     """Decodes a source that gives one item at a time: an object, or bytes or text of a body."""
 
+    _has_rows = False  # whether a stream that pulls items in rows may do so
+
     def _frames_of_bytes(self, framer: Framer) -> Callable[[bytes], Frames]:
         """The frames that a piece of a body completes, where it may be a line without its newline."""
         assert self.source.items is not None
         body = self.source.items.body
-        return framer.feed if body.is_plain else lambda piece: framer.feed(body.feed(piece))
+        if body.is_plain:
+            return framer.feed
+        body.framer = framer
+        return body.feed_frames
 
     def _way_of_items(self, decoder: Decoder) -> Direct:
-        return PLAIN_KINDS, decoder.feed_item, tuple  # which gives the very tuple that it gets
+        kind, source = type(decoder), self.source
+        has_no_plain = kind.plain_event is Decoder.plain_event or kind.feed_item is not Decoder.feed_item
+        if self._fields is not None or has_no_plain:
+            # A tuple of one event stays the same.
+            return PLAIN_KINDS, decoder.feed_item, tuple if self._fields is None else self._fields.feed
+        from .item_row import row_as_it_is, rows_of  # for few streams
+
+        self._has_rows = True
+        return PLAIN_KINDS, rows_of(source, decoder, self._engine, self._decode_alone), row_as_it_is
 
     def decode(self, batch: Any) -> Sequence[Event]:
+        """As `SourceDecoder.decode`, of one item."""
         if batch is END:
             return NO_MORE
         kinds, to_frames, to_events = self.direct
-        if batch.__class__ in kinds:
-            return to_events(to_frames(batch))
+        if batch.__class__ not in kinds:
+            return self._decode_alone(batch)
+        if self._has_rows and self.decoder is not None:
+            return self.decoder.feed_item(batch)
+        return to_events(to_frames(batch))
+
+    def _decode_alone(self, batch: Any) -> Sequence[Event]:
+        """The events of an item that may be anything."""
         assert self.source.items is not None
         try:
             prepared = self.source.items.batch(batch)

@@ -12,13 +12,23 @@ import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
-from .awaiting import interruptible
+from .awaiting import Sleeps, finish
 from .items import Items
 from .source import AsyncSource, SourceTraits
 
 __all__ = ["GeneratorSource"]
 
 _open: set[AsyncGenerator[Any, Any]] = set()
+
+
+class _Begun(Sleeps):
+    """Calls a function at the first sleep."""
+
+    def __init__(self, function: Callable[[], object]) -> None:
+        self._function = function
+
+    def begin(self, signal: Any) -> None:
+        self._function()
 
 
 class GeneratorSource(AsyncSource):
@@ -30,6 +40,8 @@ class GeneratorSource(AsyncSource):
         traits: as those of an `AsyncSource`, and so `items`.
         nested: whether it reads generators that `close` ends, too. They begin with it.
     """
+
+    __slots__ = ("_generator", "_has_begun", "_nested")
 
     def __init__(
         self,
@@ -67,9 +79,13 @@ class GeneratorSource(AsyncSource):
 
         sys.set_asyncgen_hooks(firstiter=None)
         try:
-            item = self._generator.__anext__()
+            steps: Any = self._generator.__anext__().__await__()
             if not self._nested:
                 register()
-            return await interruptible(item, register)
+            try:
+                signal = next(steps)
+            except StopIteration as end:  # nothing has slept
+                return end.value
+            return await finish(steps, signal, _Begun(register))
         finally:
             register()

@@ -4,25 +4,26 @@ No thread can be stopped soundly wherever it is: it may hold a lock, or have cha
 stopped in one place alone, where it waits for the bytes of a connection: httpcore's streams (httpx, and with it the
 clients of openai and anthropic) and the standard library's (`http.client`, and with it urllib and requests). There its
 connection is shut down, and `Stopped` is raised in it, which no client takes for a failure to try again. A function of
-the user's may also read streams of its own, as a sub-agent's: these are cancelled. Any other wait ends when it ends.
+the user's may also read streams of its own, as a sub-agent's: these are cancelled. Any other wait ends when it ends, and
+so does each wait in a `finally` and in what leaves a `with`: the network may be what they clean up.
 """
 
 from __future__ import annotations
 
 import contextlib
 import contextvars
+import itertools
+import operator
 import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
-from types import FrameType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from types import FrameType, GeneratorType
+from typing import Any, Protocol, TypeVar, cast
 
 from ..core.steps import Stopped
-
-if TYPE_CHECKING:
-    import socket
 
 __all__ = ["Interruptible", "Stopped", "hang_up", "hang_up_response", "stop_with_caller"]
 
@@ -41,7 +42,7 @@ class _Stream(Protocol):
 class Interruptible:
     """Makes calls, one at a time, that another thread or a signal handler can stop. Once stopped, it makes no more."""
 
-    __slots__ = ("_has_raised", "_lock", "_stopped", "_stopped_streams", "_streams", "_thread")
+    __slots__ = ("_has_raised", "_lock", "_pulled", "_stopped", "_stopped_streams", "_streams", "_thread")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -49,6 +50,7 @@ class Interruptible:
         self._stopped = self._stopped_streams = False
         self._has_raised = False  # an exception was set for the call; perhaps it is not raised yet
         self._streams: tuple[weakref.ref[_Stream], ...] = ()  # those that the call began to read
+        self._pulled: weakref.ref[GeneratorType[Any, None, None]] | None = None  # what `each` gave
 
     def call(self, function: Callable[..., _T], *arguments: Any) -> _T:
         """Call the function and return its result.
@@ -68,20 +70,37 @@ class Interruptible:
 
     def each(self, values: Iterator[_T]) -> Iterator[_T]:
         """The values of an iterator, which is pulled as by `call`."""
-        present_thread, pull = threading.get_ident, next
-        while True:
-            self._thread = present_thread()
-            try:
+        pulled: Any = self._each(values if _is_its_own_iterator(values) else _by_next(values))
+        self._pulled = weakref.ref(pulled)
+        return cast("Iterator[_T]", pulled)  # Any, because its type does not show that it is a generator
+
+    def _each(self, values: Iterator[_T]) -> Iterator[_T]:
+        # Which thread pulls is looked up where the pull is stopped: this generator runs in it, and is run for nothing else.
+        try:
+            for value in values:
                 if self._stopped:
-                    raise Stopped
-                value = pull(values)
-            except StopIteration:
+                    break
+                yield value
+                del value  # it may be large, and the next one may be long in coming
+                if self._stopped:
+                    break
+            else:
                 return
-            finally:
-                self._thread = None
-                if self._stopped:
-                    self._clear_exception()
-            yield value
+        finally:
+            if self._stopped:
+                self._clear_exception()
+        raise Stopped
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether `stop` was called."""
+        return self._stopped
+
+    @property
+    def is_pulling(self) -> bool:
+        """Whether a value of `each` is pulled just now."""
+        pulled = self._pulled() if self._pulled is not None else None
+        return pulled is not None and pulled.gi_running
 
     def call_user(self, function: Callable[[], _T]) -> _T:
         """As `call`, for a function that may read streams of its own, which are cancelled with it. Where that ended one,
@@ -120,7 +139,8 @@ class Interruptible:
         try:
             self._stopped = True
             self._stop_streams()
-            missed = self._thread is not None and (self._thread == threading.get_ident() or not self._break())
+            thread = self._find_thread()
+            missed = thread is not None and (thread == threading.get_ident() or not self._break())
         finally:
             self._lock.release()
         if missed:  # the thread may begin to wait at any moment
@@ -135,20 +155,46 @@ class Interruptible:
                 if self._break():
                     return
 
+    def _find_thread(self) -> int | None:
+        """The thread that is in a call or pulls a value, None if there is none."""
+        if self._thread is not None or not self.is_pulling:
+            return self._thread
+        assert self._pulled is not None
+        pulled = self._pulled()
+        of_pull = pulled.gi_frame if pulled is not None else None
+        for thread, frame in sys._current_frames().items():  # pyright: ignore[reportPrivateUsage]
+            present: FrameType | None = frame
+            while present is not None and present is not of_pull:
+                present = present.f_back
+            if present is not None:
+                return thread
+        return None  # it was pulled in the meantime
+
     def _break(self) -> bool:
-        """Stop the thread if it waits for the network; returns False if it does something else. Called with the lock held,
-        so the thread cannot leave its call meanwhile."""
-        thread = self._thread
+        """Stop the thread if it waits for the network. Returns False if it does something else, or may go on all the same.
+        Called with the lock held, so the thread cannot leave its call meanwhile."""
+        thread = self._find_thread()
         if thread is None:
             return True
+        from .network_wait import awaited_connection, is_in_another_call  # only where something is stopped
+
+        python = _python_api()
         # No public function shows where another thread is.
-        frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
-        connection = _awaited(frames.get(thread))
+        top = sys._current_frames().get(thread)  # pyright: ignore[reportPrivateUsage]
+        owners = Interruptible.call.__code__, Interruptible._each.__code__
+        connection = awaited_connection(top, self, owners)
         if connection is None:
             return False
-        self._has_raised = _raise_in(thread, Stopped)
+        is_certain = not is_in_another_call(top, self, owners)
+        if python is not None:
+            # The thread may go on between two instructions of ours, into a `finally` perhaps. So it is looked at again and
+            # stopped in a single one, which runs a chain of C functions.
+            present = map(operator.methodcaller("get", thread), iter(sys._current_frames, None))  # pyright: ignore[reportPrivateUsage]
+            if not _raise_in(python, thread, map(operator.is_, (top,), present)):
+                return False
+            self._has_raised = True
         hang_up(connection)
-        return True
+        return is_certain
 
     def _clear_exception(self) -> None:
         """Take an exception that was set for the call and not raised in it.
@@ -160,9 +206,20 @@ class Interruptible:
             with self._lock:  # `_break` sets no other
                 has_raised = self._has_raised
             if has_raised:
-                _raise_in(threading.get_ident(), Stopped)
+                _raise_in(_python_api(), threading.get_ident())
                 while True:  # until it is raised, which is before the next round
                     pass
+
+
+def _is_its_own_iterator(values: Any) -> bool:
+    return hasattr(values, "__iter__") and iter(values) is values
+
+
+def _by_next(values: Iterator[_T]) -> Iterator[_T]:
+    """The values of an object that has nothing but `__next__`, or that begins anew where it is iterated."""
+    with contextlib.suppress(StopIteration):
+        while True:
+            yield next(values)
 
 
 def stop_with_caller(stream: _Stream) -> None:
@@ -171,38 +228,19 @@ def stop_with_caller(stream: _Stream) -> None:
         caller.add_stream(stream)
 
 
-def _awaited(frame: FrameType | None) -> socket.socket | None:
-    """The connection that a thread reads or writes, None if it does something else."""
-    import socket  # only where something is stopped
-
-    while frame is not None:
-        code = frame.f_code
-        if code.co_name in ("read", "write", "readinto") and code.co_varnames[:1] == ("self",):
-            stream: Any = frame.f_locals.get("self")
-            found: Any = getattr(stream, "_sock", None) if isinstance(stream, socket.SocketIO) else _of_httpcore(stream)
-            if isinstance(found, socket.socket):
-                return found
-        frame = frame.f_back
-    return None
-
-
-def _of_httpcore(stream: Any) -> Any:
-    # Look at the type: reading an attribute of a user's object could run any code.
-    kind = type(cast("object", stream))
-    if all(callable(getattr(kind, name, None)) for name in ("get_extra_info", "start_tls", "read")):
-        return stream.get_extra_info("socket")
-    return None
-
-
-def _raise_in(thread: int, kind: type[BaseException]) -> bool:
-    """Raise an exception in a thread before its next instruction. Returns False if this Python cannot."""
+def _python_api() -> Any:
+    """CPython's own functions; None in a Python that has none."""
     import ctypes  # slow to import, and needed by few streams
 
-    python = getattr(ctypes, "pythonapi", None)
-    if python is None:
-        return False
-    python.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(kind))
-    return True
+    return getattr(ctypes, "pythonapi", None)
+
+
+def _raise_in(python: Any, thread: int, where: Iterable[bool] = (True,)) -> bool:
+    """Raise `Stopped` in a thread before its next instruction, if the only one of these values is true. Returns whether."""
+    import ctypes
+
+    raises = partial(python.PyThreadState_SetAsyncExc, ctypes.c_ulong(thread))
+    return bool([*map(raises, itertools.compress((ctypes.py_object(Stopped),), where))])
 
 
 def hang_up_response(response: Any) -> None:

@@ -30,7 +30,7 @@ from .recognition import (
     unknown_source,
     unread_body,
 )
-from .source import AsyncSource, Batch, Readable, Source, SourceTraits, await_source
+from .source import LIVE, NO_TRAITS, AsyncSource, Batch, Readable, Source, SourceTraits, await_source
 from .threads import call_off_loop, direct, in_thread, threaded
 
 __all__ = ["open_async", "source_of_async_stream"]
@@ -121,20 +121,43 @@ async def _close_all(chunks: Any, response: Any) -> None:
     await chunks.aclose()
 
 
+class _AsyncIterableSource(AsyncSource):
+    """What an async iterable gives. Closing it closes the iterator, and the iterable."""
+
+    __slots__ = ("_iterator", "_value")
+
+    def __init__(self, iterator: Any, value: Any, *, live: bool) -> None:
+        traits, items = LIVE if live else NO_TRAITS, Items(live=live)
+        super().__init__(iterator.__anext__, _close_nothing, traits, items=items)
+        self._iterator, self._value = iterator, value
+
+    async def close(self) -> None:
+        """Close both."""
+        await super().close()
+        try:
+            await _close_both(self._iterator, self._value)
+        except Exception as error:
+            raise_source_error(error)
+
+
+async def _close_nothing() -> None:
+    """For sources that close what is upstream themselves."""
+
+
+async def _close_both(iterator: Any, value: Any) -> None:
+    for thing in distinct(iterator, value):
+        close = getattr(thing, "aclose", None) or getattr(thing, "close", None)
+        if callable(close) and inspect.isawaitable(result := close()):
+            await result
+
+
 def _of_async_iterable(value: Any) -> AsyncSource:
     items = aiter(value)
     live = is_live(value)
-
-    async def finish() -> None:
-        for thing in distinct(items, value):
-            close = getattr(thing, "aclose", None) or getattr(thing, "close", None)
-            if callable(close) and inspect.isawaitable(result := close()):
-                await result
-
-    traits = SourceTraits(live=live)
-    if inspect.isasyncgen(items):
-        return GeneratorSource(items, finish, traits, items=Items(live=live))
-    return AsyncSource(items.__anext__, finish, traits, items=Items(live=live))
+    if not inspect.isasyncgen(items):
+        return _AsyncIterableSource(items, value, live=live)
+    closes, traits = partial(_close_both, items, value), LIVE if live else NO_TRAITS
+    return GeneratorSource(items, closes, traits, items=Items(live=live))
 
 
 async def _of_async_context(value: Any, limits: Limits) -> AsyncSource:

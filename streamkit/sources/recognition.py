@@ -84,7 +84,10 @@ def is_framed(response: Any) -> bool:
 def unread_body(response: Any) -> UsageError:
     """The error for a response with a body that is neither Server-Sent Events nor JSON."""
     kind = response.headers.get("content-type")
-    return UsageError(f"a body of the type {kind!r} is no stream of text; pass the client's own stream, which reads it")
+    return UsageError(
+        f"the response's body is {kind!r}, neither Server-Sent Events nor JSON; if its client can read it, pass the client's "
+        "own stream"
+    )
 
 
 def is_async_response(response: Any) -> bool:
@@ -169,6 +172,9 @@ def unknown_source(value: Any) -> UsageError:
     if isinstance(value, str):
         hint = f"a path must be one: Path({value[:100]!r})"
         return UsageError(f"a str is no source of a stream ({hint}); accepted are: {_ACCEPTED}")
+    if value is None:
+        hint = "a function that makes a request has `return`"
+        return UsageError(f"None is no source of a stream ({hint}); accepted are: {_ACCEPTED}")
     return UsageError(f"{value!r} ({type(value).__name__}) is no source of a stream; accepted are: {_ACCEPTED}")
 
 

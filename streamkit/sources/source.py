@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -19,12 +18,16 @@ from .chunks import Chunks
 from .interrupt import Interruptible, hang_up_response
 from .items import Batch, Items
 
+if TYPE_CHECKING:
+    from .pulled_items import PulledItems
+
 __all__ = [
     "LIVE",
     "NO_TRAITS",
     "AsyncSource",
     "Batch",
     "Readable",
+    "RecordedEnd",
     "Source",
     "SourceTraits",
     "await_source",
@@ -110,10 +113,12 @@ class Source(Iterator[Batch]):
         items: makes batches of what `batches` gives, where these are items and no batches yet.
 
     Attributes:
-        next: pulls as `pull` does, but what it returns may be an item, and it raises the client's own exceptions.
+        next: pulls as `pull` does, but what it returns may be an item, and it raises the client's own exceptions, and
+            `StopIteration` at the end.
+        values: what `next` pulls from.
     """
 
-    __slots__ = ("_batches", "_close", "interruptible", "items", "next", "response", "traits", "upstream")
+    __slots__ = ("_close", "interruptible", "items", "next", "response", "traits", "upstream", "values")
 
     def __init__(
         self,
@@ -126,8 +131,8 @@ class Source(Iterator[Batch]):
         interruptible: Interruptible | None = None,
         items: Items | None = None,
     ) -> None:
-        self._batches = batches if items is None else map(items.batch, batches)
-        self.next: Callable[[], Batch | None] = partial(next, batches, None if items is None else END)
+        self.next: Callable[[], Batch] = batches.__next__
+        self.values = batches  # or items
         self._close = close
         self.traits = traits
         self.response = response
@@ -142,7 +147,10 @@ class Source(Iterator[Batch]):
             SourceError: the transport failed; `SourceTimeoutError` if it timed out.
         """
         try:
-            return next(self._batches, None)
+            if self.items is None:
+                return next(self.values, None)
+            item = next(self.values, END)
+            return None if item is END else self.items.batch(item)
         except Exception as error:
             raise_source_error(error)
 
@@ -151,6 +159,16 @@ class Source(Iterator[Batch]):
         if batch is None:
             raise StopIteration
         return batch
+
+    @property
+    def is_pulling(self) -> bool:
+        """Whether its own code runs just now. False where it cannot be interrupted."""
+        return self.interruptible is not None and self.interruptible.is_pulling
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a pull was, or will be, ended early."""
+        return self.interruptible is not None and self.interruptible.is_stopped
 
     def interrupt(self) -> None:
         """Make a pull that waits in another thread end soon, if the source allows it."""
@@ -176,12 +194,15 @@ class AsyncSource:
         close: closes what is upstream.
         traits: what a stream has to know of it.
         items: makes batches of what `pull` returns, where these are items and no batches yet.
-        cancel: makes a pull that waits return None, and every later one. Without it a pull is cancelled by a cancel scope
-            around each of its sleeps, which costs more than reading from a relay.
+        cancel: makes a pull that waits return None, and every later one. Without it the task is cancelled where it sleeps
+            in a pull, which on trio costs a cancel scope for each sleep, and so more than reading from a relay.
 
     Attributes:
         next: the `pull` above: what it returns may be an item, and it raises the client's own exceptions.
+        pulled: pulls in the place of `next`, once rows of items are made of them.
     """
+
+    __slots__ = ("_close", "cancel", "items", "next", "pulled", "traits")
 
     def __init__(
         self,
@@ -195,6 +216,7 @@ class AsyncSource:
         self.next = pull
         self.cancel = cancel
         self.items = items
+        self.pulled: PulledItems | None = None
         self._close = close
         self.traits = traits
 
@@ -208,8 +230,29 @@ class AsyncSource:
         except Exception as error:
             raise_source_error(error)
 
+    def pull_ahead(self) -> PulledItems:
+        """Let rows of items pull from here on, too."""
+        if self.pulled is None:
+            from .pulled_items import PulledItems  # for few streams
+
+            self.pulled = PulledItems(self.next)
+            self.next = self.pulled.next
+        return self.pulled
+
+    @property
+    def is_pulling(self) -> bool:
+        """Whether a row pulls an item just now."""
+        return self.pulled is not None and self.pulled.values.gi_running
+
+    def stop(self) -> None:
+        """The stream was cancelled: what a row pulls now is of no use."""
+        if self.pulled is not None:
+            self.pulled.is_stopped = True
+
     async def close(self) -> None:
         """Close what is upstream, and return when it is closed. Raises as `pull`."""
+        if self.pulled is not None:
+            self.pulled.end()
         try:
             await self._close()
         except Exception as error:

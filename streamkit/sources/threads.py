@@ -109,13 +109,13 @@ def threaded(source: Source) -> AsyncSource:
     """
     limiter = anyio.CapacityLimiter(1)
     lock = threading.Lock()
-    is_abandoned = False
+    is_closed = is_abandoned = False
     is_pulling = False
 
     def work() -> Batch | None:
         nonlocal is_pulling
         with lock:
-            if is_abandoned:
+            if is_closed:  # the thread began only after its task was cancelled
                 return None
             is_pulling = True
         try:
@@ -131,9 +131,9 @@ def threaded(source: Source) -> AsyncSource:
         return await anyio.to_thread.run_sync(work, limiter=limiter, abandon_on_cancel=True)
 
     async def close() -> None:
-        nonlocal is_abandoned
+        nonlocal is_closed, is_abandoned
         with lock:
-            is_abandoned = is_abandoned or is_pulling
+            is_closed, is_abandoned = True, is_abandoned or is_pulling
         if is_abandoned:
             source.interrupt()
         else:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from functools import partial
 from types import AsyncGeneratorType, CoroutineType, TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import anyio
 import anyio.lowlevel
@@ -21,15 +21,17 @@ from ..events import Event, Run, RunStep
 from ..handlers import Handler
 from ..messages import Message
 from ..shared_names import share_names
-from ..sources.awaiting import finish, interruptible, is_cancellation
+from ..sources.awaiting import finish
 from ..sources.chunks import AsyncChunks
 from ..sources.open_async import open_async, source_of_async_stream
 from ..sources.recognition import wants_async
 from ..sources.source import AsyncSource, Source, await_source, call_source
 from .lifecycle import NO_STEPS
 from .manager import NAMES, Manager
-from .readers import DRAIN, PLAIN, AsyncEvents, AsyncTexts, Reader
-from .tasks import Work, close_unused, scheduler, task_finder
+from .options import NO_OPTIONS, StreamOptions
+from .readers import begin
+from .sleeps import TaskSleeps, sleeps_on
+from .tasks import Work, close_unused, is_called_by, scheduler, shielded
 
 if TYPE_CHECKING:
     from ..protocols import Encoder
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from .event_stream_aio import AsyncEventStream
 
 __all__ = ["AsyncStreamManager"]
+
+_NOT_BEGUN: Final = object()  # in the place of a signal, where there is none yet
 
 
 class AsyncStreamManager(Manager):
@@ -57,23 +61,21 @@ class AsyncStreamManager(Manager):
     _awaits = True
     _coroutine = CoroutineType
     _work: Work | None = None  # what runs beside it, once something does
-    _sleep: anyio.CancelScope | None = None  # the newest sleep in which the stream waits for its source
+    _sleeps: TaskSleeps | None = None  # of the task that performs steps
     _wakeup: anyio.Event | None = None  # while it waits for an answer
     _token: Any = None  # the event loop's own
-    _find_task: Callable[[], object] | None = None
-    _schedule: Callable[[Callable[[], object]], object] | None = None
-    _running: Steps | None = None  # the steps that are performed just now
+    _running: Any = None  # the steps that are performed just now
     _pause: anyio.Event | None = None  # while another task waits until none are
     _guard: AsyncGeneratorType[None, None] | None = None  # closes it where it is dropped
 
-    def __init__(self, source: Any, handlers: tuple[Handler, ...], **options: Any) -> None:
-        super().__init__(source, handlers, awaitables=True, **options)
-        self._course = self._run()
+    def __init__(self, source: Any, handlers: tuple[Handler, ...], options: StreamOptions = NO_OPTIONS) -> None:
+        super().__init__(source, handlers, options, awaitables=True)
+        self._course: Any = self._drive(self._run())  # Any: its type does not show `gi_running`
 
     async def __aenter__(self) -> Self:
-        if self._running is not None:
+        if self._is_running:
             self._refuse_second_reader("task")
-        await self._perform_all(self._enter())
+        await self._perform_all(self._drive(self._enter()))
         return self
 
     async def __aexit__(
@@ -83,14 +85,13 @@ class AsyncStreamManager(Manager):
 
     def __aiter__(self) -> AsyncIterator[Event]:
         """As `StreamManager.__iter__`."""
-        return AsyncEvents(partial(self._advance, self._course, None, Reader(None, self._end_iteration)))
+        return begin(self._iterate())
 
     @property
     def text_deltas(self) -> AsyncIterator[str]:
         """As `StreamManager.text_deltas`."""
         self._check_text_is_left()
-        reader = Reader(self._answer_text.piece, self._end_iteration)
-        return AsyncTexts(partial(self._advance, self._course, None, reader))
+        return begin(self._iterate(self._answer_text.piece))
 
     async def until_done(self) -> None:
         """Run to the end. Raises as iteration does."""
@@ -140,23 +141,25 @@ class AsyncStreamManager(Manager):
         """As `StreamManager.close`."""
         if self._reader is not None and await self._reader.stop():
             return
-        while self._running is not None:
+        while self._is_running:
             self.cancel()
-            if self._is_caller():
-                if not self._pulling:  # a hook's call
+            if is_called_by(AsyncStreamManager._drive.__code__, self):  # in a hook, or the source
+                if not self._is_pulled:
                     await self._close_source()
                 return
             self._pause = self._pause or anyio.Event()
             await self._pause.wait()
         await self._stop_steps(self._course)
-        await self._perform_all(self._stop())
+        await self._perform_all(self._drive(self._stop()))
 
     def cancel(self) -> None:
         self._closing = True
+        if (source := self._source) is not None:
+            source.stop()
         self._in_loop(self._stop_waiting)
 
     def _release_steps(self) -> None:
-        self._course = NO_STEPS
+        self._course, self._sleeps = NO_STEPS, None
 
     # -- as another stream's source
 
@@ -168,125 +171,168 @@ class AsyncStreamManager(Manager):
 
     # -- steps
 
-    async def _advance(self, steps: Steps, error: BaseException | None = None, reader: Reader = PLAIN) -> Any:
-        """Perform steps up to the next event for this reader, and return it. An error is thrown into them first."""
-        before, (pick, at_end, drains) = self._running, reader
-        if before is not None and steps is self._course:
-            self._refuse_second_reader("task")
-            return at_end()
-        self._running = steps
-        if self._handlers and not drains:
-            self._note_driver()
+    def _drive(self, steps: Steps) -> Generator[Any, Any, None]:
+        """Perform steps, and hand out the events among them. What it yields besides is for the event loop: it awaits in the
+        name of whoever drives it, so it has no task of its own, and may be driven in one task up to an event and in another
+        one from there."""
+        error: BaseException | None = None
+        step: Any = None
+        while True:
+            try:
+                step = steps.send(None) if error is None else steps.throw(error)
+                error = None
+                while True:
+                    if step is PULL:
+                        step = steps.send((yield from self._source.next().__await__()))
+                    elif isinstance(step, Event):
+                        yield step
+                        step = steps.send(None)
+                    elif isinstance(step, Step):
+                        step = steps.send((yield from self._perform(step).__await__()))
+                    else:
+                        yield from (step if not self._ending else shielded(step)).__await__()
+                        step = steps.send(None)
+            except StopIteration:
+                break
+            except BaseException as raised:
+                is_dropped = isinstance(raised, GeneratorExit) and isinstance(step, Event)  # so nothing is under way
+                if is_dropped or inspect.getgeneratorstate(steps) == inspect.GEN_CLOSED:
+                    error = None  # its traceback refers to this frame
+                    raise
+                error = Stopped() if self._is_interruption(raised) else raised  # the lifecycle decides about it
+        if self._ended and self._work is not None:
+            yield from shielded(self._work.stop()).__await__()
+
+    async def _iterate(self, pick: Callable[[Event], Any] | None = None) -> AsyncGenerator[Any, None]:
+        """The events that are still to come, or what `pick` makes of them where it is not None. It may be left at any time:
+        another one goes on from there."""
+        yield None  # see `begin`
+        course = self._course
+        if self._sleeps is None:
+            self._enter_loop()
+        while True:
+            if self._running is not None or course.gi_running:
+                self._refuse_second_reader("task")
+                break
+            if self._handlers:
+                self._note_driver()
+            try:
+                event = course.send(None)
+            except StopIteration:
+                break
+            if not isinstance(event, Event):  # the task has to sleep
+                event = await self._advance(course, signal=event)
+                if event is None:
+                    break
+            if pick is None:
+                yield event
+            elif (picked := pick(event)) is not None:
+                yield picked
+        self._final()
+
+    async def _advance(
+        self, course: Any, *, signal: Any = _NOT_BEGUN, error: BaseException | None = None, to_end: bool = False
+    ) -> Event | None:
+        """Perform steps up to the next event, and return it; None at their end. No other task may perform any meanwhile.
+
+        Args:
+            signal: what they have yielded for the event loop, if they sleep already.
+            error: is thrown into them first.
+            to_end: perform them up to their end, and pass over events.
+        """
+        sleeps = self._sleeps or self._enter_loop()
+        before, self._running = self._running, course
+        sleeps.enter()
         try:
             while True:
-                try:
-                    step = steps.send(None) if error is None else steps.throw(error)
-                    error = None
-                    while True:
-                        if step is PULL:
-                            if drains:  # `_drain` makes it interruptible
-                                step = steps.send(await self._source.next())
-                                continue
-                            pull = self._source.next().__await__()  # as `interruptible`, without a generator for each
-                            try:
-                                signal = next(pull)
-                            except StopIteration as end:
-                                batch = end.value
-                            else:
-                                batch = await finish(pull, signal, self._new_sleep_of_pull)
-                            step = steps.send(batch)
-                        elif isinstance(step, Event):
-                            if (picked := step if pick is None else pick(step)) is not None:
-                                return picked
-                            step = steps.send(None)
-                        elif isinstance(step, Step):
-                            step = steps.send(await self._perform(step))
-                        else:
-                            await (step if not self._ending else self._shielded(step))
-                            step = steps.send(None)
-                except StopIteration:
-                    break
-                except BaseException as raised:
-                    if inspect.getgeneratorstate(steps) == inspect.GEN_CLOSED:
-                        error = None  # its traceback refers to this frame
-                        raise
-                    error = Stopped() if self._is_interruption(raised) else raised  # the lifecycle decides about it
+                if signal is _NOT_BEGUN:
+                    signal = course.send(None) if error is None else course.throw(error)
+                event: Event | None = await finish(course, signal, sleeps)
+                if not to_end or event is None:
+                    return event
+                signal, error = _NOT_BEGUN, None
+        except StopIteration:
+            return None
         finally:
+            error = None  # its traceback refers to this frame
             self._running = before
             if self._pause is not None:
-                self._end_pause()
-        if self._ended and self._work is not None:
-            await self._shielded(self._work.stop())
-        return at_end()
+                self._pause.set()
+                self._pause = None
 
-    def _end_pause(self) -> None:
-        if self._pause is not None:
-            self._pause.set()
-            self._pause = None
+    @property
+    def _is_running(self) -> bool:
+        return self._running is not None or self._course.gi_running
 
-    def _end_iteration(self) -> None:
-        self._final()
-        raise StopAsyncIteration
+    # Each coroutine that only awaits another one would be held while the task sleeps.
 
-    async def _perform_all(self, steps: Steps, error: BaseException | None = None) -> None:
-        """Perform steps that hand out no event."""
-        while await self._advance(steps, error) is not None:
-            error = None
+    def _perform_all(self, course: Any, error: BaseException | None = None) -> Coroutine[Any, Any, object]:
+        """Perform steps, and hand out no event."""
+        return self._advance(course, error=error, to_end=True)
 
-    async def _stop_steps(self, steps: Steps) -> None:
+    async def _stop_steps(self, course: Any) -> None:
         """End steps that wait between two events."""
-        if inspect.getgeneratorstate(steps) == inspect.GEN_SUSPENDED:
-            await self._perform_all(steps, Stopped())
+        if inspect.getgeneratorstate(course) == inspect.GEN_SUSPENDED:
+            await self._perform_all(course, Stopped())
 
     async def _perform(self, step: Any) -> Any:
         match step:
             case OpenSource(value=value, limits=limits, clock=clock):
-                if self._schedule is None:
-                    self._token, self._schedule = anyio.lowlevel.current_token().native_token, scheduler()
                 await self._start_guard()
                 opens = partial(open_async, value, limits, self._after)
-                opening = opens() if clock is None else clock.wait_async(opens)
-                return await interruptible(opening, self._new_sleep)
+                return await self._open_in(opens() if clock is None else clock.wait_async(opens))
             case CallForSource(function=function):
                 value = call_source(function)
-                if not inspect.isawaitable(value):
-                    return value
-                return await interruptible(await_source(value), self._new_sleep)
+                return await self._open_in(await_source(value)) if inspect.isawaitable(value) else value
             case WaitForAnswers(deferred=deferred):
                 return await self._wait(deferred)
             case _:  # CLOSE
                 if not self._ending:
                     return await self._close_source()
                 if self._work is not None:
-                    await self._shielded(self._work.stop())
-                return await self._shielded(self._close_source())
+                    await shielded(self._work.stop())
+                return await shielded(self._close_source())
 
-    @staticmethod
-    async def _shielded(awaitable: Awaitable[Any]) -> Any:
-        """What an early end still awaits: no cancellation cuts it short."""
-        with anyio.CancelScope(shield=True):
-            return await awaitable
+    async def _open_in(self, opening: Awaitable[Any]) -> Any:
+        """Await something that `cancel` interrupts as it interrupts a pull."""
+        sleeps = self._sleeps or self._enter_loop()
+        sleeps.is_opening = True
+        try:
+            return await opening
+        finally:
+            sleeps.is_opening = False
 
-    async def _drain(self) -> None:
+    def _drain(self) -> Coroutine[Any, Any, object]:
         """Run to the end, without handing out events."""
-        if self._running is None:
-            self._iterated = False
-            self._note_driver()
-        await interruptible(self._advance(self._course, None, DRAIN), self._new_sleep_of_pull)
+        if self._is_running:
+            self._refuse_second_reader("task")
+            return self._perform_all(NO_STEPS)
+        self._iterated = False
+        self._note_driver()
+        return self._perform_all(self._course)
 
     async def read_nested(self, source: Any) -> AsyncGenerator[Event, None]:
         """Read another source of the same run inside a hook or a loop: the events, each after the handlers got it."""
-        steps = self._read_nested_source(source)
+        course = self._drive(self._read_nested_source(source))
         try:
-            while (event := await self._advance(steps)) is not None:
+            while (event := await self._advance(course)) is not None:
                 yield event
         finally:
-            await self._stop_steps(steps)
+            await self._stop_steps(course)
 
     def _final(self) -> list[Message]:
         if isinstance(self._error, (StopIteration, StopAsyncIteration)):  # it would end a loop as if nothing was wrong
             raise RuntimeError(f"a hook raised {self._error!r}") from self._error
         return super()._final()
+
+    @property
+    def _is_pulled(self) -> bool:
+        """Whether the source's own code runs just now."""
+        return self._pulling or (self._source is not None and self._source.is_pulling)
+
+    @property
+    def _pull_has_begun(self) -> bool:
+        return self._source is not None and self._source.pulled is not None and self._source.pulled.is_under_way
 
     async def _close_source(self) -> None:
         if self._source is not None:
@@ -294,35 +340,21 @@ class AsyncStreamManager(Manager):
 
     # -- cancellation, and answers from other threads
 
-    def _new_sleep(self) -> anyio.CancelScope | None:
-        """The scope of the task's next sleep, which `cancel` cancels; None where it has: then the source cleans up."""
-        if self._sleep is not None and self._sleep.cancelled_caught:
-            return None
-        self._sleep = anyio.CancelScope() if self._sleep is None else type(self._sleep)()  # which costs a fifth
-        if self._closing:
-            self._sleep.cancel()
-        return self._sleep
-
-    def _new_sleep_of_pull(self) -> anyio.CancelScope | None:
-        if not self._pulling:
-            return None  # no hook is cut short
-        if (cancel := self._source.cancel) is None:
-            return self._new_sleep()
-        if self._closing:
+    def _may_interrupt(self) -> bool:
+        """Whether `cancel` ends what the task sleeps in: no hook is cut short, and some sources end a pull themselves."""
+        if self._batch is not None:
+            return self._sleeps is not None and self._sleeps.is_opening
+        if (cancel := self._source.cancel) is not None and self._closing:
             cancel()
-        return None
+        return cancel is None
 
     def _is_interruption(self, error: BaseException) -> bool:
-        """Whether an error is what the cancellation of the last sleep raised."""
-        if self._sleep is None or not self._sleep.cancelled_caught or not is_cancellation(error):
-            return False
-        self._sleep = None
-        return True
+        return self._sleeps is not None and self._sleeps.is_interruption(error)
 
     def _stop_waiting(self) -> None:
         self._wake()
-        if self._sleep is not None:
-            self._sleep.cancel()
+        if self._sleeps is not None:
+            self._sleeps.stop()
         if self._source is not None and self._source.cancel is not None:
             self._source.cancel()
 
@@ -342,22 +374,21 @@ class AsyncStreamManager(Manager):
         self._wake()
 
     def _in_loop(self, function: Callable[[], object]) -> None:
-        if self._schedule is not None:
+        if self._token is not None:
             with contextlib.suppress(RuntimeError):  # the event loop is over, and so is everything that could wait
-                self._schedule(function)
+                scheduler(self._token)(function)
+
+    def _enter_loop(self) -> TaskSleeps:
+        """Get what depends on the event loop. After that `cancel` reaches it, so a stream looks whether it was cancelled
+        before it begins."""
+        self._token = token = anyio.lowlevel.current_token().native_token
+        sleeps = sleeps_on(token, self._may_interrupt)
+        if not self._ended:
+            self._sleeps = sleeps
+        return sleeps
 
     def _note_driver(self) -> None:
-        self._find_task = self._find_task or task_finder()
-        self.driver = id(self._find_task())
-
-    def _is_caller(self) -> bool:
-        """Whether the stream called this code: a hook, or its source."""
-        frame = inspect.currentframe()
-        while frame is not None:
-            if frame.f_code is AsyncStreamManager._advance.__code__ and frame.f_locals.get("self") is self:
-                return True
-            frame = frame.f_back
-        return False
+        self.driver = id((self._sleeps or self._enter_loop()).find_task())
 
     async def wait_for(self, event: anyio.Event) -> None:
         """As `StreamManager.wait_for`."""
@@ -378,6 +409,10 @@ class AsyncStreamManager(Manager):
         for answer in self._engine.take_awaitables():  # the stream ended before them
             close_unused(answer)
         super()._finish()
+        if not self._course.gi_running:  # the steps were garbage collected before what drives them
+            self._course = NO_STEPS
+            if not self._ended:  # then the event loop closes the guard: only a task can await the source's end
+                return
         guard, self._guard = self._guard, None
         if guard is not None and not guard.ag_running:
             with contextlib.suppress(StopIteration):
@@ -399,4 +434,4 @@ class AsyncStreamManager(Manager):
                 await self.close()
 
 
-share_names(AsyncStreamManager, f"{NAMES} _course _schedule _token _running _guard _find_task")
+share_names(AsyncStreamManager, f"{NAMES} _course _token _running _guard _sleeps")

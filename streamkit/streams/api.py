@@ -12,7 +12,8 @@ from ..handlers import Handler
 from ..limits import Limits, Timeouts
 from ..protocols import Decoder
 from ..sources.source import Readable
-from .state import MAX_STEPS, StreamState
+from .options import MAX_STEPS, StreamOptions
+from .state import StreamState
 from .sync import StreamManager
 
 if TYPE_CHECKING:
@@ -99,8 +100,8 @@ def stream(
         UsageError: a handler is async, or is on another live stream; there is no such protocol; a field is malformed;
             `max_steps` is no number from 1 on.
     """
-    options = _options(protocol, strict, then, max_steps, fields, after, limits, timeouts)
-    return StreamManager(_for_stream(source), handlers, **options)
+    options = StreamOptions(protocol, strict, then, max_steps, fields, after, limits, timeouts)
+    return StreamManager(_for_stream(source), handlers, options)
 
 
 def astream(
@@ -128,18 +129,10 @@ def astream(
     loop has to be `async def`. `then` is called on the event loop, as hooks are; for a request that blocks, it returns a
     callable.
     """
-    options = _options(protocol, strict, then, max_steps, fields, after, limits, timeouts)
+    options = StreamOptions(protocol, strict, then, max_steps, fields, after, limits, timeouts)
     from .aio import AsyncStreamManager  # it brings asyncio, which no sync stream needs
 
-    return AsyncStreamManager(_for_stream(source), handlers, **options)
-
-
-_OPTIONS = ("protocol", "strict", "then", "max_steps", "fields", "after", "limits", "timeouts")
-
-
-def _options(*values: Any) -> dict[str, Any]:
-    """What a manager takes by name."""
-    return dict(zip(_OPTIONS, values, strict=True))
+    return AsyncStreamManager(_for_stream(source), handlers, options)
 
 
 def _for_stream(source: Any) -> Any:

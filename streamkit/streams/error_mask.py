@@ -23,7 +23,7 @@ _log = logging.getLogger("streamkit")
 
 _TITLES: Mapping[str, str] = {
     "LimitError": "The source is larger than allowed.",
-    "ProtocolError": "The source made no sense.",
+    "ProtocolError": "The source sent malformed data.",
     "SourceError": "The source failed.",
     "SourceTimeoutError": "The source timed out.",
     "IncompleteStreamError": "The source was cut off.",

@@ -42,4 +42,4 @@ def error_of(event: StreamException) -> StreamkitError:
                 error.status_code = details.get("status_code")
             return error
         case _:
-            return errors.SourceError(f"the stream failed where it came from: {event.error}: {event.message}")
+            return errors.SourceError(f"the producer of the stream failed: {event.error}: {event.message}")

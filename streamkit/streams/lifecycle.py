@@ -1,4 +1,4 @@
-"""The course of a stream, from opening its first source to `StreamEnd`, for both faces.
+"""The course of a stream, from opening its first source to `StreamEnd`, for the sync and the async manager.
 
     open -> (pull batches -> settle what is answered) * -> source's end -> settle -> next source, if there is one -> end
 
@@ -55,9 +55,10 @@ class Lifecycle(StreamState):
                 while not self._is_read and (yield from self._deliver_batches(decode)):
                     yield from self._settle(at_end=False)
                 yield from self._finish_source()
-                yield from self._deliver(self._recorded_answers())
+                if (recorded := self._source_decoder.source.traits.recorded_end) is not None:
+                    yield from self._deliver(self._recorded_answers(recorded))
                 yield from self._settle(at_end=True)
-                if not (yield from self._open_next()):
+                if (next_source := self._next_source()) is None or not (yield from self._open_next(next_source)):
                     break
             yield from self._deliver(chain(self._missing_answers(), self._engine.end(), self._last()))
         except GeneratorExit:  # garbage collected: whoever drives the steps ends the stream
@@ -79,7 +80,12 @@ class Lifecycle(StreamState):
         if not isinstance(error, Exception):
             return True
         if self._iterated:
-            yield from events
+            try:
+                for event in events:
+                    self._current = event
+                    yield event
+            except Stopped:  # the loop was left at one of them, and the stream closed
+                return False
         # No generator can raise these. The manager raises them where the stream's result is requested.
         return not isinstance(error, (StopIteration, StopAsyncIteration))
 
@@ -114,7 +120,7 @@ class Lifecycle(StreamState):
 
     def _release(self) -> None:
         """Drop what refers back to the stream, so that it is freed as soon as nothing else refers to it."""
-        self._handlers, self._receivers, self._batch, self._own_hooks = (), (), (), ()
+        self._handlers, self._receivers, self._batch, self._own_hooks, self._own_names = (), (), (), (), ()
         self._hooks = NOTHING
         self._source_given = self._source = self._then = self._clock = None
         self._engine.release()
@@ -174,11 +180,8 @@ class Lifecycle(StreamState):
             self._use_handlers([handler for handler in self._handlers if handler.streamkit_is_on(self)])
         return lost
 
-    def _open_next(self) -> Generator[Any, Any, bool]:
+    def _open_next(self, next_source: Callable[[], Any]) -> Generator[Any, Any, bool]:
         """Open the run's next source. False: there is none, and the run ends."""
-        next_source = self._next_source()
-        if next_source is None:
-            return False
         self._answers_taken = 0
         value = yield CallForSource(next_source)
         self._check()
@@ -205,9 +208,10 @@ class Lifecycle(StreamState):
     @property
     def _is_read(self) -> bool:
         """Whether the source is not to be pulled any more."""
-        source_decoder = self._source_decoder
-        is_declined = self._engine.declined and not self._engine.pull_approved  # a recording has nothing more anyway
-        return is_declined or (source_decoder is not None and source_decoder.exhausted)
+        engine, source_decoder = self._engine, self._source_decoder
+        if engine.declined and not engine.pull_approved:  # a recording has nothing more anyway
+            return True
+        return source_decoder is not None and source_decoder.exhausted
 
     def _way_of_next(self) -> Direct | None:
         if self._closing:
@@ -277,14 +281,14 @@ class Lifecycle(StreamState):
     def _saved_source(self) -> Generator[None, None, None]:
         """Set aside what belongs to the source that is being read, and put it back afterwards."""
         engine = self._engine
-        flags = self._nested, self._iterated
+        flags, batch = (self._nested, self._iterated), self._batch
         saved = self._source, self._source_decoder, engine.takes_edits
         decoder, pulls = engine.decoder, (engine.pull_approves, engine.pull_approved, engine.has_outcomes)
         self._nested = self._iterated = True
         try:
             yield
         finally:
-            self._nested, self._iterated = flags
+            (self._nested, self._iterated), self._batch = flags, batch
             self._source, self._source_decoder, engine.takes_edits = saved
             engine.decoder, (engine.pull_approves, engine.pull_approved, engine.has_outcomes) = decoder, pulls
 
@@ -293,7 +297,7 @@ class Lifecycle(StreamState):
     def _settle(self, *, at_end: bool) -> Steps:
         """Deliver what was answered. Where the source cannot continue without an answer, wait for those that were
         deferred, and decline the confirmations that nobody deferred."""
-        while True:
+        while self._engine.has_questions:
             for events in self._deliver_answers():
                 yield from self._deliver(events)
             if not self._engine.must_wait(at_end=at_end):
@@ -329,7 +333,7 @@ class Lifecycle(StreamState):
         if not self.started:
             self._drop_lost_handlers()
         first = error
-        self._pulling, self._ending = False, True
+        self._batch, self._ending = self._batch or (), True
         delivered: list[Event] = []
         try:
             yield CLOSE

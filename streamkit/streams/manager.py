@@ -13,6 +13,7 @@ from ..protocols import registry
 from ..protocols.base import Encoder
 from ..sources.source import Readable
 from .lifecycle import Lifecycle
+from .options import NO_OPTIONS, StreamOptions
 
 if TYPE_CHECKING:
     from .deadlines import Deadlines
@@ -31,9 +32,11 @@ class Manager(Lifecycle, Readable):
     _reader: Any = None  # what `sse` reads it with, while it does
     _asked_at = 0.0  # when the oldest confirmation that is pending came; 0 where none is
 
-    def __init__(self, source: Any, handlers: tuple[Handler, ...], **options: Any) -> None:
+    def __init__(
+        self, source: Any, handlers: tuple[Handler, ...], options: StreamOptions = NO_OPTIONS, *, awaitables: bool
+    ) -> None:
         self._source_given = source
-        super().__init__(handlers, wake=self._answered, **options)
+        super().__init__(handlers, options, wake=self._answered, awaitables=awaitables)
 
     @property
     def _answer_text(self) -> AnswerText:
@@ -154,8 +157,8 @@ class Manager(Lifecycle, Readable):
         return encoder
 
 
-NAMES = """_source_given _engine _position _hooks _handlers _own_hooks _names_no_hook _version _times _iterated driver _source
-_source_decoder _source_number _pulling _batch _current _status _ended _receivers _then _clock"""
+NAMES = """_source_given _engine _position _hooks _handlers _own_hooks _own_names _names_no_hook _version _times _iterated
+driver _source _source_decoder _source_number _batch _closing _current _status _ended _receivers _then _clock"""
 """The attributes that a manager gets while it runs, if it is read in the usual way."""
 
 

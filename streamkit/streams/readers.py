@@ -1,59 +1,26 @@
-"""What takes the events of an async stream: how each way of reading picks what it wants, and the loops over them."""
+"""The loops over an async stream: async generators that no event loop knows of."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, NamedTuple
+import sys
+from collections.abc import AsyncGenerator
+from typing import Any
 
-from ..events import Event
-
-__all__ = ["DRAIN", "PLAIN", "AsyncEvents", "AsyncTexts", "Reader"]
-
-
-def _do_nothing() -> None:
-    """At the end of steps that nobody iterates over."""
+__all__ = ["begin"]
 
 
-class Reader(NamedTuple):
-    """What takes the events of steps.
+def begin(loop: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
+    """Run an async generator up to its first `yield`, which nobody waits for, and return it.
 
-    Attributes:
-        pick: makes of an event what is wanted, None of one that is not; without it every event is wanted.
-        at_end: called when there are no more steps; may raise.
-        drains: whether it is one task's until then, that makes all of it interruptible.
+    An event loop closes the async generators that it knows of, in tasks of its own where they were dropped, and trio warns of
+    each. A loop over a stream may be left at any time, and has nothing to close: so it begins where no event loop sees it.
     """
-
-    pick: Callable[[Event], Any] | None = None
-    at_end: Callable[[], None] = _do_nothing
-    drains: bool = False
-
-
-PLAIN = Reader()
-"""Wants every event."""
-
-DRAIN = Reader(drains=True)
-"""Runs the steps to their end."""
-
-
-class _Iteration:
-    """A loop over a stream's events. It may be left at any time: the stream stays open.
-
-    Args:
-        advance: gives what comes next; at the end of the stream it raises `StopAsyncIteration`, or the error that the stream
-            ended with.
-    """
-
-    def __init__(self, advance: Callable[[], Awaitable[Any]]) -> None:
-        self._advance = advance
-
-    # No coroutine of its own: there is one for each delta already.
-    def __anext__(self) -> Awaitable[Any]:
-        return self._advance()
-
-
-class AsyncEvents(_Iteration, AsyncIterator[Event]):
-    """All events."""
-
-
-class AsyncTexts(_Iteration, AsyncIterator[str]):
-    """The assistant's text."""
+    first, last = sys.get_asyncgen_hooks()
+    sys.set_asyncgen_hooks(firstiter=None, finalizer=None)
+    try:
+        loop.__anext__().__await__().__next__()
+    except StopIteration:
+        pass
+    finally:
+        sys.set_asyncgen_hooks(firstiter=first, finalizer=last)
+    return loop

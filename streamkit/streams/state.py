@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from .. import protocols
 from ..answers import Confirmation
 from ..core.engine import Engine
 from ..core.run_tracker import merge
@@ -19,25 +18,22 @@ from ..events import (
     StreamException,
     StreamTimeout,
 )
-from ..handlers import Handler
-from ..limits import Limits, Timeouts
+from ..handlers import Handler, no_handler
 from ..messages import ToolCallMessage
 from ..protocols import Decoder
 from ..sources.decoding import ItemDecoder, SourceDecoder
-from ..sources.source import AsyncSource, Source
-from .argument_checks import check_arguments, check_kind
+from ..sources.source import AsyncSource, RecordedEnd, Source
 from .failures import details_of, error_of
+from .options import MAX_STEPS, NO_OPTIONS, StreamOptions, decoder_of
 from .timing import Times
 from .view import StreamView
 
 if TYPE_CHECKING:
     from ..core.argument_fields import ArgumentFields
+    from ..limits import Timeouts
     from ..sources.timeouts import ContentClock
 
-__all__ = ["MAX_STEPS", "StreamState"]
-
-MAX_STEPS = 100
-"""How many sources a run may have with `then=`, unless `max_steps=` says otherwise."""
+__all__ = ["StreamState"]
 
 
 class StreamState(StreamView):
@@ -60,47 +56,46 @@ class StreamState(StreamView):
     """Called before the stream waits: nothing but answers is missing. For streamkit itself."""
 
     def __init__(
-        self,
-        handlers: Sequence[Handler],
-        *,
-        protocol: str | type[Decoder] | None,
-        strict: bool,
-        then: Callable[[Any], Any] | None,
-        wake: Callable[[], None],
-        awaitables: bool,
-        fields: Mapping[str, str] | None = None,
-        after: str | None = None,
-        max_steps: int = MAX_STEPS,
-        limits: Limits | None = None,
-        timeouts: Timeouts | None = None,
+        self, handlers: Sequence[Handler], options: StreamOptions, *, wake: Callable[[], None], awaitables: bool
     ) -> None:
-        kind: type[Decoder] | None = protocols.find(protocol).Decoder if isinstance(protocol, str) else protocol
-        check_arguments(handlers, kind, then, after, max_steps)
-        handlers = [handler.streamkit_attachable() for handler in handlers] if handlers else ()
-        super().__init__(Engine(strict=strict, wake=wake), handlers, awaits=awaitables)
-        if fields is not None:
-            self._fields = _argument_fields(fields)
-        if kind is not None:
-            self._protocol = kind
-        if then is not None:
-            self._then = then
-        if after is not None:
-            self._after = after
-        if max_steps != MAX_STEPS:
-            self._max_steps = max_steps
-        if limits is not None:
-            check_kind("limits", limits, Limits)
-            self._engine.limits = limits
-        if timeouts is not None:
-            check_kind("timeouts", timeouts, Timeouts)
-            self._clock = _content_clock(timeouts)
-        if then is not None:
-            self._engine.takes_outputs = self._engine.takes_approvals = True
-        self._engine.takes_awaitables = awaitables
-        if receivers := [receive for h in handlers if (receive := h.streamkit_receiver()) is not None]:
-            self._receivers = receivers
+        attached: list[Handler] = []
+        for one in handlers:
+            if not isinstance(cast("object", one), Handler):
+                raise no_handler(one)
+            handler = one.streamkit_attachable()
+            attached.append(handler)
+            if (receive := handler.streamkit_receiver()) is not None:
+                self._receivers = (*self._receivers, receive)
+        super().__init__(Engine(strict=options.strict, wake=wake), attached, awaits=awaitables)
+        if options != NO_OPTIONS:
+            self._take(options)
+        if awaitables:
+            self._engine.takes_awaitables = True
         self._times = Times()
-        self._bind(handlers)
+        self._bind(attached)
+
+    def _take(self, options: StreamOptions) -> None:
+        """Take over the options that have a value. The class has the others.
+
+        Raises:
+            UsageError: an option is wrong.
+        """
+        options.check()
+        if (kind := decoder_of(options.protocol)) is not None:
+            self._protocol = kind
+        if options.fields is not None:
+            self._fields = _argument_fields(options.fields)
+        if options.then is not None:
+            self._then = options.then
+            self._engine.takes_outputs = self._engine.takes_approvals = True
+        if options.after is not None:
+            self._after = options.after
+        if options.max_steps != MAX_STEPS:
+            self._max_steps = options.max_steps
+        if options.limits is not None:
+            self._engine.limits = options.limits
+        if options.timeouts is not None:
+            self._clock = _content_clock(options.timeouts)
 
     def _bind(self, handlers: Sequence[Handler]) -> None:
         """Attach the handlers: all of them or, if one refuses, none.
@@ -147,7 +142,8 @@ class StreamState(StreamView):
         """The events of the source's end: those of its last bytes, and the ends of messages that are still open."""
         source_decoder, engine = self._source_decoder, self._engine
         assert source_decoder is not None
-        self._take_nested_outcome()
+        if self._nested_outcome is not None:
+            self._take_nested_outcome(self._nested_outcome)
         if (recorded := source_decoder.source.traits.recorded_end) is not None:
             later = [event.confirmation.id for event in recorded.answers if isinstance(event, ConfirmationDone)]
             engine.answered_later = frozenset([*later, *recorded.promised])
@@ -162,32 +158,30 @@ class StreamState(StreamView):
         if not complete and engine.failure is None and not source_decoder.source.traits.next_source:
             raise source_decoder.incomplete()
 
-    def _recorded_answers(self) -> Iterator[Event]:
+    def _recorded_answers(self, recorded: RecordedEnd) -> Iterator[Event]:
         """The events of the answers that came after the source's end, when it was recorded.
 
         Raises:
             StreamkitError: the failure that came after them.
             Stopped: the stream was stopped after them.
         """
-        assert self._source_decoder is not None
-        if (recorded := self._source_decoder.source.traits.recorded_end) is not None:
-            yield from self._engine.complete(recorded.answers)
-            if recorded.reason == "declined":
-                self._engine.end_declined()
-            elif recorded.reason == "max_steps":
-                self._end_at_max_steps()
-            if recorded.failure is not None:
-                raise recorded.failure
+        yield from self._engine.complete(recorded.answers)
+        if recorded.reason == "declined":
+            self._engine.end_declined()
+        elif recorded.reason == "max_steps":
+            self._end_at_max_steps()
+        if recorded.failure is not None:
+            raise recorded.failure
 
     def _end_at_max_steps(self) -> None:
         """The run ends here, because it had as many sources as it may have."""
         self._engine.runs.end_with(Run(status="incomplete", finish_reason="max_steps"))
 
-    def _take_nested_outcome(self) -> None:
+    def _take_nested_outcome(self, nested: Run) -> None:
         """Use the outcome of a nested source as the run's, if the run waited for the action that the source performed."""
-        runs, nested = self._engine.runs, self._nested_outcome
+        runs = self._engine.runs
         required = runs.outcome is not None and runs.outcome.status == "requires_action"
-        if nested is not None and runs.run is not None and required:
+        if runs.run is not None and required:
             merge(runs.run, nested, keep=("status", "usage"))
             runs.outcome = nested
 
@@ -247,11 +241,11 @@ class StreamState(StreamView):
         summary = {"type": type(error).__name__, "message": str(error)}
         yield from self._engine.end(status, None if stopped else summary)
         if not stopped and not self._ended:
-            if isinstance(error, SourceTimeoutError):
-                yield from self._engine.end_event(StreamTimeout())
+            ends: list[Event] = [StreamTimeout()] if isinstance(error, SourceTimeoutError) else []
+            yield from filter(self._engine.takes_place, ends)
             error = self._error or error  # perhaps another one by now, of a hook that has seen the run fail
             event = StreamException(type(error).__name__, str(error), details_of(error), error)
-            yield from self._engine.end_event(event)
+            yield from filter(self._engine.takes_place, (event,))
         yield from self._last("cancelled" if stopped else "incomplete" if cut else "failed")
 
 

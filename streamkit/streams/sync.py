@@ -13,9 +13,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ..core.delivery import Steps
-from ..core.steps import CallForSource, OpenSource, Step, Stopped, WaitForAnswers
+from ..core.steps import CLOSE, CallForSource, OpenSource, Step, Stopped, WaitForAnswers
 from ..events import Event, Run, RunStep
-from ..handlers import Handler, refuse_async
+from ..handlers import Handler
 from ..messages import Message
 from ..shared_names import share_names
 from ..sources.chunks import SyncChunks
@@ -24,6 +24,7 @@ from ..sources.open import open_sync, source_of_stream
 from ..sources.source import AsyncSource, Source, call_source
 from .lifecycle import NO_STEPS
 from .manager import NAMES, Manager
+from .options import NO_OPTIONS, StreamOptions
 
 if TYPE_CHECKING:
     from ..protocols import Encoder
@@ -51,9 +52,8 @@ class StreamManager(Manager):
     _wakeup: threading.Event | None = None  # while it waits for an answer
     _calls: Interruptible | None = None  # while it makes a call that opens a source
 
-    def __init__(self, source: Any, handlers: tuple[Handler, ...], **options: Any) -> None:
-        refuse_async(handlers)
-        super().__init__(source, handlers, awaitables=False, **options)
+    def __init__(self, source: Any, handlers: tuple[Handler, ...], options: StreamOptions = NO_OPTIONS) -> None:
+        super().__init__(source, handlers, options, awaitables=False)
         self._events: Any = self._drive(self._run())  # Any: its type does not show `gi_running`
 
     def __enter__(self) -> Self:
@@ -72,8 +72,12 @@ class StreamManager(Manager):
             StreamkitError: as the stream ended, each time it is iterated.
             UsageError: it runs already, so that a hook or another thread cannot read it.
         """
-        for event in self._unread():  # noqa: UP028  # not `yield from`, which would close the stream where a loop breaks
-            yield event
+        try:
+            for event in self._unread():  # noqa: UP028  # not `yield from`, which would close the stream where a loop breaks
+                yield event
+        except ValueError as error:
+            if not self._is_refused(error):
+                raise
         self._final()
 
     @property
@@ -87,9 +91,13 @@ class StreamManager(Manager):
         """
         self._check_text_is_left()
         piece_of = self._answer_text.piece
-        for event in self._unread():
-            if (piece := piece_of(event)) is not None:
-                yield piece
+        try:
+            for event in self._unread():
+                if (piece := piece_of(event)) is not None:
+                    yield piece
+        except ValueError as error:
+            if not self._is_refused(error):
+                raise
         self._final()
 
     def until_done(self) -> None:
@@ -167,13 +175,18 @@ class StreamManager(Manager):
         """Stop here: close what is upstream, end what is open, and call `on_end`. It returns when that is done."""
         if self._reader is not None and self._reader.stop():
             return
-        if self._events.gi_running:
-            self.cancel()
-            if self.driver == threading.get_ident() and not self._pulling:  # a hook's call
-                self._close_source()
-        else:
-            self._events.close()
-            self._perform_all(self._stop())
+        if not self._events.gi_running:
+            try:
+                self._events.close()
+            except ValueError as error:  # another thread has begun to run it
+                if not _is_of_generator(error):
+                    raise
+            else:
+                self._perform_all(self._stop())
+                return
+        self.cancel()
+        if self.driver == threading.get_ident() and not self._is_pulled:  # a hook's call
+            self._close_source()
 
     def cancel(self) -> None:
         self._closing = True
@@ -238,6 +251,8 @@ class StreamManager(Manager):
             pass
 
     def _perform(self, step: Any) -> Any:
+        if step is CLOSE:
+            return self._close_source()
         match step:
             case OpenSource(value=value, limits=limits, clock=clock):
                 return self._call_to_open(clock, open_sync, value, limits)
@@ -245,8 +260,8 @@ class StreamManager(Manager):
                 return self._call_to_open(None, call_source, function)
             case WaitForAnswers(deferred=deferred):
                 return self._wait(deferred)
-            case _:  # CLOSE
-                return self._close_source()
+            case _:
+                raise AssertionError(f"a sync stream does not perform {step!r}")
 
     def _call_to_open(self, clock: ContentClock | None, function: Callable[..., Any], *arguments: Any) -> Any:
         """Make a call that opens a source. `cancel` ends it, in whichever thread."""
@@ -255,8 +270,9 @@ class StreamManager(Manager):
         try:
             if self._closing:  # `cancel` sets it before it looks for the calls
                 raise Stopped
-            call = partial(calls.call, function, *arguments)
-            return call() if clock is None else clock.wait(call, calls.stop)
+            if clock is None:
+                return calls.call(function, *arguments)
+            return clock.wait(partial(calls.call, function, *arguments), calls.stop)
         finally:
             self._calls = before
 
@@ -273,12 +289,32 @@ class StreamManager(Manager):
             self._refuse_second_reader("thread")
             return
         self._iterated = False
-        for _ in self._events:
-            pass
+        try:
+            for _ in self._events:
+                pass
+        except ValueError as error:
+            if not self._is_refused(error):
+                raise
+
+    def _is_refused(self, error: ValueError) -> bool:
+        """Whether an error is Python's, which refuses to run the stream in two threads at once.
+
+        Raises:
+            UsageError: it is, and the stream has not ended.
+        """
+        is_refused = _is_of_generator(error)
+        if is_refused:
+            self._refuse_second_reader("thread")
+        return is_refused
 
     def read_nested(self, source: Any) -> Generator[Event, None, None]:
         """Read another source of the same run inside a hook or a loop: the events, each after the handlers got it."""
         yield from self._drive(self._read_nested_source(source))
+
+    @property
+    def _is_pulled(self) -> bool:
+        """Whether the source's own code runs just now."""
+        return self._pulling or (self._source is not None and self._source.is_pulling)
 
     def _close_source(self) -> None:
         if self._source is not None:
@@ -302,6 +338,12 @@ class StreamManager(Manager):
             wakeup.wait(left)
         self._wakeup = None
         return self._deadlines.over()
+
+
+def _is_of_generator(error: ValueError) -> bool:
+    """Whether an error was raised by a generator that the present function has called, because another thread runs it."""
+    trace = error.__traceback__
+    return trace is not None and trace.tb_next is None and str(error) == "generator already executing"
 
 
 share_names(StreamManager, f"{NAMES} _calls _events")

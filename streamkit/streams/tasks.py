@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
+from types import CodeType
 from typing import Any
 
 import anyio
@@ -19,23 +20,31 @@ import anyio.lowlevel
 from ..answers import Answer
 from ..errors import UsageError
 
-__all__ = ["Work", "close_unused", "scheduler", "start_task", "task_finder"]
+__all__ = ["Work", "close_unused", "is_called_by", "scheduler", "shielded", "start_task"]
 
 
-def scheduler() -> Callable[[Callable[[], object]], object]:
-    """A function that runs another one in the current event loop, soon, from any thread."""
-    token: Any = anyio.lowlevel.current_token().native_token
+def scheduler(token: Any = None) -> Callable[[Callable[[], object]], object]:
+    """A function that runs another one soon, from any thread, in the event loop that has this token of its own; without one,
+    in the present event loop."""
+    token = token or anyio.lowlevel.current_token().native_token
     soon: Callable[[Callable[[], object]], object] = getattr(token, "run_sync_soon", None) or token.call_soon_threadsafe
     return soon
 
 
-def task_finder() -> Callable[[], object]:
-    """A function that returns the current task of the present event loop, in much less time than anyio's."""
-    if hasattr(anyio.lowlevel.current_token().native_token, "create_task"):
-        return asyncio.current_task
-    import trio.lowlevel  # only here, where trio runs already
+def is_called_by(code: CodeType, owner: object) -> bool:
+    """Whether a method, with this code, of this object is among the callers of the function that calls this."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        if frame.f_code is code and frame.f_locals.get("self") is owner:
+            return True
+        frame = frame.f_back
+    return False
 
-    return trio.lowlevel.current_task
+
+async def shielded(awaitable: Awaitable[Any]) -> Any:
+    """What an early end still awaits: no cancellation cuts it short."""
+    with anyio.CancelScope(shield=True):
+        return await awaitable
 
 
 _tasks: set[asyncio.Task[None]] = set()  # asyncio itself holds its tasks weakly: unreferenced ones can vanish

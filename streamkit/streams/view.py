@@ -10,7 +10,7 @@ from ..core.delivery import Delivery
 from ..core.engine import Engine
 from ..core.questions import Pending
 from ..events import Event, Run, RunStep, StreamWarning, Usage
-from ..messages import Message, ToolCallMessage
+from ..messages import Message, ToolCallMessage, ToolOutputMessage
 from ..sources.decoding import SourceDecoder
 from .timing import Times, Timing, timing_of
 
@@ -71,6 +71,14 @@ class StreamView(Delivery):
     def pending(self) -> Mapping[str, Confirmation | ToolCallMessage]:
         """The questions that wait for an answer: confirmations by their id, tool calls by their call id. It is live."""
         return Pending(self._engine.pending)
+
+    @property
+    def tool_outputs(self) -> Sequence[ToolOutputMessage]:
+        """The outputs of tools in the present run step, else in the last one: what the next request sends back (`then=`).
+        Those that the provider's own tools gave are among them; `to_input` leaves these out."""
+        step = self.current_run_step_snapshot
+        outputs = (message for message in self._engine.messages if isinstance(message, ToolOutputMessage))
+        return tuple(output for output in outputs if step is not None and output.step_id == step.id)
 
     @property
     def confirmations(self) -> Sequence[Confirmation]:

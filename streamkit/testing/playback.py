@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
+from ..errors import UsageError
 from .dialect import CREATED, Dialect, Json
 from .replies import Reply
 from .requests import Request
@@ -79,12 +80,15 @@ class Playback:
 
         Raises:
             UnsupportedPart: The requested API cannot express the reply.
+            UsageError: The script's function returned something else.
         """
         with self._changed:
             scripted = self._script[min(self._answer_count, len(self._script) - 1)]
             self._answer_count += 1
             number = self._answer_count
         reply = scripted if isinstance(scripted, Reply) else scripted(request)
+        if not isinstance(cast("object", reply), Reply):
+            raise UsageError(f"a function of a script returns a `Reply`, not {reply!r}")
         return reply, dialect_of(request)(reply, request, number, self._waiting_steps)
 
     def model_object(self, path: str) -> Json | None:

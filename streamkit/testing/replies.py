@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
+from ..arguments import check_seconds
 from ..errors import UsageError
 from .parts import Part, Reasoning, Text, ToolCall
 
@@ -111,7 +112,8 @@ class Reply:
         parts: The parts, with each `str` as a `Text`. Every other argument is an attribute of its own name.
 
     Raises:
-        UsageError: Options contradict each other, or count more pieces than the reply has.
+        UsageError: Options contradict each other, or count more pieces than the reply has; a part is none, or an option has
+            no value of its kind.
     """
 
     def __init__(
@@ -134,7 +136,7 @@ class Reply:
         headers: Mapping[str, str] | None = None,
         raw: bytes | Sequence[bytes] | None = None,
     ) -> None:
-        self.parts: tuple[Part, ...] = tuple(Text(part) if isinstance(part, str) else part for part in parts)
+        self.parts: tuple[Part, ...] = tuple(map(_as_part, parts))
         self.interleave = interleave
         self.usage = usage or _default_usage(self.parts)
         self.finish_reason: FinishReason = finish_reason or _default_finish_reason(self.parts)
@@ -150,7 +152,7 @@ class Reply:
         self.status = status
         self.retry_after = 1 if retry_after is None and status == 429 else retry_after
         self.headers: dict[str, str] = dict(headers or {})
-        self.raw: tuple[bytes, ...] | None = (raw,) if isinstance(raw, bytes) else raw if raw is None else tuple(raw)
+        self.raw: tuple[bytes, ...] | None = None if raw is None else _as_pieces(raw)
         self._check()
 
     @property
@@ -176,6 +178,8 @@ class Reply:
         for name, count in counts.items():
             if count is not None and not 0 <= count <= self.length:
                 raise UsageError(f"{name}={count}, but the reply has {self.length} pieces")
+        for name, seconds in (("first_delay", self.first_delay), ("delay", self.delay)):
+            check_seconds(name, seconds)
         if self.ping is not None and not (self.never_ends and self.ping > 0):
             raise UsageError("ping= is a number of seconds above 0, and needs never_ends=True")
         if self.raw is not None and self.parts:
@@ -188,6 +192,21 @@ class Reply:
         if self.status == 200:
             return f"Reply({content})"
         return f"Reply({content or self.error.message!r}, status={self.status})"
+
+
+def _as_part(part: object) -> Part:
+    if isinstance(part, str):
+        return Text(part)
+    if not isinstance(part, Part):
+        raise UsageError(f"a part of a reply is a str or a `Part`, not {part!r}")
+    return part
+
+
+def _as_pieces(raw: bytes | Sequence[bytes]) -> tuple[bytes, ...]:
+    pieces = (raw,) if isinstance(raw, bytes) else tuple(raw)
+    if not all(isinstance(cast("object", piece), bytes) for piece in pieces):
+        raise UsageError(f"`raw` is bytes, or a sequence of bytes, not {raw!r}")
+    return pieces
 
 
 def grouped_calls(parts: Iterable[Part]) -> Iterable[tuple[Part, ...]]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from functools import partial
 from socketserver import TCPServer
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 from ..errors import UsageError
 from .connection import Connection
@@ -55,13 +55,11 @@ class ModelServer:
         model: The model that `GET /v1/models` lists. Default: `scripted`.
 
     Raises:
-        UsageError: The script is empty.
+        UsageError: The script is empty, or has an entry of another kind.
     """
 
     def __init__(self, script: Scripted | Iterable[Scripted], *, model: str = "scripted") -> None:
-        entries = (script,) if isinstance(script, Reply) or callable(script) else tuple(script)
-        if not entries:
-            raise UsageError("a model server needs at least one reply")
+        entries = _entries(script)
         self._playback = Playback(entries, model)
         self._listener = _Listener(self._playback)
         self._port: int = self._listener.server_address[1]
@@ -117,6 +115,18 @@ class ModelServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _entries(script: Any) -> tuple[Scripted, ...]:
+    """The entries of a script, or of one entry alone; checked for callers without a type checker."""
+    is_one = isinstance(script, (Reply, str)) or callable(script) or not hasattr(script, "__iter__")
+    entries: tuple[Any, ...] = (script,) if is_one else tuple(cast("Iterable[Any]", script))
+    if not entries:
+        raise UsageError("a model server needs at least one reply")
+    for entry in entries:
+        if not (isinstance(entry, Reply) or callable(entry)):
+            raise UsageError(f"an entry of a script is a `Reply`, or a function that returns one, not {entry!r}")
+    return entries
 
 
 class _Listener(TCPServer):

@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -266,15 +266,7 @@ async def test_an_agent_that_had_ended_inside_a_tool_is_not_what_was_stopped(fac
         assert outputs_of(server.requests[-1]) == {"call_1_0": "Yes."}
 
 
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Ctrl-C raises KeyboardInterrupt, also where the tests run in the background of a shell, which ignores it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-def test_an_interrupt_of_the_main_thread_is_one_more_way(interruptible: None) -> None:
+def test_an_interrupt_of_the_main_thread_is_one_more_way() -> None:
     """Ctrl-C in a tool that runs, and in code."""
     work = Work(hangs="first")
     computer = ToyComputer()

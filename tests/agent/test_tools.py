@@ -615,7 +615,7 @@ async def test_a_tool_past_its_time_ends_where_it_reports_progress(face: Face) -
     """Its thread is not left behind then."""
     ended = threading.Event()
 
-    @tool(timeout=0.05)
+    @tool(timeout=1)  # in which its thread begins
     def busy() -> None:
         try:
             while True:

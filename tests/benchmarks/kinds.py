@@ -5,7 +5,8 @@
     python -m tests.benchmarks.kinds --json
 
 Each kind has a limit: a plain loop that does the same work, the least that Python and msgspec can do. In one run, in
-interleaved rounds, streamkit and the limit take the same items, and call one method for each delta, which appends it.
+interleaved rounds, streamkit and the limit take the same items from the same source, and call one method for each delta,
+which appends it. Where the source of the asyncio face is an async iterator, its limit is an `async for` loop over that.
 
     dicts, objects        the limit reads by key or by attribute what no handler of such items may pass over (the text, what
                           else a delta can hold, where it belongs, errors, the end, usage), looks whether a text is one,
@@ -20,7 +21,7 @@ interleaved rounds, streamkit and the limit take the same items, and call one me
 
     kind     what arrives, or what is used: "chat dicts, list", "Recorder"
     face     "sync" or "asyncio"
-    limit    CPU microseconds a delta of the limit, the median of the rounds
+    limit    CPU microseconds a delta of the face's limit, the median of the rounds
     cost     the same of streamkit
     ratio    cost / limit, of these medians
     bare     cost / that of the loop without any check; None where the limit has none to spare
@@ -30,13 +31,16 @@ from __future__ import annotations
 
 import argparse
 import gc
+import inspect
 import json
 import os
+import re
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -795,15 +799,41 @@ class AsyncItems:
         raise StopAsyncIteration
 
 
-def run_limit(kind: Kind, items: Sequence[Any], clock: Clock) -> list[str]:
+@cache
+def awaiting(loop: Callable[..., Any]) -> Callable[..., Any]:
+    """The same loop over an async source: its own text, with `async` where it takes what comes next."""
+    text = re.sub(r"for (?=\w+ in (items|chunks|lines_of\(chunks\)):)", "async for ", inspect.getsource(loop))
+    names = {**globals()}
+    if loop is not lines_of:
+        names["lines_of"] = awaiting(lines_of)
+    exec(f"async {text}", names)
+    made: Callable[..., Any] = names[loop.__name__]
+    return made
+
+
+def source_of_task(kind: Kind, items: Sequence[Any]) -> Any:
+    """What the asyncio face reads: a list as it is, anything else as an async iterator."""
+    return AsyncItems(items) if kind.each or isinstance(items[0], bytes) else items
+
+
+def run_limit(kind: Kind, items: Sequence[Any], clock: Clock, face: str = "sync") -> list[str]:
     plain = Plain()
+
+    async def main() -> None:
+        with clock:
+            await awaiting(kind.limit)(source, plain.on_text_delta)
+
+    source = source_of_task(kind, items)
+    if face == "asyncio" and source is not items:
+        anyio.run(main, backend="asyncio")
+        return plain.parts
     with clock:
         kind.limit(iter(items) if kind.each else items, plain.on_text_delta)
     return plain.parts
 
 
-def run_bare(kind: Kind, items: Sequence[Any], clock: Clock) -> list[str]:
-    return run_limit(kind if kind.bare is None else kind._replace(limit=kind.bare), items, clock)
+def run_bare(kind: Kind, items: Sequence[Any], clock: Clock, face: str = "sync") -> list[str]:
+    return run_limit(kind if kind.bare is None else kind._replace(limit=kind.bare), items, clock, face)
 
 
 def run_sync(kind: Kind, items: Sequence[Any], clock: Clock) -> list[str]:
@@ -818,9 +848,8 @@ def run_asyncio(kind: Kind, items: Sequence[Any], clock: Clock) -> list[str]:
     handler = kind.handler()
 
     async def main(folder: str) -> None:
-        parsed = not isinstance(items[0], bytes)
         with clock:
-            source: Any = AsyncItems(items) if kind.each or not parsed else items
+            source = source_of_task(kind, items)
             await sk.astream(source, *kind.wraps(handler, folder), fields=kind.fields).until_done()
 
     with tempfile.TemporaryDirectory() as folder:
@@ -829,7 +858,15 @@ def run_asyncio(kind: Kind, items: Sequence[Any], clock: Clock) -> list[str]:
 
 
 FACES = {"sync": run_sync, "asyncio": run_asyncio}
-RUNS = {"limit": run_limit, "bare": run_bare, **FACES}
+RUNS: dict[tuple[str, str], Callable[[Kind, Sequence[Any], Clock], list[str]]] = {
+    (contestant, face): run
+    for face in FACES
+    for contestant, run in {
+        "limit": partial(run_limit, face=face),
+        "bare": partial(run_bare, face=face),
+        "streamkit": FACES[face],
+    }.items()
+}
 
 
 def rows(n: int = 2000, rounds: int = 7, only: str = "") -> list[Row]:
@@ -843,16 +880,16 @@ def rows(n: int = 2000, rounds: int = 7, only: str = "") -> list[Row]:
         if only in name:
             costs = _costs(name, kind, n, rounds)
             for face in FACES:
-                cost = costs[face]
-                bare = cost / costs["bare"] if kind.bare is not None else None
-                found.append(Row(name, face, costs["limit"], cost, cost / costs["limit"], bare))
+                cost, limit = costs["streamkit", face], costs["limit", face]
+                bare = cost / costs["bare", face] if kind.bare is not None else None
+                found.append(Row(name, face, limit, cost, cost / limit, bare))
     return found
 
 
-def _costs(name: str, kind: Kind, n: int, rounds: int) -> dict[str, float]:
-    """Microseconds a delta of each contestant, the medians of the rounds."""
+def _costs(name: str, kind: Kind, n: int, rounds: int) -> dict[tuple[str, str], float]:
+    """Microseconds a delta of each contestant on each face, the medians of the rounds."""
     items = kind.items(n)
-    times: dict[str, list[float]] = {contestant: [] for contestant in RUNS}
+    times: dict[tuple[str, str], list[float]] = {contestant: [] for contestant in RUNS}
     for number in range(rounds + 1):
         for contestant, run in RUNS.items():
             gc.collect()
@@ -861,29 +898,26 @@ def _costs(name: str, kind: Kind, n: int, rounds: int) -> dict[str, float]:
             parts = run(kind, items, clock)
             gc.enable()
             if kind.found is not None and len(parts) != kind.found(n):
-                raise ValueError(f"{name}, {contestant}: {len(parts)} of {n} deltas came")
+                raise ValueError(f"{name}, {', '.join(contestant)}: {len(parts)} of {n} deltas came")
             if number:  # the first one warms up
                 times[contestant].append(clock.taken / n / 1000)
     return {contestant: statistics.median(taken) for contestant, taken in times.items()}
 
 
-def opcode_rows(only: str = "") -> list[tuple[str, float, float]]:
-    """For each kind, the bytecode instructions a delta of the limit and of the sync face, which no load changes."""
+def opcode_rows(only: str = "") -> Iterator[tuple[str, str, float, float]]:
+    """For each kind and face, the bytecode instructions a delta of the limit and of streamkit, which no load changes."""
     sys.path.insert(0, os.fspath(Path(__file__).parents[2]))
     from tests.opcodes import opcodes
 
-    found: list[tuple[str, float, float]] = []
     for name, kind in KINDS.items():
-        if only not in name:
-            continue
-        grown: dict[str, float] = {}
-        for contestant in ("limit", "sync"):
-            run = RUNS[contestant]
-            run(kind, kind.items(50), Clock())
-            small, large = (opcodes(run, kind, kind.items(n), Clock()) for n in (200, 1200))
-            grown[contestant] = (large - small) / 1000
-        found.append((name, grown["limit"], grown["sync"]))
-    return found
+        for face in FACES if only in name else ():
+            grown: dict[str, float] = {}
+            for contestant in ("limit", "streamkit"):
+                run = RUNS[contestant, face]
+                run(kind, kind.items(50), Clock())
+                small, large = (opcodes(run, kind, kind.items(n), Clock()) for n in (200, 1200))
+                grown[contestant] = (large - small) / 1000
+            yield name, face, grown["limit"], grown["streamkit"]
 
 
 def main() -> None:
@@ -895,8 +929,8 @@ def main() -> None:
     parser.add_argument("--opcodes", action="store_true", help="instructions a delta in place of time")
     arguments = parser.parse_args()
     if arguments.opcodes:
-        for name, limit, cost in opcode_rows(arguments.only):
-            print(f"{name:26} {limit:7.0f} {cost:7.0f} opcodes {cost / limit:6.2f} x", flush=True)
+        for name, face, limit, cost in opcode_rows(arguments.only):
+            print(f"{name:26} {face:8} {limit:7.0f} {cost:7.0f} opcodes {cost / limit:6.2f} x", flush=True)
         return
     table = rows(arguments.n, arguments.rounds, arguments.only)
     if arguments.json:

@@ -50,6 +50,7 @@ the emitter, with a handler for each consumer; *log alone* is the relay without 
 without a relay: a queue for each consumer, and `astream` over it. A relay also keeps the run, so that a reader may come late."""
 
 CONSUMERS = (1, 3, 10)
+_PAUSE = 0.0001  # seconds between two tokens for each reader in a thread: all have the one before, and wait again
 
 
 class Counting(sk.EventHandler):
@@ -193,7 +194,7 @@ def threads(read: str, n: int, consumers: int) -> float:
             event = sk.TextDelta("m", "word")
             for one in all_queues:
                 one.put(event)
-        time.sleep(0.001)  # a token at a time
+        time.sleep(consumers * _PAUSE)
     emitted.close()
     for one in all_queues:
         one.put(sk.StreamEnd())

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import gc
 import json
 import os
@@ -24,6 +25,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import anyio
 import msgspec
 
 import streamkit as sk
@@ -146,6 +148,120 @@ def open_memory(wire: str, cut: str, count: int = KEPT) -> float:
     return held(lambda: read_one_delta(chunks), count)
 
 
+class _Beginning:
+    """The first 4 KB of a stream, as a network gives them. When the next chunk is asked for, it waits as `wait` says."""
+
+    __slots__ = ("chunks", "given", "wait")
+
+    def __init__(self, chunks: list[bytes], wait: Callable[[], Any]) -> None:
+        self.chunks, self.wait, self.given = chunks, wait, 0
+
+    def next_chunk(self) -> bytes:
+        """A chunk that no other stream has; none if the stream is to wait."""
+        if sum(map(len, self.chunks[: self.given])) >= 4096:
+            return b""
+        self.given += 1
+        return bytes(bytearray(self.chunks[self.given - 1]))
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        if chunk := self.next_chunk():
+            return chunk
+        self.wait()
+        raise StopIteration
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if chunk := self.next_chunk():
+            return chunk
+        await self.wait()
+        raise StopAsyncIteration
+
+
+def waiting_memory(wire: str, cut: str, count: int = KEPT) -> float:
+    """The bytes that a stream holds while its thread waits for the next chunk, beyond what a loop over the source holds. Each
+    pull that waits reads the next source, so that one thread is enough."""
+    chunks = pieces(BODIES[wire](TEXT_DELTAS), cut)
+
+    def bare(source: _Beginning) -> None:
+        for chunk in source:
+            del chunk
+
+    def read_stream(source: _Beginning) -> None:
+        with contextlib.suppress(sk.IncompleteStreamError):
+            sk.stream(source, Handler()).until_done()
+
+    def held_by(read_one: Callable[[_Beginning], None], count: int) -> int:
+        used = 0
+
+        def read_some(left: int) -> None:
+            nonlocal used
+            if left:
+                read_one(_Beginning(chunks, lambda: read_some(left - 1)))
+            else:
+                gc.collect()
+                used = tracemalloc.get_traced_memory()[0]
+
+        gc.collect()
+        tracemalloc.start()
+        try:
+            read_some(count)
+        finally:
+            tracemalloc.stop()
+        return used
+
+    count = min(count, 50)  # or Python takes it for an endless recursion
+    held_by(read_stream, 3)  # what is made only once is made
+    return (held_by(read_stream, count) - held_by(bare, count)) / count
+
+
+def awaiting_memory(wire: str, cut: str, backend: str, count: int = KEPT) -> float:
+    """The same of a task, beyond what a task holds that reads the source without a stream."""
+    chunks = pieces(BODIES[wire](TEXT_DELTAS), cut)
+
+    async def bare(source: _Beginning) -> None:
+        async for chunk in source:
+            del chunk
+
+    async def read_stream(source: _Beginning) -> None:
+        with contextlib.suppress(sk.IncompleteStreamError):
+            await sk.astream(source, AsyncHandler()).until_done()
+
+    async def held_by(read_some: Callable[[_Beginning], Any], count: int) -> int:
+        is_over, all_wait, waiting = anyio.Event(), anyio.Event(), 0
+
+        async def wait() -> None:
+            nonlocal waiting
+            waiting += 1
+            if waiting == count:
+                all_wait.set()
+            await is_over.wait()
+
+        async with anyio.create_task_group() as group:
+            gc.collect()
+            tracemalloc.start()
+            try:
+                for _ in range(count):
+                    group.start_soon(read_some, _Beginning(chunks, wait))
+                await all_wait.wait()
+                gc.collect()
+                used = tracemalloc.get_traced_memory()[0]
+            finally:
+                tracemalloc.stop()
+            is_over.set()
+        return used
+
+    async def both() -> float:
+        await held_by(read_stream, 3)  # what is made only once is made
+        return (await held_by(read_stream, count) - await held_by(bare, count)) / count
+
+    return anyio.run(both, backend=backend)
+
+
 # -- a stream of one delta
 
 
@@ -244,6 +360,10 @@ def memory_rows(count: int = KEPT) -> Iterator[Row]:
     for wire in BODIES:
         for cut in ("event", "2 KB"):
             yield Row(f"memory of an open stream, {wire}, {cut}", open_memory(wire, cut, count), "bytes", 10_000)
+            name = f"memory of a stream that waits, {wire}, {cut}"
+            yield Row(f"{name}, sync", waiting_memory(wire, cut, count), "bytes", 10_000)
+            for backend in ("asyncio", "trio") if cut == "2 KB" else ():
+                yield Row(f"{name}, {backend}", awaiting_memory(wire, cut, backend, count), "bytes", 10_000)
             for is_async in (False, True):
                 size, text = finished_memory(wire, cut, is_async=is_async, count=count)
                 face = "async" if is_async else "sync"

@@ -99,6 +99,8 @@ class Model:
                 return Reply(execute(ENDLESS.replace("PATH", repr(str(self.folder / "beats")))))
             case "slow":
                 return Reply(" ".join(WORDS), delay=0.01)
+            case "slower":  # it goes on while the page does something else
+                return Reply(" ".join(WORDS), delay=0.03)
             case "long":
                 lines = "".join(f"value_{number} = {number}\n" for number in range(60))
                 return Reply(execute(lines + ENDLESS.replace("PATH", repr(str(self.folder / "more-beats")))))

@@ -201,7 +201,7 @@ def test_a_tab_that_has_read_an_answer_does_not_load_it_again(tab: Tab, context:
 
 
 def test_keys_belong_to_who_composes_and_the_skip_link_stays_in_the_conversation(tab: Tab) -> None:
-    tab.send("slow please")
+    tab.send("slower please")
     tab.wait("text=word3")
     press = """([key, isComposing, keyCode]) => document.getElementById("input")
       .dispatchEvent(new KeyboardEvent("keydown", { key, isComposing, keyCode, bubbles: true, cancelable: true }))"""

@@ -37,7 +37,7 @@ def served(data: Path) -> Generator[tuple[str, str]]:
         yield found[1], found[2]
     finally:
         process.send_signal(signal.SIGINT)
-        out, error = process.communicate(timeout=60)
+        out, error = process.communicate(timeout=300)
     assert (process.returncode, error) == (0, ""), out
 
 
@@ -78,6 +78,6 @@ def test_a_restart_keeps_conversations_and_the_examples_of_the_guide_run(tmp_pat
 def test_a_port_that_is_taken_is_an_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         command = [*COMMAND, "--port", str(taken.getsockname()[1]), "--data", ":memory:"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 2
     assert re.fullmatch(r"streamkit: port \d+ cannot be used: .*in use.*\n", done.stderr)

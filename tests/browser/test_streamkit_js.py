@@ -15,7 +15,21 @@ import pytest
 import streamkit as sk
 from streamkit.core.engine import Engine
 from streamkit.core.snapshot import SnapshotMaker
-from streamkit.events import EVENTS, Created, Done, Event, StreamEnd
+from streamkit.events import (
+    EVENTS,
+    ConfirmationCreated,
+    ConfirmationDone,
+    Created,
+    Done,
+    Event,
+    Run,
+    RunCreated,
+    RunRequiresAction,
+    RunStep,
+    RunStepCreated,
+    StreamEnd,
+    ToolCallDone,
+)
 from streamkit.protocols.codec import decode_event, encode_event, encode_snapshot, event_to_dict, message_to_dict
 
 from ..recorded import own_recordings
@@ -33,7 +47,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(NODE is None, reason="there i
 def node(*arguments: str, stdin: str = "") -> str:
     """What a program for Node prints."""
     assert NODE is not None
-    done = subprocess.run([NODE, *arguments], input=stdin, capture_output=True, text=True, timeout=90)
+    done = subprocess.run([NODE, *arguments], input=stdin, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout
 
@@ -196,6 +210,30 @@ def test_tokens_of_steps_are_added_up_while_the_run_goes_on() -> None:
     assert script(source % json.dumps(lines)) == [30, 41, [15, 26]]
 
 
+def test_a_call_that_is_to_be_confirmed_waits_for_that_alone() -> None:
+    """The agent runs it; the page answers the other one, before and after the decision."""
+    own, pages = (sk.ToolCallMessage(id, name="f", call_id=f"call_{id}", content="{}") for id in "ab")
+    confirmation = sk.Confirmation("c", own)
+    events: list[Event] = [RunCreated(Run(id="r")), RunStepCreated(RunStep()), ToolCallDone(own), ToolCallDone(pages)]
+    events += [ConfirmationCreated(confirmation), RunRequiresAction(Run(status="requires_action"))]
+    lines = [encode_event(event).decode() for event in events]
+    confirmation.status = "approved"
+    lines.append(encode_event(ConfirmationDone(confirmation)).decode())
+    body = "".join(f"id: {number}\ndata: {line}\n\n" for number, line in enumerate(lines))
+    source = """
+      const fetch = async () => new Response(%s, { headers: { "x-streamkit-run": "run-1" } });
+      const stream = js.connect({ url: "http://127.0.0.1/", fetch }).read("run-1");
+      const seen = [];
+      for await (const event of stream) {
+        if (event.type === "run_requires_action") seen.push([...stream.pending.keys()]);
+        if (event.type === "confirmation_done") break;
+      }
+      stream.close();
+      console.log(JSON.stringify([...seen, [...stream.pending.keys()]]));
+    """
+    assert script(source % json.dumps(body)) == [["c", "call_b"], ["call_b"]]
+
+
 def test_a_hook_that_fails_ends_the_stream_and_a_misspelt_one_is_refused() -> None:
     source = """
       const body = 'data: {"type":"text_delta","message_id":"m","value":"a"}\\n\\ndata: {"type":"stream_end"}\\n\\n';
@@ -266,7 +304,7 @@ def test_a_machine_that_slept_and_a_server_that_is_silent_cost_no_stream() -> No
         return Promise.resolve(new Response(frame(2, "b") + 'data: {"type":"stream_end"}\\n\\n', { headers }));
       };
       const onConnection = (state, error) => states.push(error ? [state, error.status, error.message] : [state]);
-      const stream = js.connect({ url: "http://127.0.0.1/", fetch, silence: 40, onConnection }).read("run-1");
+      const stream = js.connect({ url: "http://127.0.0.1/", fetch, silence: 400, onConnection }).read("run-1");
       const text = await stream.getFinalText();
       const aborted = js.connect({ url: "http://127.0.0.1/", fetch }).read("run-1", { signal: AbortSignal.abort() });
       await aborted.untilDone();

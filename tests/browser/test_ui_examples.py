@@ -43,7 +43,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
         modules = (INSTALLED / name / "node_modules").resolve()
         (folder / "node_modules").symlink_to(modules)
         vite = [modules / "node" / "bin" / "node", modules / "vite" / "bin" / "vite.js", "build"]
-        built = subprocess.run(vite, cwd=folder, capture_output=True, text=True, timeout=120)
+        built = subprocess.run(vite, cwd=folder, capture_output=True, text=True, timeout=300)
         assert built.returncode == 0, built.stdout + built.stderr
         return folder / "dist"
 
@@ -70,7 +70,7 @@ def page(browser: Any, request: Any, build: Callable[[str], Path]) -> Generator[
     finally:
         context.close()
         server.terminate()
-        server.communicate(timeout=60)
+        server.communicate(timeout=300)
 
 
 def say(page: Any, text: str) -> None:

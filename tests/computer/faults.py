@@ -20,7 +20,7 @@ class Fault(NamedTuple):
     words: str
     stopped: bool = False
     state_lost: bool = False
-    seconds: float = 5.0
+    seconds: float = 20.0
     options: Mapping[str, Any] = {}
 
 

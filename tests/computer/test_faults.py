@@ -181,7 +181,7 @@ def test_the_code_waits_while_nobody_reads() -> None:
         while not feed.full:
             pass
         execution.interrupt()
-        execution._run.ended.wait(5)
+        execution._run.ended.wait(60)
         assert execution.status == "interrupted"
         held = sum(len(getattr(event, "value", "") or "") for event in execution)
         assert held < 8_000_000
@@ -203,7 +203,7 @@ def test_a_pool_that_replaces_its_workers_is_ended_together_with_its_process(mon
             in ran.text
         )
         assert "could not be" not in ran.text
-        assert seconds < 10
+        assert seconds < 20
         assert run(traced.computer, "python", "print('next')").text == "next\n"
         assert len(traced.processes()) == 1
 
@@ -264,7 +264,7 @@ def cancel_task(execution: Any) -> None:
 def interrupt_and_stop_reading(execution: Any) -> None:
     read_one(execution)
     execution.interrupt()
-    execution._run.ended.wait(20)
+    execution._run.ended.wait(60)
 
 
 STUBBORN = {fault.language: fault.code for fault in FAULTS if fault.name == "swallowed interrupt"}
@@ -300,5 +300,5 @@ def test_the_next_run_names_the_cause_of_a_loss_that_nobody_read() -> None:
         }.items():
             interrupted = traced.computer.run("shell", f"echo begins; {code}")
             read_one(interrupted)
-            interrupted._run.ended.wait(20)
+            interrupted._run.ended.wait(60)
             assert f"[in the last run {words}" in run(traced.computer, "shell", "echo").text

@@ -6,7 +6,6 @@ import contextlib
 import functools
 import itertools
 import json
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from streamkit.protocols.anthropic import Decoder, Encoder, to_input
 from streamkit.protocols.framing import SseFramer, framer_for, sse_frame
 
 from .. import values as q
+from ..costs import assert_costs, seconds_of
 from ..recorded import each_recording
 from ..telling import Story, tell_bytes, tell_items
 
@@ -987,6 +987,16 @@ def test_the_number_of_a_fast_items_event_is_found() -> None:
     assert decoder.number_of(first[0][2]) is None
 
 
+def test_a_piece_without_any_code_counts_as_an_item() -> None:
+    """Also where the chunk has nothing else before the next item."""
+    decoder = Decoder()
+    frames = [msgspec.json.encode(item) for item in (begin(), server_tool(0, "code_execution"), piece(0, '{"co'), END)]
+    decoder.feed_frames(frames[:2])
+    done = decoder.feed_frames(frames[2:])
+    assert [(event.type, event.item_index) for event in done] == [("message_done", 3), ("run_done", 3)]
+    assert decoder.index == 4
+
+
 def test_blocks_with_equal_derived_ids_get_different_ones() -> None:
     """The second message at index 0, and the block at index 2, are both `msg.2` of a message `msg`."""
     story = tell(begin(), start(0), stop(0), start(0), said(0, "a"), start(2), said(2, "b"), said(0, "c"), END)
@@ -1016,9 +1026,9 @@ def test_a_plain_piece_takes_the_fast_path() -> None:
     class Counting(Decoder):
         slow = 0
 
-        def feed_frame(self, id: bytes, name: bytes, data: bytes) -> list[e.Event]:
+        def _other_frame(self, frame: Any) -> list[e.Event]:
             self.slow += 1
-            return super().feed_frame(id, name, data)
+            return super()._other_frame(frame)
 
     decoder = Counting()
     items = [begin(), start(0, "thinking"), *[thought(0, "a")] * 5, stop(0), start(1), *[said(1, "a")] * 5, stop(1)]
@@ -1047,16 +1057,15 @@ def test_the_cost_of_a_request_is_linear_in_its_outputs() -> None:
         for call in calls:
             call.status = "completed"
         mixed = [message for pair in zip(calls, outputs, strict=True) for message in pair]
-        best = 9.9
-        for _ in range(3):
-            began = time.process_time()
+
+        def convert() -> None:
             for conversation in ([*calls, *outputs], mixed):
                 (assistant, user) = to_input(conversation)
                 assert len(assistant["content"]) == len(user["content"]) == count
-            best = min(best, time.process_time() - began)
-        return best
 
-    assert seconds(8000) / seconds(2000) < 8
+        return seconds_of(convert)
+
+    assert_costs(lambda: seconds(8000), 8, lambda: seconds(2000))
 
 
 @pytest.mark.slow
@@ -1067,18 +1076,18 @@ def test_the_cost_of_an_input_is_linear(opening: dict[str, Any]) -> None:
     def seconds(pieces: int) -> float:
         head = [begin(), opening, piece(0, '{"code": "')]
         frames = SseFramer().feed(sse([*head, *[piece(0, "abcd")] * pieces, piece(0, '"}'), stop(0)]))
-        best = 9.9
-        for _ in range(3):
-            engine, decoder = Engine(), Decoder()
-            began = time.process_time()
+        engine, decoder = Engine(), Decoder()
+
+        def decode() -> None:
             for at in range(0, len(frames), 20):
                 for _event in engine.complete(decoder.feed_frames(frames[at : at + 20])):
                     pass
-            best = min(best, time.process_time() - began)
-        assert engine.messages[0].content.count("abcd") == pieces
-        return best
 
-    assert seconds(100_000) / seconds(25_000) < 8
+        taken = seconds_of(decode)
+        assert engine.messages[0].content.count("abcd") == pieces
+        return taken
+
+    assert_costs(lambda: seconds(100_000), 8, lambda: seconds(25_000))
 
 
 # -- code in streaming JSON

@@ -15,6 +15,9 @@ import pytest
 import streamkit as sk
 from streamkit import protocols
 from streamkit.protocols import base, registry
+from streamkit.protocols.framing import as_frame, framer_for
+
+from ..benchmarks.wires import WIRES
 
 BODY = b"""{"kind": "begin", "id": "run-7", "model": "parrot-2", "parrot": 1}
 {"kind": "text", "text": "Hel"}
@@ -63,6 +66,36 @@ def test_a_decoder_and_an_encoder_without_their_methods_say_which_is_missing() -
         base.Encoder().feed(sk.Event())
 
 
+PROTOCOLS = {
+    "chat": "openai_chat",
+    "responses": "openai_responses",
+    "assistants": "openai_assistants",
+}  # where the name of the wire is another
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+@pytest.mark.parametrize("wire", WIRES)
+def test_the_number_of_each_item_of_the_newest_frames_is_known(wire: str, is_over: bool) -> None:
+    """The engine names the item in which it finds a fault. Where a stream is over, what follows in the same chunk is not
+    read, and not counted."""
+    decoder = protocols.find(PROTOCOLS.get(wire, wire)).Decoder()
+    chunks = WIRES[wire](9)
+    framer = framer_for(chunks[0])
+    assert framer is not None
+    before = framer.feed(b"".join(chunks[:5]))
+    decoder.feed_frames(before)
+    end: list[Any] = [(b"", b"", b"[DONE]"), *before] if is_over else []
+    frames = [*framer.feed(b"".join(chunks[5:-2])), *end]
+    events = decoder.feed_frames(frames)
+    numbers = {as_frame(frame)[2]: 5 + place for place, frame in enumerate(frames[: decoder.index - 5])}
+    assert decoder.exhausted is is_over
+    assert len(events) > 2
+    for event in events:
+        index = event.item_index if event.item_index is not None else decoder.number_of(event.raw_item)
+        assert index == numbers[event.raw_item], event
+    assert decoder.number_of(as_frame(before[-1])[2]) is None
+
+
 def test_an_entry_point_adds_a_protocol(tmp_path: Path) -> None:
     """It is found by its name, and by an item that it recognises."""
     (tmp_path / "parrot.py").write_text(example_source(), encoding="utf-8")
@@ -80,7 +113,7 @@ def test_an_entry_point_adds_a_protocol(tmp_path: Path) -> None:
     path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
     environment = {**os.environ, "PYTHONPATH": path}
     result = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False, timeout=300
     )
     assert (result.stdout, result.stderr) == ("found\n", "")
 
@@ -92,3 +125,38 @@ def test_shapes_and_questions_are_known_without_the_decoders() -> None:
     for name in registry.SHAPES:
         shape = importlib.import_module(f"streamkit.protocols.{name}.shape")
         assert getattr(shape, "wraps_event_name", False) is decoders[name].wraps_event_name
+
+
+FIRST_ITEMS: list[dict[str, Any]] = [
+    {"type": "message_start", "message": {}},
+    {"type": "response.created", "response": {}},
+    {"object": "chat.completion.chunk", "choices": []},
+]
+OTHERS: list[dict[str, Any]] = [
+    {},
+    {"extra": 1},
+    {"type": None},
+    {"type": "chat.completion.chunk"},
+    {"type": "message_start"},
+    {"message": None},
+    {"object": "response", "output": []},
+    {"object": "chat.completion"},
+    {"object": "thread.run", "status": "queued"},
+    {"choices": [{"delta": {}}]},
+    {"event": "thread.run.created", "data": {}},
+    {"data": {"object": "thread"}},
+]
+
+
+@pytest.mark.parametrize("event_name", ["", "message_start", "error", "thread.run.created"])
+@pytest.mark.parametrize("first", FIRST_ITEMS)
+def test_an_item_that_begins_a_stream_is_of_the_first_protocol_that_recognises_it(
+    first: dict[str, Any], event_name: str
+) -> None:
+    """Also one that others could have, although an item of the usual form is looked up in a table."""
+    decoders = [protocols.find(name).Decoder for name in protocols.BUILT_IN]
+    for other in OTHERS:
+        item = {**first, **other}
+        wrapped = {"event": event_name, "data": item} if event_name else item
+        matching = (d for d in decoders if d.recognises(wrapped if d.wraps_event_name else item))
+        assert protocols.recognise(item, event_name) is next(matching, None)

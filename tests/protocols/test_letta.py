@@ -1661,3 +1661,12 @@ def test_content_that_is_no_text_is_warned_about(kind: str, content: Any) -> Non
     )
     assert story.codes == ["bad-content"]
     assert [message.content for message in story.engine.messages] == ["a"]
+
+
+def test_a_call_without_a_name_asks_for_no_code() -> None:
+    """It becomes an approval request where its run waits: `run_code` would be Letta's own tool that runs code."""
+    created, done = e.ToolCallCreated(m.ToolCallMessage("c")), e.ToolCallDone(m.ToolCallMessage("c", content="{}"))
+    run = e.RunDone(e.Run(status="requires_action"))
+    items = list(sk.stream([created, done, run, e.StreamEnd()]).chunks("letta"))
+    asked = [item["tool_call"]["name"] for item in items if item["message_type"] == "approval_request_message"]
+    assert asked == ["tool_call"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -844,16 +846,18 @@ def test_both_paths_emit_the_same_events_for_chunks_that_are_nearly_plain(items:
     assert tell_bytes(Decoder, [body]).lines == tell_bytes(Careful, [body]).lines
 
 
+class Counting(Decoder):
+    """Counts what takes the tolerant path."""
+
+    slow = 0
+
+    def feed_frame(self, id: bytes, name: bytes, data: bytes) -> list[e.Event]:
+        self.slow += 1
+        return super().feed_frame(id, name, data)
+
+
 def test_a_plain_delta_takes_the_fast_path() -> None:
     """The commonest chunk of each kind never reaches the tolerant path."""
-
-    class Counting(Decoder):
-        slow = 0
-
-        def feed_frame(self, id: bytes, name: bytes, data: bytes) -> list[e.Event]:
-            self.slow += 1
-            return super().feed_frame(id, name, data)
-
     decoder = Counting()
     nulls = {"usage": None, "obfuscation": "x", "service_tier": "default"}
     deltas: list[Any] = [{"reasoning_content": "a", "content": None, "role": "assistant"}] * 5
@@ -861,9 +865,107 @@ def test_a_plain_delta_takes_the_fast_path() -> None:
     deltas += [{"tool_calls": [tool(0, "x", "f")]}] + [{"tool_calls": [tool(0, arguments="a")]}] * 5
     framer = SseFramer()
     events = decoder.feed_frames(framer.feed(sse([chunk(delta, **nulls) for delta in deltas], done=False)))
-    assert decoder.slow == 1  # the beginning of a call
+    assert decoder.slow == 0
     assert decoder.index == 16
     assert sum(isinstance(event, e.Delta) for event in events) == 15
+
+
+def answer(*deltas: Any, finish: str = "stop", **more: Any) -> list[dict[str, Any]]:
+    """An answer as OpenAI sends it: the role, these deltas, the finish_reason, the usage."""
+    fields: dict[str, Any] = {"service_tier": "default", "system_fingerprint": "fp", "usage": None, "obfuscation": "x"}
+    fields |= more
+    usage = {
+        "prompt_tokens": 9,
+        "completion_tokens": 3,
+        "total_tokens": 12,
+        "prompt_tokens_details": {"cached_tokens": 1},
+    }
+    chunks = [chunk(delta, **fields) for delta in [{"role": "assistant", "content": "", "refusal": None}, *deltas]]
+    return [*chunks, chunk({}, finish, **fields), {**chunk(**fields), "choices": [], "usage": usage}]
+
+
+CALL = [tool(0, "a", "f", type="function"), tool(0, arguments='{"x":'), tool(0, arguments=" 1}")]
+ANSWERS = {
+    "a text": answer({"content": "a"}, {"content": "b"}),
+    "a call": answer(*({"tool_calls": [piece]} for piece in CALL), finish="tool_calls"),
+    "a call in the first chunk": answer({"tool_calls": [tool(0, arguments="{}")]}, finish="tool_calls"),
+    "a text and two calls": answer(
+        {"content": "a"},
+        *(
+            {"tool_calls": [piece]}
+            for piece in (*CALL, tool(1, "b", "g", "{", type="function"), tool(1, arguments="}"))
+        ),
+        finish="tool_calls",
+    ),
+    "reasoning": answer({"reasoning_content": "r"}, {"reasoning_content": "s"}, {"content": "a"}),
+    "a refusal": answer({"refusal": "n"}, {"refusal": "o"}),
+    "one chunk": [chunk({"role": "assistant", "content": "a"}, "stop", usage={"prompt_tokens": 1}, service_tier="x")],
+}
+ANSWERS["a call in the first chunk"][0]["choices"][0]["delta"] = {"role": "assistant", "tool_calls": [CALL[0]]}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_no_chunk_of_a_usual_answer_takes_the_tolerant_path(name: str) -> None:
+    """Not those either that begin or end something."""
+    story = tell_bytes(Counting, [sse([item], done=False) for item in ANSWERS[name]])
+    assert isinstance(story.decoder, Counting)
+    assert story.decoder.slow == 0
+    assert story.decoder.complete
+    assert story.engine.runs.usage is not None
+
+
+def places(value: Any) -> list[tuple[Any, Any]]:
+    """Each place in a JSON value: what it stands in, and its key or index there."""
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [found for key, inner in [*pairs] for found in [(value, key), *places(inner)]]
+
+
+ODD = (None, None, "", "x", "stop", 0, 1, -1, 2**60, 1.5, True, [], {}, [1], {"k": 1}, [{}], [None])
+
+
+def mutated(items: Sequence[Any], chance: random.Random) -> list[Any]:
+    """These items with one to three faults: a field less, more, of another type, or at another place."""
+    items = copy.deepcopy([*items])
+    for _ in range(chance.randint(1, 3)):
+        if not (found := places(items)):
+            break
+        inside, key = chance.choice(found)
+        kind = chance.choice(("drop", "set", "set", "add", "turn"))
+        if kind == "drop":
+            del inside[key]
+        elif kind == "set":
+            inside[key] = copy.deepcopy(chance.choice(ODD))
+        elif kind == "add" and isinstance(inside, dict):
+            inside[chance.choice((*FIELDS, "novelty"))] = copy.deepcopy(chance.choice(ODD))
+        elif isinstance(inside, dict):
+            inside[key] = inside.pop(key)
+    return items
+
+
+# Its text waits for citations after the finish_reason.
+OPENROUTER = answer({"reasoning": "r"}, {"content": "a"}, {"content": "b"}, provider="p")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*ANSWERS, "OpenRouter's"])
+def test_a_usual_answer_with_a_few_faults_is_read_the_same_on_both_paths(name: str) -> None:
+    """Chunks that begin or end a message too."""
+    for seed in range(100):
+        chance = random.Random(f"{name} {seed}")
+        items = mutated(ANSWERS.get(name, OPENROUTER), chance)
+        chunks = [sse(items, done=chance.random() < 0.5)] if seed % 2 else [sse([item], done=False) for item in items]
+        fast, careful = tell_bytes(Decoder, chunks), tell_bytes(Careful, chunks)
+        assert fast.lines == careful.lines, seed
+        assert [event.raw for event in fast.events] == [event.raw for event in careful.events], seed
+        assert (fast.decoder.complete, fast.decoder.index) == (careful.decoder.complete, careful.decoder.index), seed
+
+
+def test_an_index_that_is_no_count_is_reported_on_both_paths() -> None:
+    """In the chunk that begins the answer too."""
+    body = sse([chunk({"content": "a"}, index=2**60), chunk({"content": "b"})])
+    fast, careful = tell_bytes(Decoder, [body]), tell_bytes(Careful, [body])
+    assert fast.codes == ["bad-index"]
+    assert fast.lines == careful.lines
 
 
 # -- the way out
@@ -1165,7 +1267,7 @@ def test_citations_are_annotations_of_the_text_wherever_they_come(place: int) ->
 def test_a_text_that_waits_for_its_citations_ends_where_another_begins() -> None:
     """And with the source."""
     story = decode(
-        chunk({"content": "a"}, provider="p"),
+        chunk({"content": "a"}),
         chunk({}, "length", provider="p"),
         chunk({"content": "b"}, provider="p"),
     )

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, get_args
 
 import httpx2
+import msgspec
 import openai
 import pytest
 from hypothesis import given, settings
@@ -37,6 +40,7 @@ from streamkit.protocols import openai_chat
 from streamkit.protocols.codec import event_to_dict
 from streamkit.protocols.framing import NdjsonFramer, SseFramer, sse_frame
 from streamkit.protocols.openai_responses import Decoder, Encoder, to_input
+from streamkit.protocols.openai_responses.fields import read_event, read_object
 
 from .. import values as q
 from ..recorded import each_recording, recording_cases
@@ -1041,6 +1045,56 @@ def test_common_deltas_take_the_fast_path() -> None:
     body = b"".join(sse_frame(json.dumps(delta("a", sequence_number=n)).encode()) for n in range(9))
     assert texts(tell_bytes(Counted, [body])) == ["a" * 9]
     assert Counted.seen == 1
+
+
+@pytest.mark.parametrize("read", [read_event, read_object])
+def test_a_field_of_another_type_reads_as_if_it_were_absent(read: Callable[[Any], Any]) -> None:
+    """The fields are read at once where each has its type, and else one by one: the others read as they would without it."""
+    texts, counts, times = ("", "x", "\ud83d"), (0, 7, 2**53), (0, 7, 1.5)
+    usual = {"type": "t", "sequence_number": 3, "item_id": "i", "id": "d", "model": "m", "created_at": 5.5}
+    absent = msgspec.structs.asdict(read({}))
+    for name in absent:
+        right = counts if name.endswith(("index", "number")) else times if name.endswith("_at") else texts
+        for value in (None, *texts, *counts, *times, True, -1, 2**53 + 1, math.nan, [], {}, ["x"]):
+            expected = {key: usual.get(key) for key in absent} | {name: value if value in right else None}
+            item = {**usual, name: value}
+            assert msgspec.structs.asdict(read(item)) == expected, (name, value)
+            assert msgspec.structs.asdict(read(MappingProxyType({**item, "further": 1}))) == expected
+            if name != "type":
+                assert msgspec.structs.asdict(read({**item, "type": 1})) == expected | {"type": None}
+
+
+def test_a_fault_of_the_decoder_itself_is_a_warning_about_its_item() -> None:
+    class Faulty(Decoder):
+        def feed(self, item: Any) -> Iterable[Event]:
+            raise KeyError("x")
+
+    decoder = Faulty()
+    (warning,) = decoder.feed_frames([b'{"type": "response.created"}'])
+    assert isinstance(warning, sk.StreamWarning)
+    assert (warning.code, warning.index, warning.item_index, decoder.index) == ("decoder-error", 0, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("item", "code", "kind"),
+    [
+        ({"type": "response.output_text.delta", "delta": 7}, "bad-delta", "response.output_text.delta"),
+        ({"type": "response.output_item.done", "item": {"type": "message", "content": 7}}, "bad-content", "message"),
+        ({"type": "response.completed", "response": {"usage": 7}}, "bad-usage", None),
+        ({"other": 7}, "no-type", None),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_a_warning_says_which_item_it_is_about(item: dict[str, Any], code: str, kind: str | None) -> None:
+    """What makes it knows nothing of the decoder, which adds the item's index, for bytes and for parsed items."""
+    begin = {"type": "response.created", "response": {"id": "r"}}
+    for feed, items in (
+        ("feed_frames", [json.dumps(one).encode() for one in (begin, item)]),
+        ("feed_items", [begin, item]),
+    ):
+        events = getattr(Decoder(), feed)(items)
+        (warning,) = [event for event in events if isinstance(event, sk.StreamWarning)]
+        assert (warning.code, warning.index, warning.item_index, warning.kind) == (code, 1, 1, kind)
 
 
 # -- encoding

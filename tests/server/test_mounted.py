@@ -109,7 +109,7 @@ def test_stop_ends_real_code(kind: str) -> None:
             frames = client.events(run["id"])
             assert [frame.type for frame in frames][-1] == "stream_end"
             assert [*computer.run("python", "print(6 * 7)")]
-    assert took < 5.0  # a second, and what a busy machine adds
+    assert took < 20.0  # a second, and what a busy machine adds
 
 
 def _prints(client: Client, run_id: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -548,10 +549,49 @@ def test_a_key_begins_one_run(client: Client, agents: Agents) -> None:
     body = {"input": "hello", "stream": True}
     streams = [client.frames("/runs", method="POST", json=body, headers={"Idempotency-Key": "k-2"}) for _ in range(2)]
     assert [frame.data for frame in streams[0]] == [frame.data for frame in streams[1]]
+    client.frames(f"/runs/{first.json()['id']}/events")  # it has ended, so its agent was called
     assert len(agents.contexts) == before + 2
     for key in ("", "with space", "x" * 256):
         refused = client.post("/runs", json={"input": "hello"}, headers={"Idempotency-Key": key})
         assert code_of(refused) == (422, "invalid")
+
+
+def test_an_equal_request_is_not_given_a_run_that_may_still_be_refused(backend: Backend, agents: Agents) -> None:
+    """The conversation is busy, which the first request has yet to find out: nobody gets the id of its run, which is gone then."""
+    store, holds = backend.store(), threading.Event()
+    lock, store.waits = store.lock, True
+
+    def slow_lock(*arguments: Any, **options: Any) -> Any:
+        if arguments[0] == "busy" and begun:
+            holds.wait(20)
+        return lock(*arguments, **options)
+
+    store.lock = slow_lock
+
+    async def aget(run_id: str) -> Any:
+        looks.append(run_id)
+        return await get(run_id)
+
+    begun: list[str] = []
+    looks: list[str] = []
+    relay = backend.relay()
+    get, relay.aget = relay.aget, aget
+    with serve(backend.app(agents, relay=relay, store=store)) as url, Client(url) as client:
+        begun.append(client.begin("hang", conversation="busy")["id"])
+        options: dict[str, Any] = {
+            "json": {"input": "hello", "conversation": "busy"},
+            "headers": {"Idempotency-Key": "k"},
+        }
+        with ThreadPoolExecutor(2) as pool:
+            first = pool.submit(client.post, "/runs", **options)
+            wait_for(lambda: len(relay.list()) == 2)
+            second = pool.submit(client.post, "/runs", **options)
+            wait_for(lambda: looks.count(relay.list()[0]) > 1)  # it has looked for the run, too
+            holds.set()
+            codes = [code_of(one.result(20)) for one in (first, second)]
+        assert codes == [(409, "conversation-busy")] * 2
+        assert relay.list() == begun
+        client.post(f"/runs/{begun[0]}/cancel")
 
 
 def test_eight_at_once_begin_one_run(client: Client, agents: Agents) -> None:

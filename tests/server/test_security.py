@@ -322,7 +322,7 @@ def test_a_page_gets_a_cookie(client: Client) -> None:
 
 def test_what_is_anothers_is_as_if_it_was_not_there(owned: Client) -> None:
     """Byte for byte, but for `instance`. Lists are filtered, and the owner stays."""
-    bob = {"x-user": "bob"}
+    bob = {"x-user": "robert"}  # no other test has runs of his
     run = owned.begin("run say x")
     question = owned.until_asked(run["id"])
     assert run["owner"] == "ann"
@@ -353,7 +353,7 @@ def test_what_is_anothers_is_as_if_it_was_not_there(owned: Client) -> None:
     assert owned.get("/runs", headers=bob).json() == {"runs": [], "more": False}
     assert owned.get("/conversations", headers=bob).json() == {"conversations": [], "more": False}
     mine = owned.post("/runs", json={"input": "hello"}, headers=bob).json()
-    assert mine["owner"] == "bob"
+    assert mine["owner"] == "robert"
     wait_for(lambda: owned.get(f"/runs/{mine['id']}", headers=bob).json()["status"] == "done")
     assert [one["id"] for one in owned.get("/runs", headers=bob).json()["runs"]] == [mine["id"]]
     assert [one["id"] for one in owned.get("/conversations", headers=bob).json()["conversations"]] == [

@@ -20,6 +20,7 @@ from streamkit.server.shared_encoding import EncodedTogether, SharedEncoding
 from streamkit.server.ui_questions import at_question_of
 
 RUN = "run"
+QUESTIONS = ["confirmation-1"]  # nobody has answered it
 PROTOCOLS = pytest.mark.parametrize("protocol", ["vercel_ui", "ag_ui"])
 FAILURE = StreamException("SourceError", "the relay is away")
 
@@ -51,11 +52,15 @@ def encoded(protocol: str, newest: int, after: int) -> Encoded:
     """For a reader that came when the run had so many events, and has some of them."""
     writer = EventStreamWriter(protocol)
     question = at_question_of(protocol)
-    return Encoded(writer, RUN, after=after, keeps=is_no_input, at_question=question, questions_from=newest)
+    frames = Encoded(writer, RUN, after=after, keeps=is_no_input, at_question=question, questions_from=newest)
+    frames.questions = QUESTIONS
+    return frames
 
 
 def together(shared: SharedEncoding, protocol: str, newest: int, after: int) -> EncodedTogether:
-    return EncodedTogether(encoded(protocol, newest, after), shared, RUN, max(newest, after))
+    frames = EncodedTogether(encoded(protocol, newest, after), shared, RUN, max(newest, after))
+    frames.questions = QUESTIONS
+    return frames
 
 
 class Reading:
@@ -79,6 +84,7 @@ class Reading:
 def test_each_reader_gets_what_it_would_have_got_alone(log: list[Entry], protocol: str) -> None:
     """Whenever it comes, whatever its client has, and however many entries it takes at a time."""
     choose = random.Random(11)
+    ended: set[bool] = set()
     for _ in range(30):
         shared = SharedEncoding()
         readings = [
@@ -91,6 +97,8 @@ def test_each_reader_gets_what_it_would_have_got_alone(log: list[Entry], protoco
         for reading in readings:
             assert reading.got == reading.wanted
             assert reading.frames.has_ended == reading.alone.has_ended
+            ended.add(reading.frames.has_ended)
+    assert ended == {True, False}, "at the question, and at the run's end"
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:

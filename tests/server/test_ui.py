@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -19,6 +20,7 @@ from streamkit.server.publisher import Publisher
 from streamkit.server.ui_questions import ends_as_waiting
 from streamkit.stores import MemoryStore
 
+from .backends import Backend, RelayFault, StoreFault
 from .parts import TOKEN, Agents, Client, Frame, frames_of, serve, wait_for
 from .test_runs import code_of
 
@@ -127,7 +129,7 @@ def test_a_reload_right_after_an_answer_shows_what_follows_it(agents: Agents) ->
     confirmation = sk.Confirmation("q", code)
     publisher.publish(e.ConfirmationCreated(confirmation))
     publisher.log.ask("q", {"kind": "confirmation", "subject": code.to_dict()}, ())
-    publisher.waits()
+    publisher.report_waiting()
     store.save("c", [sk.TextMessage(role="user", content="go")], 0)
     store.lock("c", "run")
     relay.answer("run", "q", {"approved": True})
@@ -145,24 +147,27 @@ def test_a_reload_right_after_an_answer_shows_what_follows_it(agents: Agents) ->
         assert any("all of it" in line for line in lines)
 
 
-@pytest.mark.parametrize("answered", [(), ("q1",), ("q1", "q2")])
-def test_a_response_does_not_end_where_the_run_waits_for_an_answer_that_is_there(answered: Sequence[str]) -> None:
-    """Of two that came with one request the first reached the agent before the second: between them it waited."""
+@pytest.mark.parametrize("open", [("q1", "q2"), ("q2",), ()])
+def test_a_response_does_not_end_where_the_run_waits_for_an_answer_that_is_there(open: Sequence[str]) -> None:
+    """Of two that came with one request the first reached the agent before the second: between them it waited. The calls
+    that the agent runs itself wait for no answer."""
     relay = MemoryRelay()
     publisher = Publisher("run", relay.open("run", control=lambda control: None), None)
     publisher.begin([sk.TextMessage(role="user", content="go")])
     confirmations: list[sk.Confirmation] = []
     for id in ("q1", "q2"):
-        code = sk.CodeMessage(id=f"code-{id}", content="1", format="python", status="completed")
+        call = sk.ToolCallMessage(id=f"call-{id}", name="execute", content="{}", status="completed")
+        publisher.publish(call.done_event(call))
+        code = sk.CodeMessage(id=f"code-{id}", content="1", format="python", status="completed", call_id=call.id)
         publisher.publish(code.done_event(code))
         confirmations.append(sk.Confirmation(id, code))
         publisher.publish(e.ConfirmationCreated(confirmations[-1]))
-    publisher.waits()
+    publisher.report_waiting()
     asked = str(publisher.log.cursor)
     for confirmation in confirmations:
         confirmation.status = "approved"
         publisher.publish(e.ConfirmationDone(confirmation))
-        publisher.waits()
+        publisher.report_waiting()
     publisher.publish(e.TextDone(sk.TextMessage(content="all of it", status="completed")))
     publisher.end("completed")
     frames = Encoded(
@@ -171,10 +176,10 @@ def test_a_response_does_not_end_where_the_run_waits_for_an_answer_that_is_there
         after=number_of(asked, "run"),
         at_question=ends_as_waiting,
         questions_from=number_of(asked, "run"),
-        answered=answered,
     )
+    frames.questions = open
     body = b"".join(frames.body([entry]) for entries in relay.read("run") for entry in entries)
-    assert (b"all of it" in body) is (len(answered) == 2)
+    assert (b"all of it" in body) is (not open)
 
 
 def test_what_is_declined_goes_on(client: Client, agents: Agents) -> None:
@@ -259,6 +264,43 @@ def test_people_type_on(client: Client, agents: Agents) -> None:
     assert client.post("/chat/chat-7/stop").status_code == 202
     client.until(hanging["id"], "cancelled")
     assert "say old" not in agents.code_that_ran
+
+
+@pytest.mark.parametrize(("protocol", "last"), [("vercel_ui", ["finish", "[DONE]"]), ("ag_ui", ["RUN_FINISHED"])])
+def test_a_run_whose_end_a_snapshot_stands_for_ends(agents: Agents, protocol: str, last: list[str]) -> None:
+    """Of a long run the log may have no more than the snapshot and the stream's end."""
+    app = create_app(agents, token=TOKEN, relay=MemoryRelay(limit=1))
+    with serve(app) as url, Client(url) as client:
+        run = client.begin("hello")["id"]
+        client.until(run, "done")
+        assert [frame.type for frame in client.events(run)] == ["snapshot", "stream_end"]
+        assert types(client.events(run, params={"protocol": protocol}))[-len(last) :] == last
+
+
+class LateRelay(RelayFault):
+    """Is so slow to cancel a run that an agent whose questions have answers has come to its end."""
+
+    def cancel(self, run_id: str, reason: str | None = None) -> bool:
+        def may_go_on() -> bool:
+            record = self.get(run_id)
+            return record is not None and any(one["status"] == "pending" for one in record.questions.values())
+
+        wait_for(lambda: may_go_on() or (found := self.get(run_id)) is None or found.ended_at)
+        return super().cancel(run_id, reason)
+
+
+@pytest.mark.parametrize("asks", ["run say old", "ask where"])
+def test_a_run_in_whose_place_something_else_is_said_asks_its_model_no_more(
+    backend: Backend, agents: Agents, asks: str
+) -> None:
+    """A decline is an answer, to which the model would answer."""
+    with serve(backend.app(agents, relay=backend.relay(LateRelay))) as url, Client(url) as client:
+        chat = Chat(client, "chat-late")
+        chat.say(asks)
+        old, count = chat.run, len(agents.model.requests)
+        assert text_of(chat.say("something else")) == "You said: something else"
+        assert client.run(old)["status"] == "cancelled"
+        assert len(agents.model.requests) == count + 1
 
 
 def test_answers_are_regenerated_and_messages_edited(client: Client) -> None:
@@ -469,6 +511,54 @@ def test_a_client_re_attaches_to_a_run_that_goes_on(client: Client) -> None:
     assert types(seen)[:2] == ["RUN_STARTED", "MESSAGES_SNAPSHOT"]
     assert text_of(seen) == "Once upon a time"
     assert types(seen)[-1] in ("RUN_FINISHED", "RUN_ERROR")
+
+
+class HeldStore(StoreFault):
+    """Saves nothing for a while: so long an agent that has an answer does not say that it goes on."""
+
+    goes_on: threading.Event
+
+    def save(self, *arguments: Any, **options: Any) -> Any:
+        assert self.goes_on.wait(20)
+        return super().save(*arguments, **options)
+
+
+def test_who_attaches_right_after_an_answer_gets_what_follows_it(backend: Backend, agents: Agents) -> None:
+    """The newest event says that the run waits: with calls that the agent runs itself, which nobody has to answer."""
+    store = backend.store(HeldStore)
+    store.goes_on = threading.Event()
+    store.goes_on.set()
+    with serve(backend.app(agents, store=store)) as url, Client(url) as client:
+        for name, shows in (("chat", "tool-approval-request"), ("agui", "MESSAGES_SNAPSHOT"), ("ag_ui", "CUSTOM")):
+            thread = f"held-{name}"
+            body = {
+                "threadId": thread,
+                "runId": "r1",
+                "messages": user("run say 1 & say 2"),
+                "tools": [],
+                "context": [],
+            }
+            client.post("/agui", json=body)
+            run = client.get(f"/conversations/{thread}").json()["run"]
+            attach: tuple[str, str] = {
+                "chat": ("GET", f"/chat/{thread}/stream"),
+                "agui": ("POST", "/agui"),
+                "ag_ui": ("GET", f"/runs/{run}/events?protocol=ag_ui"),
+            }[name]
+            seen: list[Frame] = []
+            for _ in range(2):
+                (question,) = client.run(run)["pending"]
+                store.goes_on.clear()
+                client.post(f"/runs/{run}/answers/{question['id']}", json={"approved": True})
+                with client.stream(*attach, json=body) as response:
+                    frames = frames_of(response.iter_text())
+                    seen = [next(frames)]
+                    while seen[-1].type != shows:
+                        seen.append(next(frames))
+                    store.goes_on.set()
+                    seen += frames
+                assert "2\n" in text_of(seen) or client.run(run)["pending"], f"{name} ended too soon: {types(seen)}"
+            assert text_of(seen).endswith("It gave: 2\n")
 
 
 def test_malformed_requests_are_refused(client: Client) -> None:

@@ -20,6 +20,7 @@ from ...events import EVENTS, Event
 from ...handlers import HOOKS as OWN_HOOKS
 from ...handlers import Call, Handler, warn_of_near_misses
 from ...messages import ToolCallMessage
+from ...streams.options import StreamOptions
 from ...streams.state import StreamState
 from .dispatch import PROTOCOL, Continuation, Dispatcher, client_request
 from .snapshots import RunSnapshot
@@ -270,7 +271,7 @@ class BoundHandler(Handler):
             outer.interrupt(request.continuation)
             return new_nested(outer, self._streamkit_manager(), source)
         vars(self)["_streamkit_continuation"] = request.continuation
-        manager = new_manager(source, (self,), protocol=PROTOCOL, strict=False, then=None)
+        manager = new_manager(source, (self,), StreamOptions(protocol=PROTOCOL))
         self._streamkit_dispatcher().request_sent = True
         return manager
 

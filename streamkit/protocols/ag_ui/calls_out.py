@@ -127,6 +127,10 @@ class Calls:
         """A piece of a call's arguments, or of code."""
         yield from self._send(call, value if call.code is None else call.code.piece(value))
 
+    def flush(self, call: CallOut) -> Iterator[Item]:
+        """The pieces that were held back: they are in order before an event that changes the arguments."""
+        yield from self._send(call, "", all=True)
+
     def done(self, message: Message) -> Iterator[Item]:
         """A call or code is complete, or will never be."""
         call = self.by_message[message.id]

@@ -121,7 +121,7 @@ class Decoder(UiDecoder):
     def _with_id(self, kind: str, item: WireObject) -> WireObject:
         """An event of 0.x as that of 1.0, with the id that it lacks."""
         if kind == "THINKING_TEXT_MESSAGE_START" or not self._thinking:
-            self._thinking = self.new_id()
+            self._thinking = self._made_id()
         return {**item, "type": w.LEGACY[kind], "messageId": self._thinking}
 
     # -- the run and its steps
@@ -262,7 +262,7 @@ class Decoder(UiDecoder):
         if id != self._chunked.get(prefix):
             yield from self._end_chunked()
             if not id:
-                id = self.new_id()
+                id = self._made_id()
             self._chunked[prefix] = id
             yield from self._read(start, {**item, "type": start, key: id})
         if item.get("delta") is not None:

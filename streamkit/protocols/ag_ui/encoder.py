@@ -258,6 +258,8 @@ class Encoder(base.Encoder):
     def _delta(self, message: Message, delta: e.Delta) -> Iterator[Item]:
         part = self._calls.by_message.get(message.id)
         if delta.replace and not isinstance(message, m.ImageMessage | m.ToolOutputMessage):
+            if part is not None:
+                yield from self._calls.flush(part)
             yield _custom("replacement", {"messageId": message.id, "content": delta.value})
             if isinstance(message, m.ConsoleMessage):
                 yield _patch(message.id, "/output", [{"text": delta.value}])

@@ -2,43 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
-
-import msgspec
+from typing import Any, Literal
 
 from ... import messages as m
-from ...core.json_fields import JsonFields
-from ...events import AnnotationAdded, CodeDelta, Event, MessageCreated, MessageDone
+from ...events import AnnotationAdded, Event, MessageCreated, MessageDone
 from ..values import (
     WireObject,
-    as_object,
     as_objects,
     as_text,
     is_object,
     parse_json,
     text_or_json,
-    text_or_none,
     without_keys,
 )
-from .wire import CODE_TOOLS, annotation_of
+from .wire import InputDelta, TextDelta, ThinkingDelta, annotation_of
 
-__all__ = ["BLOCK_OF_DELTA", "CALL_BLOCKS", "GROWING_BLOCKS", "Block", "Place"]
+__all__ = [
+    "BLOCK_OF_DELTA",
+    "CALL_BLOCKS",
+    "GROWING_BLOCKS",
+    "Block",
+    "CallBlock",
+    "CompactionBlock",
+    "Doubt",
+    "FastWay",
+]
 
 
-class Growth(msgspec.Struct, frozen=True):
-    """How a type of block grows: the type of its deltas, and the key of the text in the deltas and in the block."""
+class Growth:
+    """How a type of block grows.
 
-    delta: str
-    key: str
+    Attributes:
+        delta: the type of its deltas.
+        key: the key of the text in the deltas and in the block.
+        struct: what the fast path reads such a delta with, None if it does not.
+    """
 
+    __slots__ = ("delta", "key", "struct")
+
+    def __init__(self, delta: str, key: str, struct: type | None = None) -> None:
+        self.delta, self.key, self.struct = delta, key, struct
+
+
+_INPUT = Growth("input_json_delta", "partial_json", InputDelta)
 
 GROWING_BLOCKS = {
-    "text": Growth("text_delta", "text"),
-    "thinking": Growth("thinking_delta", "thinking"),
-    "tool_use": Growth("input_json_delta", "partial_json"),
-    "server_tool_use": Growth("input_json_delta", "partial_json"),
-    "mcp_tool_use": Growth("input_json_delta", "partial_json"),
+    "text": Growth("text_delta", "text", TextDelta),
+    "thinking": Growth("thinking_delta", "thinking", ThinkingDelta),
+    "tool_use": _INPUT,
+    "server_tool_use": _INPUT,
+    "mcp_tool_use": _INPUT,
     "compaction": Growth("compaction_delta", "content"),
 }
 """The types of blocks that grow. Any other block comes complete with its start."""
@@ -56,22 +69,18 @@ BLOCK_OF_DELTA = {
 CALL_BLOCKS = {"tool_use": False, "server_tool_use": True, "mcp_tool_use": True}
 """The types of blocks that are calls, and whether the provider executes them."""
 
-_NO_INPUT: tuple[Any, ...] = (None, {}, "")
+_NO_INPUT: tuple[Any, ...] = (None, {}, "")  # of a call whose arguments are yet to come, or that has none
 
+Doubt = Literal["", "partial", "empty"]
+"""Why a block may be incomplete that stopped: "" as any text may be, else for its arguments, as it is a call."""
 
-class Place:
-    """The place of a block: its message's id, the provider's message that it is in, and its index there."""
-
-    def __init__(self, id: str, group: str | None, index: int) -> None:
-        self.id = id
-        self.fields: dict[str, Any] = {"group": group, "index": index}
+FastWay = tuple[Any, str, Any, str, str]
+"""How the fast path reads the deltas of a block: their struct, the message's id, what makes an event, the deltas' type, and
+their text's key. Without a struct it is code: then a piece of its JSON makes any number of events."""
 
 
 class Block:
-    """A block that grows, and the message that it becomes.
-
-    The input of a server tool that runs code is JSON with the code in one of its fields. Its message is the code alone,
-    which is extracted from the pieces of JSON as they come.
+    """A block that grows, and the message that it becomes: text or thinking.
 
     Attributes:
         type: the block's type, one of `GROWING_BLOCKS`.
@@ -80,81 +89,90 @@ class Block:
         message_class: the class of the message.
     """
 
-    __slots__ = (
-        "_code_key",
-        "_code_reader",
-        "_fields",
-        "_growth",
-        "_has_summary",
-        "_input",
-        "_is_code_complete",
-        "_json",
-        "id",
-        "message_class",
-        "metadata",
-        "type",
-    )
+    __slots__ = ("_fields", "_growth", "id", "message_class", "metadata", "type")
 
-    def __init__(self, wire: WireObject, type: str, place: Place) -> None:
+    def __init__(
+        self, type: str, id: str, fields: dict[str, Any], message_class: type[m.Message], metadata: dict[str, Any]
+    ) -> None:
         self.type = type
-        self.id = place.id
-        self.metadata: dict[str, Any] = {}
+        self.id = id
+        self.metadata = metadata
+        self.message_class = message_class
+        self._fields = fields
         self._growth = GROWING_BLOCKS[type]
-        self._fields = place.fields
-        self._json = bytearray()  # the arguments of a call so far
-        self._has_summary = False
-        self._code_key = ""
-        self._code_reader: JsonFields | None = None
-        self._is_code_complete = False
-        self.message_class = self._message_class(wire)
-        self._input: Any = wire.get("input")
-
-    def _message_class(self, wire: WireObject) -> type[m.Message]:
-        """The class of its message, whose fields and metadata are set along with it."""
-        match self.type:
-            case "text":
-                return m.TextMessage
-            case "thinking":
-                self.metadata = {"signature": wire["signature"]} if as_text(wire.get("signature")) else {}
-                return m.ReasoningMessage
-            case "compaction":
-                self.metadata = without_keys(wire, "type", "content")
-                self._fields["type"] = "compaction"
-                return m.Message
-            case _:
-                return self._call_class(wire)
-
-    def _call_class(self, wire: WireObject) -> type[m.Message]:
-        name = as_text(wire.get("name"))
-        self.metadata = without_keys(wire, "type", "id", "name", "input")
-        self._fields |= {"name": name or None, "call_id": text_or_none(wire.get("id"))}
-        if self.type == "server_tool_use" and name in CODE_TOOLS:
-            self._fields["format"], self._code_key = CODE_TOOLS[name]
-            self._code_reader = JsonFields(self._code_key)
-            return m.CodeMessage
-        if CALL_BLOCKS[self.type]:
-            self.metadata["block_type"] = self.type
-            self._fields["provider_executed"] = True
-        return m.ToolCallMessage
 
     def accepts(self, delta_type: str) -> bool:
         """Whether a block of its type can have deltas of this type."""
         return delta_type in (self._growth.delta, "signature_delta") or BLOCK_OF_DELTA[delta_type] == self.type
 
-    @property
-    def has_grown(self) -> bool:
-        """Whether a delta with text came, of a call or a compaction."""
-        return bool(self._json) or self._has_summary
+    def fast_way(self) -> FastWay | None:
+        """How the fast path reads its deltas, None if it does not."""
+        growth = self._growth
+        return growth.struct, self.id, self.message_class.delta_event, growth.delta, growth.key
 
-    @property
-    def is_code(self) -> bool:
-        """Whether its message is code, which is a part of the text of its deltas."""
-        return self._code_reader is not None
+    def doubt(self) -> Doubt | None:
+        """Why it may be incomplete if it stops now; None if it is certainly complete."""
+        return ""
 
-    @property
-    def delta_event(self) -> Callable[..., Event]:
-        """Makes the event of a plain delta. Called with the message's id, the text, and `raw_item=`."""
-        return self._argument_delta if self.type in CALL_BLOCKS else self.message_class.delta_event
+    def _message(self, status: m.Status, content: str | None = None) -> m.Message:
+        return self.message_class(self.id, content=content, status=status, metadata={**self.metadata}, **self._fields)
+
+    # -- its course, which is added to the events of the current item
+
+    def begin(self, wire: WireObject, events: list[Event]) -> None:
+        """It starts. Some servers send its first text along."""
+        events.append(MessageCreated(self._message("in_progress")))
+        if citations := wire.get("citations"):
+            for citation in as_objects(citations):
+                self.cite(citation, events)
+        if wire.get(self._growth.key):
+            self.grow({self._growth.key: wire[self._growth.key]}, events)
+
+    def text_in(self, delta: WireObject) -> Any:
+        """The value of a delta of its own type where its text should be."""
+        return delta.get(self._growth.key)
+
+    def grow(self, delta: WireObject, events: list[Event]) -> None:
+        """A delta of its own type comes."""
+        if value := as_text(self.text_in(delta)):
+            events.append(self._delta(value))
+
+    def _delta(self, value: str, *, replace: bool = False) -> Event:
+        make: Any = self.message_class.delta_event
+        event: Event = make(self.id, value, replace)
+        return event
+
+    def cite(self, citation: WireObject, events: list[Event]) -> None:
+        """A citation comes. One that is no object reads as empty, and has no event."""
+        if citation:
+            events.append(AnnotationAdded(self.id, annotation_of(citation)))
+
+    def end(self, status: m.Status, events: list[Event]) -> None:
+        """It is done."""
+        events.append(MessageDone(self._message(status)))
+
+
+class CallBlock(Block):
+    """A block that is a tool call: pieces of the JSON of its arguments. Some servers send all of it with the start."""
+
+    __slots__ = ("_input", "_json")
+
+    def __init__(
+        self,
+        type: str,
+        id: str,
+        fields: dict[str, Any],
+        message_class: type[m.Message],
+        metadata: dict[str, Any],
+        input: Any,
+    ) -> None:
+        super().__init__(type, id, fields, message_class, metadata)
+        self._input = input
+        self._json = bytearray()  # the arguments so far
+
+    def fast_way(self) -> FastWay | None:
+        """How the fast path reads its deltas."""
+        return InputDelta, self.id, self._argument_delta, self._growth.delta, self._growth.key
 
     def _argument_delta(self, id: str, value: str, *, raw_item: Any = None) -> Event:
         self._json += value.encode(errors="surrogatepass")
@@ -162,85 +180,46 @@ class Block:
         event: Event = make(id, value, raw_item=raw_item)
         return event
 
-    def code_deltas(self, value: str) -> list[Event]:
-        """The event of the code in a piece of its JSON, if there is any."""
-        self._json += value.encode(errors="surrogatepass")
-        assert self._code_reader is not None
-        code = self._code_in(self._code_reader, value)
-        return [CodeDelta(self.id, code)] if code else []
+    def grow(self, delta: WireObject, events: list[Event]) -> None:
+        """A piece of its arguments comes."""
+        if value := as_text(self.text_in(delta)):
+            events.append(self._argument_delta(self.id, value))
 
-    @property
-    def has_partial_arguments(self) -> bool:
-        """Whether it is a call whose arguments have begun but are not a complete JSON object."""
-        return self.type in CALL_BLOCKS and self.has_grown and not is_object(parse_json(self._json))
+    def doubt(self) -> Doubt | None:
+        """Its arguments have begun but are not a complete JSON object; or it is for us, and all of them came with its start,
+        if there are any."""
+        if self._json:
+            return None if is_object(parse_json(self._json)) else "partial"
+        if self.type != "tool_use":
+            return None
+        return "empty" if self._input in _NO_INPUT else ""
 
-    @property
-    def has_no_arguments(self) -> bool:
-        """Whether it is a call for us without any arguments: it takes none, or was cut short before them."""
-        return self.type == "tool_use" and not self.has_grown and self._input in _NO_INPUT
+    def end(self, status: m.Status, events: list[Event]) -> None:
+        """It is done, with arguments that came with its start and were never streamed."""
+        unstreamed = not self._json and self._input not in _NO_INPUT
+        events.append(MessageDone(self._message(status, text_or_json(self._input) if unstreamed else None)))
 
-    @property
-    def has_unstreamed_arguments(self) -> bool:
-        """Whether it is a call for us whose arguments, if any, all came with its start."""
-        return self.type == "tool_use" and not self.has_grown
 
-    def _message(self, content: str | None = None, status: m.Status = "in_progress") -> m.Message:
-        return self.message_class(self.id, content=content, status=status, metadata=dict(self.metadata), **self._fields)
+class CompactionBlock(Block):
+    """A summary of the conversation so far. Each of its deltas has it from the beginning."""
 
-    def begin(self, wire: WireObject) -> Iterator[Event]:
-        """The events of its start, with which some servers send its first text."""
-        yield MessageCreated(self._message())
-        for citation in as_objects(wire.get("citations")):
-            yield from self.cite(citation)
-        if first := as_text(wire.get(self._growth.key)):
-            yield from self.grow({self._growth.key: first})
+    __slots__ = ("_has_summary",)
 
-    def text_in(self, delta: WireObject) -> Any:
-        """The value of a delta of its own type where its text should be."""
-        return delta.get(self._growth.key)
+    def __init__(self, type: str, id: str, fields: dict[str, Any], metadata: dict[str, Any]) -> None:
+        super().__init__(type, id, {**fields, "type": "compaction"}, m.Message, metadata)
+        self._has_summary = False
 
-    def grow(self, delta: WireObject) -> Iterator[Event]:
-        """The events of a delta of its own type."""
-        value = as_text(self.text_in(delta))
-        if self.type == "compaction":
-            self.metadata |= without_keys(delta, "type", "content")
-        if not value:
-            return
-        replaces = self._has_summary  # each delta of a compaction has the summary from its beginning
-        self._has_summary = self.type == "compaction"
-        if self.type in CALL_BLOCKS:
-            self._json += value.encode(errors="surrogatepass")
-        if self._code_reader is not None:
-            value = self._code_in(self._code_reader, value)
-        if value:
-            make: Any = self.message_class.delta_event
-            yield make(self.id, value, replaces)
+    def fast_way(self) -> FastWay | None:
+        """The fast path does not read its deltas."""
+        return None
 
-    def _code_in(self, reader: JsonFields, piece: str) -> str:
-        """The code in a piece of the JSON. A second field with the same key counts only at the block's end."""
-        if self._is_code_complete:
-            return ""
-        code = ""
-        for found in reader.feed(piece):
-            code += found.text
-            if found.done:
-                self._is_code_complete = True
-                break
-        return code
+    def doubt(self) -> Doubt | None:
+        """It is complete when it stops."""
+        return None
 
-    def cite(self, citation: WireObject) -> Iterator[Event]:
-        """The event of a citation. One that is no object reads as empty, and has none."""
-        if citation:
-            yield AnnotationAdded(self.id, annotation_of(citation))
-
-    def end(self, status: m.Status) -> Iterator[Event]:
-        """The event of its stop, with what came with its start and was never streamed."""
-        content: str | None = None
-        if self._code_reader is not None:
-            input = as_object(parse_json(self._json) if self.has_grown else self._input)
-            content = text_or_none(input.get(self._code_key))
-            if more := {key: input[key] for key in input if key != self._code_key or content is None}:
-                self.metadata["input"] = more
-        elif self.type in CALL_BLOCKS and not self.has_grown and self._input not in _NO_INPUT:
-            content = text_or_json(self._input)
-        yield MessageDone(self._message(content, status))
+    def grow(self, delta: WireObject, events: list[Event]) -> None:
+        """A delta comes."""
+        self.metadata |= without_keys(delta, "type", "content")
+        if value := as_text(self.text_in(delta)):
+            events.append(self._delta(value, replace=self._has_summary))
+            self._has_summary = True

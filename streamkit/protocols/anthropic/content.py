@@ -9,16 +9,15 @@ executes a part of a call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ... import messages as m
 from ...core.unique_ids import UniqueIds
 from ...events import Event, RawEvent
-from ..values import WireObject, as_index, as_object, as_text
-from .blocks import BLOCK_OF_DELTA, CALL_BLOCKS, GROWING_BLOCKS, Block, Place
-from .results import complete_block_events
-from .wire import DELTA_STRUCTS, STATUS_OF_STOP_REASON
+from ..values import WireObject, as_index, as_object, as_text, without_keys
+from .blocks import BLOCK_OF_DELTA, CALL_BLOCKS, GROWING_BLOCKS, Block, CallBlock, CompactionBlock, Doubt, FastWay
+from .wire import CODE_TOOLS, STATUS_OF_STOP_REASON
 
 __all__ = ["ContentBlocks", "MessageIds", "Warn"]
 
@@ -26,7 +25,9 @@ Warn = Callable[[str, str], None]
 """Called with the code and the fault of a warning."""
 
 
-_NONE: set[int] = set()  # in the place of what most answers have none of: nothing is added to it
+# In the place of what most answers have none of: nothing is added to these.
+_NONE: set[int] = set()
+_NO_NAMES: dict[str, str] = {}
 
 
 class MessageIds:
@@ -36,14 +37,20 @@ class MessageIds:
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         self.new_id = new_id
-        self.tool_names: dict[str, str] = {}
+        self.tool_names = _NO_NAMES
         self._used = UniqueIds()
 
-    def place(self, id: str, group: str | None, index: int) -> Place:
-        """The place of a block. Its message's id is the provider's own for it, else made from that of the answer."""
+    def id_of(self, id: str, group: str | None, index: int) -> str:
+        """The id of a block's message: the provider's own for it, else made from that of the answer."""
         if not id:
             id = self.new_id() if group is None else group if index == 0 else f"{group}.{index}"
-        return Place(self._used.unused(id), group, index)
+        return self._used.unused(id)
+
+    def add_name(self, call_id: str, name: str) -> None:
+        """Note the name of the tool that this call calls."""
+        if self.tool_names is _NO_NAMES:
+            self.tool_names = {}
+        self.tool_names[call_id] = name
 
     def refusal(self, group: str | None) -> str:
         """The id for the explanation of a refusal."""
@@ -56,10 +63,10 @@ class ContentBlocks:
     A delta belongs to the block at its index. One that this block cannot have gets a block of its own beside it, so there
     may be several open blocks at one index.
 
+    Methods with `events` add to these what the current item makes.
+
     Attributes:
-        growing: what the fast path may read, by index: the struct of its deltas, its message's id, what makes its
-            events, and the type of its deltas and their text's key. Only the first block at an index is here.
-        growing_code: the same for blocks of code, by index.
+        growing: what the fast path may read, by index. Only the first block at an index is here.
         group: the provider's id of the answer, None if it has none.
         stop_reason: the provider's reason for the end, None until it is known.
         is_ending: whether the answer is at its end, so that a block that stops is done at once.
@@ -74,22 +81,20 @@ class ContentBlocks:
         "_warn",
         "group",
         "growing",
-        "growing_code",
         "is_ending",
         "stop_reason",
     )
 
     def __init__(self, ids: MessageIds, warn: Warn) -> None:
-        self.growing: dict[int, tuple[type, str, Any, str, str]] = {}
-        self.growing_code: dict[int, Block] = {}
+        self.growing: dict[int, FastWay] = {}
         self.group: str | None = None
         self.stop_reason: str | None = None
         self.is_ending = False
         self._ids = ids
         self._warn = warn
-        self._open: dict[int, list[Block]] = {}
+        self._open: dict[int, tuple[Block, ...]] = {}
         self._unknown = _NONE  # the indexes of open blocks of unknown types
-        self._stopped = _StoppedBlocks()
+        self._stopped: Sequence[tuple[Block, Doubt]] = ()  # blocks that are not done, as they may have been cut short
         self._newest = -1
 
     # -- how blocks end
@@ -99,202 +104,213 @@ class ContentBlocks:
         """The status of an answer that ended for `stop_reason`."""
         return STATUS_OF_STOP_REASON.get(self.stop_reason or "", "completed")
 
-    @property
-    def partial_call_status(self) -> m.Status:
-        """The status of a call with partial arguments then: without a reason it may have been cut short."""
-        return "incomplete" if self.stop_reason is None else self.status
+    def release(self, events: list[Event]) -> None:
+        """The blocks that stopped are done, now that the stop_reason has come."""
+        if self._stopped:
+            stopped, self._stopped, status = self._stopped, (), self.status
+            for block, _ in stopped:
+                block.end(status, events)
 
-    @property
-    def has_partial_call(self) -> bool:
-        """Whether a block that is not done is a call with partial arguments."""
-        return self._stopped.has_partial_call or any(
-            block.has_partial_arguments for blocks in self._open.values() for block in blocks
-        )
+    def end(self, events: list[Event]) -> m.Status:
+        """All blocks are done, as the answer is over. Returns its status.
 
-    def release(self) -> Iterator[Event]:
-        """The ends of the blocks that stopped, now that the stop_reason is known."""
-        yield from self._stopped.release(self.status)
+        Without a stop_reason, a call with partial arguments may have been cut short, and the answer with it.
+        """
+        status = self.status
+        if not self._stopped and not self._open:
+            return status
+        partial: m.Status = "incomplete" if self.stop_reason is None else status
+        opened = [block.doubt() for blocks in self._open.values() for block in blocks]
+        has_partial = "partial" in opened or any(doubt == "partial" for _, doubt in self._stopped)
+        self._release(events, status, partial, status)
+        self._end_open(events, status, partial)
+        return partial if has_partial else status
 
-    def end(self) -> Iterator[Event]:
-        """The ends of all blocks. The answer is over."""
-        status, partial = self.status, self.partial_call_status
-        yield from self._stopped.release(status, partial=partial)
-        yield from self._end_open(status, partial)
+    def cut(self, status: m.Status, events: list[Event]) -> None:
+        """All blocks are done, as the answer goes no further, though nothing said that it is over."""
+        if self._stopped or self._open:
+            self._release(events, "completed", status, status)
+            self._end_open(events, status, status)
 
-    def cut(self, status: m.Status) -> Iterator[Event]:
-        """The ends of all blocks. The answer goes no further, but nothing said that it is over."""
-        yield from self._stopped.release("completed", partial=status, empty=status)
-        yield from self._end_open(status, status)
+    def _release(self, events: list[Event], status: m.Status, partial: m.Status, empty: m.Status) -> None:
+        """Blocks that stopped are done; calls with `partial` arguments and with `empty` ones with a status of their own."""
+        stopped, self._stopped = self._stopped, ()
+        for block, doubt in stopped:
+            block.end(partial if doubt == "partial" else empty if doubt == "empty" else status, events)
 
-    def _end_open(self, status: m.Status, partial: m.Status) -> Iterator[Event]:
+    def _end_open(self, events: list[Event], status: m.Status, partial: m.Status) -> None:
         self.growing.clear()
-        self.growing_code.clear()
         opened, self._open = self._open, {}
         for blocks in opened.values():
             for block in blocks:
-                yield from block.end(partial if block.has_partial_arguments else status)
+                block.end(partial if block.doubt() == "partial" else status, events)
+
+    def _block_follows(self, events: list[Event]) -> None:
+        """Another block follows those that stopped: only calls without complete arguments stay uncertain."""
+        for block, doubt in self._stopped:
+            if not doubt:
+                block.end("completed", events)
+        self._stopped = [(block, doubt) for block, doubt in self._stopped if doubt]
 
     # -- the items about blocks
 
-    def add_complete(self, wire: WireObject, index: int) -> Iterator[Event]:
-        """The events of a block that the answer has in it from the beginning."""
-        yield from self._stopped.release("completed")  # the one before was not the last one
-        yield from self._begin(wire, index, wire)
+    def add_complete(self, wire: WireObject, index: int, events: list[Event]) -> None:
+        """A block that the answer has in it from the beginning."""
+        self._release(events, "completed", "completed", "completed")  # the one before was not the last one
+        self._begin(wire, index, wire, events)
         self._unknown.discard(index)
-        yield from self._close(index)
+        self._close(index, events)
 
-    def start(self, item: WireObject) -> Iterator[Event]:
-        """The events of a `content_block_start`."""
-        index = self._index(item)
+    def start(self, item: WireObject, events: list[Event]) -> None:
+        """A `content_block_start`."""
+        index = as_index(item.get("index"), self._warn)
         if index is None:
-            index = self._newest + 1
+            index = self._index_of_newest(item) + 1
         if index in self._open:
             self._warn("duplicate-block", f"another block began at index {index}; the one there was ended")
-            yield from self._close(index)
-        self._unknown.discard(index)
-        yield from self._begin(as_object(item.get("content_block")), index, item)
+            self._close(index, events)
+        if self._unknown:
+            self._unknown.discard(index)
+        self._begin(as_object(item.get("content_block")), index, item, events)
 
-    def delta(self, item: WireObject) -> Iterator[Event]:
-        """The events of a `content_block_delta`."""
+    def delta(self, item: WireObject, events: list[Event]) -> None:
+        """A `content_block_delta`."""
         delta = as_object(item.get("delta"))
-        index = self._current_index(item)
+        index = as_index(item.get("index"), self._warn)
+        if index is None:
+            index = max(self._index_of_newest(item), 0)
+        way = self.growing.get(index)
+        if way is not None and delta.get("type") == way[3] and delta.get(way[4]) == "":
+            return  # as the first piece of the arguments of each call
         type = "" if index in self._unknown else self._delta_type(delta)
         if type not in BLOCK_OF_DELTA:
-            yield RawEvent("content_block_delta", item)
+            events.append(RawEvent("content_block_delta", item))
             return
-        blocks = self._open.get(index, [])
-        block = next((block for block in blocks if block.accepts(type)), None)
-        if block is None:
-            how = "which has no such deltas" if blocks else "which never began, or has ended"
+        for block in self._open.get(index, ()):
+            if block.accepts(type):
+                break
+        else:
+            how = "which has no such deltas" if index in self._open else "which never began, or has ended"
             self._warn("stray-delta", f"{type} came for the block at index {index}, {how}; it begins another block")
             self._newest = max(index, self._newest)
-            yield from self._add({}, BLOCK_OF_DELTA[type], index)
-            block = self._open[index][-1]
-        yield from self._grow(block, index, type, delta)
+            block = self._add({}, BLOCK_OF_DELTA[type], index, events)
+        self._grow(block, type, delta, events)
 
-    def stop(self, item: WireObject) -> Iterator[Event]:
-        """The events of a `content_block_stop`."""
-        index = self._current_index(item)
+    def stop(self, item: WireObject, events: list[Event]) -> None:
+        """A `content_block_stop`."""
+        index = as_index(item.get("index"), self._warn)
+        if index is None:
+            index = max(self._index_of_newest(item), 0)
         if index in self._unknown:
             self._unknown.discard(index)
-            yield RawEvent("content_block_stop", item)
-            return
-        yield from self._close(index)
+            events.append(RawEvent("content_block_stop", item))
+        else:
+            self._close(index, events)
 
     # -- their steps
 
-    def _index(self, item: WireObject) -> int | None:
+    def _index_of_newest(self, item: WireObject) -> int:
+        """The newest block's index, for an item without one that can be read; -1 if there is no block."""
         if item.get("index") is None:
             self._warn("bad-index", "it has no index; the newest block's was used")
-        return as_index(item.get("index"), self._warn)
-
-    def _current_index(self, item: WireObject) -> int:
-        index = self._index(item)
-        return max(self._newest, 0) if index is None else index
+        return self._newest
 
     def _delta_type(self, delta: WireObject) -> str:
         """The type of a delta. One without a type is of the type whose text it has."""
         if isinstance(type := delta.get("type"), str):
             return type
         for growth in GROWING_BLOCKS.values():
-            if growth.delta in DELTA_STRUCTS and isinstance(delta.get(growth.key), str):
+            if growth.struct is not None and isinstance(delta.get(growth.key), str):
                 self._warn("no-delta-type", f"its delta has no type; read as {growth.delta}")
                 return growth.delta
         return ""
 
-    def _begin(self, wire: WireObject, index: int, item: WireObject) -> Iterator[Event]:
+    def _begin(self, wire: WireObject, index: int, item: WireObject, events: list[Event]) -> None:
         """A block begins, or comes complete."""
-        yield from self._stopped.block_follows()
+        if self._stopped:
+            self._block_follows(events)
         self._newest = index
         type = as_text(wire.get("type"))
         if type in GROWING_BLOCKS:
-            yield from self._add(wire, type, index)
+            self._add(wire, type, index, events)
             return
-        events = complete_block_events(wire, type, self._ids.place("", self.group, index), self._ids.tool_names)
-        if events is None:
-            self._unknown = self._unknown or set()
-            self._unknown.add(index)
-            yield RawEvent(as_text(item.get("type")) or type or "content_block", item)
-        else:
-            yield from events
+        from .results import complete_block_events  # most answers have no such block
 
-    def _add(self, wire: WireObject, type: str, index: int) -> Iterator[Event]:
-        call_id = as_text(wire.get("id")) if type in CALL_BLOCKS else ""
+        id, place = self._ids.id_of("", self.group, index), {"group": self.group, "index": index}
+        found = complete_block_events(wire, type, id, place, self._ids.tool_names)
+        if found is not None:
+            events += found
+            return
+        self._unknown = self._unknown or set()
+        self._unknown.add(index)
+        events.append(RawEvent(as_text(item.get("type")) or type or "content_block", item))
+
+    def _add(self, wire: WireObject, type: str, index: int, events: list[Event]) -> Block:
+        """A block that grows begins."""
+        place = {"group": self.group, "index": index}
+        block = self._call(wire, type, place) if type in CALL_BLOCKS else self._text(wire, type, place)
+        block.begin(wire, events)
+        if index in self._open:
+            self._open[index] += (block,)
+            return block
+        self._open[index] = (block,)
+        if (way := block.fast_way()) is not None:
+            self.growing[index] = way
+        return block
+
+    def _text(self, wire: WireObject, type: str, place: dict[str, Any]) -> Block:
+        """A block that is no call."""
+        id = self._ids.id_of("", self.group, place["index"])
+        if type == "text":
+            return Block(type, id, place, m.TextMessage, {})
+        if type == "compaction":
+            return CompactionBlock(type, id, place, without_keys(wire, "type", "content"))
+        signature = as_text(wire.get("signature"))
+        return Block(type, id, place, m.ReasoningMessage, {"signature": signature} if signature else {})
+
+    def _call(self, wire: WireObject, type: str, place: dict[str, Any]) -> CallBlock:
+        """A call. Its name is noted for its result."""
+        call_id, name = as_text(wire.get("id")), as_text(wire.get("name"))
         if call_id:
-            self._ids.tool_names[call_id] = as_text(wire.get("name"))
-        elif type in CALL_BLOCKS:
+            self._ids.add_name(call_id, name)
+        else:
             self._warn("no-call-id", "a call has no id; it cannot be answered")
-        block = Block(wire, type, self._ids.place(call_id, self.group, index))
-        blocks = self._open.setdefault(index, [])
-        blocks.append(block)
-        yield from block.begin(wire)
-        delta_type = GROWING_BLOCKS[type].delta
-        if len(blocks) == 1 and block.is_code:
-            self.growing_code[index] = block
-        elif len(blocks) == 1 and delta_type in DELTA_STRUCTS:
-            key = GROWING_BLOCKS[type].key
-            self.growing[index] = (DELTA_STRUCTS[delta_type], block.id, block.delta_event, delta_type, key)
+        id = self._ids.id_of(call_id, self.group, place["index"])
+        metadata = without_keys(wire, "type", "id", "name", "input")
+        fields = {**place, "name": name or None, "call_id": call_id or None}
+        if type == "server_tool_use" and name in CODE_TOOLS:
+            from .code_block import CodeBlock  # few answers have code that the provider runs
 
-    def _grow(self, block: Block, index: int, type: str, delta: WireObject) -> Iterator[Event]:
+            return CodeBlock(type, id, fields, metadata, wire.get("input"), name)
+        if CALL_BLOCKS[type]:
+            metadata["block_type"] = type
+            fields["provider_executed"] = True
+        return CallBlock(type, id, fields, m.ToolCallMessage, metadata, wire.get("input"))
+
+    def _grow(self, block: Block, type: str, delta: WireObject, events: list[Event]) -> None:
         match type:
             case "signature_delta":
                 if signature := as_text(delta.get("signature")):
                     block.metadata["signature"] = signature
             case "citations_delta":
-                yield from block.cite(as_object(delta.get("citation")))
+                block.cite(as_object(delta.get("citation")), events)
             case _:
                 value = block.text_in(delta)
                 if value is not None and not isinstance(value, str):
                     self._warn("bad-delta", "its delta is not text and was skipped")
-                yield from block.grow(delta)
+                block.grow(delta, events)
 
-    def _close(self, index: int) -> Iterator[Event]:
-        """The blocks at an index stop."""
+    def _close(self, index: int, events: list[Event]) -> None:
+        """The blocks at an index stop. Those that are certainly complete are done."""
         self.growing.pop(index, None)
-        self.growing_code.pop(index, None)
-        for block in self._open.pop(index, []):
-            yield from self._stopped.block_follows()
+        for block in self._open.pop(index, ()):
+            if self._stopped:
+                self._block_follows(events)
+            doubt = block.doubt()
             if self.is_ending:
-                yield from block.end(self.partial_call_status if block.has_partial_arguments else self.status)
+                is_cut = doubt == "partial" and self.stop_reason is None
+                block.end("incomplete" if is_cut else self.status, events)
+            elif doubt is None:
+                block.end("completed", events)
             else:
-                yield from self._stopped.add(block)
-
-
-class _StoppedBlocks:
-    """The blocks that stopped and are not done, as they may have been cut short. See the module for when they are done.
-
-    A call is uncertain for having `partial` arguments, or `empty` ones.
-    """
-
-    __slots__ = ("_blocks",)
-
-    def __init__(self) -> None:
-        self._blocks: list[tuple[Block, str]] = []  # each with "partial", "empty", or "" for any other block
-
-    @property
-    def has_partial_call(self) -> bool:
-        """Whether there is a call with partial arguments."""
-        return any(doubt == "partial" for _, doubt in self._blocks)
-
-    def add(self, block: Block) -> Iterator[Event]:
-        """A block stops. One that is certainly complete is done at once."""
-        doubt = "partial" if block.has_partial_arguments else "empty" if block.has_no_arguments else ""
-        if doubt or block.type in ("text", "thinking") or block.has_unstreamed_arguments:
-            self._blocks.append((block, doubt))
-        else:
-            yield from block.end("completed")
-
-    def block_follows(self) -> Iterator[Event]:
-        """Another block follows: only calls without complete arguments stay uncertain."""
-        stopped, self._blocks = self._blocks, []
-        for block, doubt in stopped:
-            if doubt:
-                self._blocks.append((block, doubt))
-            else:
-                yield from block.end("completed")
-
-    def release(self, status: m.Status, **others: m.Status) -> Iterator[Event]:
-        """All are done. `partial=` and `empty=` are the statuses of such calls, where they differ from `status`."""
-        stopped, self._blocks = self._blocks, []
-        for block, doubt in stopped:
-            yield from block.end(others.get(doubt, status))
+                self._stopped = [*self._stopped, (block, doubt)]

@@ -15,25 +15,29 @@ A run's `finish_reason` is the stop_reason; `max_tokens`, `model_context_window_
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 from ... import events as e
 from ... import messages as m
 from ...messages.json_text import NOT_JSON, has_surrogates
-from ...messages.sdk_objects import fields_of
+from ...messages.sdk_objects import PLAIN_KINDS, fields_of
 from .. import base
-from ..framing import Frames, as_frame
-from ..held_values import HeldSize, add_values
-from ..values import WireObject, as_object, as_text, is_list, is_object, text_or_none, without_keys
+from ..frames import Frames, as_frame
+from ..held_values import NOTHING, HeldSize, add_values
+from ..values import WireObject, as_object, as_text, is_list, is_object, text_or_none, without, without_keys
 from .content import ContentBlocks, MessageIds
 from .shape import recognises
-from .wire import HELPER_EVENTS, PAUSE_REASONS, InputDelta, decode_delta, error_of, usage_of
+from .wire import HELPER_EVENTS, PAUSE_REASONS, InputDelta, decode_delta, decode_item, error_of, usage_of
 
 __all__ = ["Decoder"]
 
-# The keys of a message that are not metadata of the run.
-_MESSAGE_KEYS = ("id", "type", "role", "content", "model", "usage", "stop_reason")
+# What a frame raises that is not what it is read as: another item, or one with an SSE id or name, which is a tuple.
+_UNUSUAL = (KeyError, TypeError, *NOT_JSON)
+
+# The keys of a message, and of its delta, that are not metadata of the run.
+_MESSAGE_KEYS = frozenset({"id", "type", "role", "content", "model", "usage", "stop_reason"})
+_MESSAGE_DELTA_KEYS = frozenset({"type", "delta", "usage"})
 
 
 class _Faults(list[tuple[str, str]]):
@@ -51,6 +55,10 @@ class Decoder(base.Decoder):
     name = "anthropic"
     sse_event_names: ClassVar[frozenset[bytes] | None] = frozenset({b"error"})
 
+    # Where a stream begins.
+    _is_another_answer = False
+    _has_failed = False
+
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)
         self._ids = MessageIds(self.new_id)
@@ -58,16 +66,13 @@ class Decoder(base.Decoder):
         # decoder would be a circle, and keep a finished stream in memory.
         self._warn_later = _Faults()
         self._held = HeldSize()
-        self._is_another_answer = False
-        self._has_failed = False
         self._start_answer()
 
     def _start_answer(self) -> None:
         self._blocks = ContentBlocks(self._ids, self._warn_later)
-        self._has_begun = False
-        self._has_ended = False
+        self._has_begun = self._has_ended = False
         self._usage: dict[str, Any] = {}
-        self._metadata: dict[str, Any] = {}
+        self._metadata = NOTHING  # most answers have none
 
     @classmethod
     def recognises(cls, item: WireObject) -> bool:
@@ -77,127 +82,175 @@ class Decoder(base.Decoder):
     # -- the fast path: pieces of blocks that are open
 
     def feed_frames(self, frames: Frames) -> list[e.Event]:
-        """The events of frames. A delta of an open block takes the fast path, any other item `feed_frame`."""
-        events: list[e.Event] = []
+        """The events of frames. A delta of an open block takes the fast path."""
         if self.exhausted:
-            return events
-        self._first, self._frames = self.index, frames
-        growing, growing_code = self._blocks.growing, self._blocks.growing_code
+            return []
+        growing = self._blocks.growing
+        if not growing and len(frames) == 1:
+            return self._other_frame(frames[0])
+        events: list[e.Event] = []
+        self.frames = frames
         start, surplus = self.index, 0  # events beyond one for each item
         data: Any
         for data in frames:
             try:
                 item = decode_delta(data)
                 delta = item.delta
-                found = growing.get(item.index)
-                if found is not None and delta.__class__ is found[0]:
-                    events.append(found[2](found[1], delta.piece, raw_item=data))
+                way = growing[item.index]
+                if delta.__class__ is way[0]:
+                    events.append(way[2](way[1], delta.piece, raw_item=data))
                     continue
-                if found is None and delta.__class__ is InputDelta:
-                    pieces = growing_code[item.index].code_deltas(delta.piece)
+                if way[0] is None and delta.__class__ is InputDelta:
+                    pieces = way[2](delta.piece)
                     for event in pieces:
                         event.raw_item = data
                     events += pieces
                     surplus += len(pieces) - 1
                     continue
-            except (KeyError, TypeError, *NOT_JSON):
-                pass  # another item, or one with an SSE id or name, which is a tuple
-            self.index = start + len(events) - surplus
-            slow = self.feed_frame(*as_frame(data))
+            except _UNUSUAL:
+                pass
+            if events or surplus:
+                self.index = start + len(events) - surplus
+            slow = self._other_frame(data)
+            if len(frames) == 1:
+                return slow
             events += slow
             surplus += len(slow) - 1
             if self.exhausted:
+                self.frames = frames[: self.index - start]
                 return events
-            growing, growing_code = self._blocks.growing, self._blocks.growing_code
+            growing = self._blocks.growing
         self.index = start + len(frames)
         return events
 
     def plain_event(self, item: Any) -> e.Event | None:
         """The event of a delta of an open block in its common form. Most of them are read by a few look-ups."""
-        fields: dict[str, Any] = item if item.__class__ is dict else fields_of(item)
-        if fields["type"] != "content_block_delta":
-            return None
-        index, delta = fields["index"], fields["delta"]
-        _, message_id, make_event, type, key = self._blocks.growing[index]
-        if delta.__class__ is not dict:
-            if fields is item:
+        fields: dict[str, Any] = item
+        is_object = type(item) is not dict  # of an object this is faster than its `__class__`
+        if is_object:
+            # What an object has in addition to the fields of its class does not matter here.
+            fields = item.__dict__ if type(item) in PLAIN_KINDS else fields_of(item)
+        one = fields["delta"]
+        delta: dict[str, Any] = one
+        if type(one) is not dict:
+            if not is_object:
                 return None  # the tolerant path opens it
-            delta = fields_of(delta)
-        text = delta[key] if delta["type"] == type else None
-        if text.__class__ is str and text and index.__class__ is int and (text.isascii() or not has_surrogates(text)):
+            delta = one.__dict__ if type(one) in PLAIN_KINDS else fields_of(one)
+        index = fields["index"]
+        _, message_id, make_event, delta_type, key = self._blocks.growing[index]
+        text = delta[key]
+        if (
+            fields["type"] == "content_block_delta"
+            and delta["type"] == delta_type
+            and text.__class__ is str
+            and text
+            and index.__class__ is int
+            and (text.isascii() or not has_surrogates(text))
+        ):
             event: e.Event = make_event(message_id, text, raw_item=item)
             return event
         return None
 
-    # -- the tolerant path
+    # -- the tolerant path. What reads an item adds its events to `events`
 
     def sentinel(self, data: bytes) -> Iterable[e.Event]:
         """None: this API has no `[DONE]`, and a server that sends one may have cut the answer short."""
         return ()
 
+    def _other_frame(self, frame: Any) -> list[e.Event]:
+        """The events of a frame that is no delta of an open block: as `feed_frame` makes them, of an item of a known type
+        by fewer steps."""
+        try:
+            item = decode_item(frame)
+            read = self._readers[item["type"]]
+        except _UNUSUAL:
+            return self.feed_frame(*as_frame(frame))
+        if self.foreign_decoder is not None and self.foreign_decoder(item) is not None:
+            return self.feed_frame(b"", b"", frame)
+        events: list[e.Event] = []
+        try:
+            read(self, item, events)
+        except Exception as error:
+            events = [self.fault(error, item)]
+        if self._warn_later:
+            self._warn(events)
+        index = self.index
+        for event in events:
+            event.raw_item = frame
+            event.item_index = index
+        self.index = index + 1
+        return events
+
     def feed(self, item: WireObject) -> Iterable[e.Event]:
         """The events of one item, then the warnings about it."""
         kind = as_text(item.get("type"))
-        if self._has_failed:
-            return [e.RawEvent(kind, item)]
-        read = self._readers.get(kind)
-        events = list(self._other(item) if read is None else read(self, item))
+        events: list[e.Event] = []
+        self._readers.get(kind, Decoder._other)(self, item, events)
+        self._warn(events)
+        return events
+
+    def _warn(self, events: list[e.Event]) -> None:
+        """Add the warnings about the current item."""
         if self._warn_later:
             events += [self.warn(code, fault) for code, fault in self._warn_later]
             self._warn_later.clear()
-        return events
 
     def finish(self) -> Iterable[e.Event]:
         """The end of the answer, as far as the source said how it ended."""
-        if self.complete:
-            yield from self._end()
-        yield from self._blocks.cut("incomplete")
+        events: list[e.Event] = []
+        if self.complete and not self._has_ended:
+            self._end(events)
+        self._blocks.cut("incomplete", events)
+        return events
 
-    def _block_item(self, item: WireObject) -> Iterable[e.Event]:
-        """A content block begins, grows or stops."""
-        match item["type"]:
-            case "content_block_start":
-                return self._blocks.start(item)
-            case "content_block_stop":
-                return self._blocks.stop(item)
-            case _:
-                return self._blocks.delta(item)
+    def _block_start(self, item: WireObject, events: list[e.Event]) -> None:
+        self._blocks.start(item, events)
 
-    def _message_start(self, item: WireObject) -> Iterable[e.Event]:
-        return self._message(as_object(item.get("message")))
+    def _block_delta(self, item: WireObject, events: list[e.Event]) -> None:
+        self._blocks.delta(item, events)
 
-    def _message_stop(self, item: WireObject) -> Iterator[e.Event]:
+    def _block_stop(self, item: WireObject, events: list[e.Event]) -> None:
+        self._blocks.stop(item, events)
+
+    def _message_start(self, item: WireObject, events: list[e.Event]) -> None:
+        self._message(as_object(item.get("message")), events)
+
+    def _message_stop(self, item: WireObject, events: list[e.Event]) -> None:
         # Bedrock's metrics are here, and the complete message that the SDK's helper adds.
-        yield from self._add_metadata(without_keys(item, "type", "message"))
-        yield from self._end()
+        if len(item) > 1:
+            self._add_metadata(without_keys(item, "type", "message"), events)
+        self._end(events)
 
-    def _complete_message(self, item: WireObject) -> Iterator[e.Event]:
-        yield from self._message(item)
+    def _complete_message(self, item: WireObject, events: list[e.Event]) -> None:
+        self._message(item, events)
         self._blocks.stop_reason = self._blocks.stop_reason or text_or_none(item.get("stop_reason"))
-        yield from self._end()
+        self._end(events)
 
-    def _other(self, item: WireObject) -> Iterable[e.Event]:
-        """An item of another type, or without one."""
+    def _ping(self, item: WireObject, events: list[e.Event]) -> None:
+        events.append(e.RawEvent("ping", item))
+
+    def _other(self, item: WireObject, events: list[e.Event]) -> None:
+        """An item of another type, or without one, or that comes after an error."""
         kind = as_text(item.get("type"))
-        if kind:
-            return () if kind in HELPER_EVENTS else (e.RawEvent(kind, item),)
-        if item.get("error") is not None:
-            return self._fail(item)
-        self._warn_later("no-type", "it has no type and was skipped")
-        return ()
+        if self._has_failed or (kind and kind not in HELPER_EVENTS):
+            events.append(e.RawEvent(kind, item))
+        elif not kind and item.get("error") is not None:
+            self._fail(item, events)
+        elif not kind:
+            self._warn_later("no-type", "it has no type and was skipped")
 
     # -- the message
 
-    def _message(self, message: WireObject) -> Iterator[e.Event]:
+    def _message(self, message: WireObject, events: list[e.Event]) -> None:
         """A message begins, perhaps with complete content."""
         id = as_text(message.get("id"))
         if self._has_begun and not self._has_ended:
             is_same = id == (self._blocks.group or "")
             self._warn_later("duplicate-start", _BEGAN_TWICE if is_same else _BEGAN_TOO_EARLY)
             if is_same:
-                yield from self._count_usage(message.get("usage"))
+                self._count_usage(message.get("usage"), events)
                 return
-            yield from self._blocks.cut("incomplete")
+            self._blocks.cut("incomplete", events)
             self._has_ended = True
         if self._has_ended:
             self._start_answer()
@@ -205,22 +258,23 @@ class Decoder(base.Decoder):
             self._is_another_answer = True
         self._has_begun = True
         self._blocks.group = id or None
-        yield from self._add_metadata(without_keys(message, *_MESSAGE_KEYS))
+        if others := without(message, _MESSAGE_KEYS):
+            self._add_metadata(others, events)
+        raw = {**message}
+        raw.pop("content", None)
         model = text_or_none(message.get("model"))
-        raw = {key: message[key] for key in message if key != "content"}
-        yield e.RunCreated(e.Run(id=id, model=model, metadata=dict(self._metadata), raw=raw or None))
+        events.append(e.RunCreated(e.Run(id=id, model=model, metadata={**self._metadata}, raw=raw or None)))
         if self._is_another_answer:
-            yield e.RunStepCreated(e.RunStep())
-        for index, block in enumerate(self._content(message.get("content"))):
-            yield from self._blocks.add_complete(block, index)
-        yield from self._count_usage(message.get("usage"))
-        if message.get("content"):  # without content, a stop_reason is a placeholder
-            yield from self._take_stop_reason(message.get("stop_reason"))
+            events.append(e.RunStepCreated(e.RunStep()))
+        if content := message.get("content"):
+            for index, block in enumerate(self._content(content)):
+                self._blocks.add_complete(block, index, events)
+        self._count_usage(message.get("usage"), events)
+        if content:  # without content, a stop_reason is a placeholder
+            self._take_stop_reason(message.get("stop_reason"), events)
 
     def _content(self, content: Any) -> list[WireObject]:
         """The blocks of a message. Text in place of a block, or of all of them, is read as a text block."""
-        if not content:
-            return []
         parts: list[Any] = content if is_list(content) else [content]
         blocks: list[WireObject] = []
         for part in parts:
@@ -230,82 +284,90 @@ class Decoder(base.Decoder):
             blocks.append({"type": "text", "text": part} if isinstance(part, str) else as_object(part))
         return blocks
 
-    def _message_delta(self, item: WireObject) -> Iterator[e.Event]:
+    def _message_delta(self, item: WireObject, events: list[e.Event]) -> None:
         delta = as_object(item.get("delta"))
-        values = without_keys(delta, "stop_reason") | without_keys(item, "type", "delta", "usage")
-        yield from self._add_metadata(values)
-        yield from self._count_usage(item.get("usage"))
-        yield from self._take_stop_reason(delta.get("stop_reason"))
+        values = without_keys(delta, "stop_reason")
+        if not _MESSAGE_DELTA_KEYS.issuperset(item):
+            values |= without(item, _MESSAGE_DELTA_KEYS)
+        if values:
+            self._add_metadata(values, events)
+        self._count_usage(item.get("usage"), events)
+        self._take_stop_reason(delta.get("stop_reason"), events)
 
-    def _count_usage(self, usage: Any) -> Iterator[e.Event]:
+    def _count_usage(self, usage: Any, events: list[e.Event]) -> None:
         """The usage, where it changed. It is cumulative: a count that is not repeated stays."""
         if usage is None:
             return
-        if not is_object(usage):
+        if usage.__class__ is not dict and not is_object(usage):
             self._warn_later("bad-usage", "its usage is not an object and was skipped")
-            return
-        if changed := add_values(self._usage, without_keys(usage)):
-            yield from self._hold(changed)
-            yield usage_of(self._usage)
+        elif changed := add_values(self._usage, without_keys(usage)):
+            self._hold(changed, events)
+            events.append(usage_of(self._usage))
 
-    def _add_metadata(self, values: WireObject) -> Iterator[e.Event]:
+    def _add_metadata(self, values: WireObject, events: list[e.Event]) -> None:
         """Add to the run's metadata. Its size is reported."""
+        if self._metadata is NOTHING:
+            self._metadata = {}
         if changed := add_values(self._metadata, values):
-            yield from self._hold(changed)
+            self._hold(changed, events)
 
-    def _hold(self, values: WireObject) -> Iterator[e.Event]:
+    def _hold(self, values: WireObject, events: list[e.Event]) -> None:
         if size := self._held.add(values):
-            yield e.MetadataHeld(None, size)
+            events.append(e.MetadataHeld(None, size))
 
-    def _take_stop_reason(self, reason: Any) -> Iterator[e.Event]:
+    def _take_stop_reason(self, reason: Any, events: list[e.Event]) -> None:
         """A stop_reason says how the message ends."""
         if reason is None:
             return
-        self._meet_terminal_rule()
+        self.complete = self._blocks.is_ending = True
         if reason and isinstance(reason, str):
             self._blocks.stop_reason = reason
-            yield from self._blocks.release()
+            self._blocks.release(events)
         else:
             self._warn_later("bad-stop-reason", f"its stop_reason is {reason!r}, not text; read as the message's end")
 
     # -- its end
 
-    def _meet_terminal_rule(self) -> None:
-        self.complete = self._blocks.is_ending = True
-
-    def _end(self) -> Iterator[e.Event]:
+    def _end(self, events: list[e.Event]) -> None:
         """The answer is over, and with it the run, unless another answer follows."""
-        self._meet_terminal_rule()
+        self.complete = self._blocks.is_ending = True
         if self._has_ended:
             return
         blocks = self._blocks
-        status = blocks.partial_call_status if blocks.has_partial_call else blocks.status
-        yield from blocks.end()
+        status = blocks.end(events)
+        reason = blocks.stop_reason
         self._has_ended = True
-        self.continues_in_next_source = blocks.stop_reason in PAUSE_REASONS
-        details = as_object(self._metadata.get("stop_details"))
-        if blocks.stop_reason == "refusal" and (explanation := as_text(details.get("explanation"))):
-            metadata = {"stop_details": dict(details)}
-            id = self._ids.refusal(blocks.group)
-            yield e.MessageDone(m.RefusalMessage(id, content=explanation, group=blocks.group, metadata=metadata))
-        yield e.RunDone(e.Run(status=status, finish_reason=blocks.stop_reason, metadata=dict(self._metadata)))
+        self.continues_in_next_source = reason in PAUSE_REASONS
+        if reason == "refusal":
+            self._explain_refusal(events)
+        events.append(e.RunDone(e.Run(status=status, finish_reason=reason, metadata={**self._metadata})))
 
-    def _fail(self, item: WireObject) -> Iterator[e.Event]:
+    def _explain_refusal(self, events: list[e.Event]) -> None:
+        details = as_object(self._metadata.get("stop_details"))
+        if explanation := as_text(details.get("explanation")):
+            group, metadata = self._blocks.group, {"stop_details": dict(details)}
+            refusal = m.RefusalMessage(self._ids.refusal(group), content=explanation, group=group, metadata=metadata)
+            events.append(e.MessageDone(refusal))
+
+    def _fail(self, item: WireObject, events: list[e.Event]) -> None:
         """An error ends the answer. After the end it changes nothing."""
         if self._has_ended:
-            yield e.RawEvent("error", item)
+            events.append(e.RawEvent("error", item))  # though it may have no type
             return
-        yield from self._blocks.cut("failed")
+        self._blocks.cut("failed", events)
         self._has_failed = self._has_ended = True
-        self._meet_terminal_rule()
-        yield e.RunDone(e.Run(status="failed", error=error_of(item), metadata=dict(self._metadata), raw=item))
+        self._readers = {}
+        self.complete = self._blocks.is_ending = True
+        run = e.Run(status="failed", error=error_of(item), metadata={**self._metadata}, raw=item)
+        events.append(e.RunDone(run))
 
-    # What reads each type of item.
-    _readers: ClassVar[dict[str, Callable[[Any, WireObject], Iterable[e.Event]]]] = {
+    # What reads each type of item, until an error ends the answer.
+    _readers: Mapping[str, Callable[[Any, WireObject, list[e.Event]], None]] = {
+        "ping": _ping,
         "message_start": _message_start,
-        "content_block_start": _block_item,
-        "content_block_delta": _block_item,
-        "content_block_stop": _block_item,
+        "content_block_start": _block_start,
+        "content_block_delta": _block_delta,
+        "content_block_stop": _block_stop,
         "message_delta": _message_delta,
         "message_stop": _message_stop,
         "message": _complete_message,

@@ -5,7 +5,7 @@ A result may become several messages beside the one of its call. Their ids are m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -21,7 +21,6 @@ from ..values import (
     json_text,
     without_keys,
 )
-from .blocks import Place
 from .wire import CODE_TOOLS
 
 __all__ = ["TEXTLESS_BLOCKS", "complete_block_events"]
@@ -31,47 +30,41 @@ TEXTLESS_BLOCKS = ("fallback", "mcp_tool_listing")
 
 
 def complete_block_events(
-    wire: WireObject, type: str, place: Place, tool_names: Mapping[str, str]
-) -> Iterator[Event] | None:
+    wire: WireObject, type: str, id: str, fields: dict[str, Any], tool_names: Mapping[str, str]
+) -> Iterable[Event] | None:
     """The events of a block that comes complete, None if its type is unknown.
 
     Args:
         wire: the block.
         type: its type.
-        place: the place of its message.
+        id: the id of its message.
+        fields: the fields of its message that say where it stands.
         tool_names: the names of the called tools, by call id.
     """
     match type:
         case "redacted_thinking":
             metadata = without_keys(wire, "type")
-            return iter(
-                [MessageDone(m.ReasoningMessage(place.id, format="redacted", metadata=metadata, **place.fields))]
-            )
+            return [MessageDone(m.ReasoningMessage(id, format="redacted", metadata=metadata, **fields))]
         case "container_upload":
-            file = m.FileMessage(
-                place.id,
-                format="file_id",
-                content=as_text(wire.get("file_id")),
-                metadata={"block_type": type},
-                **place.fields,
-            )
-            return iter([MessageDone(file)])
+            file_id, metadata = as_text(wire.get("file_id")), {"block_type": type}
+            return [MessageDone(m.FileMessage(id, format="file_id", content=file_id, metadata=metadata, **fields))]
         case _ if type in TEXTLESS_BLOCKS:
-            message = m.Message(place.id, type=type, metadata=without_keys(wire, "type"), **place.fields)
-            return iter([MessageDone(message)])
+            return [MessageDone(m.Message(id, type=type, metadata=without_keys(wire, "type"), **fields))]
         case _ if type.endswith("_tool_result") and as_text(wire.get("tool_use_id")):
-            return _result_events(wire, type, place, tool_names)
+            return _result_events(wire, type, fields, tool_names)
         case _:
             return None
 
 
-def _result_events(wire: WireObject, type: str, place: Place, tool_names: Mapping[str, str]) -> Iterator[Event]:
+def _result_events(
+    wire: WireObject, type: str, place: dict[str, Any], tool_names: Mapping[str, str]
+) -> Iterator[Event]:
     """The events of what a tool returned that the provider ran."""
     call_id = as_text(wire.get("tool_use_id"))
     tool = type.removesuffix("_tool_result")
     metadata = {"block_type": type, **without_keys(wire, "type", "tool_use_id", "content", "is_error")}
     name = tool_names.get(call_id) or (None if tool == "mcp" else tool)
-    fields: dict[str, Any] = {**place.fields, "call_id": call_id, "name": name}
+    fields: dict[str, Any] = {**place, "call_id": call_id, "name": name}
     content = wire.get("content")
     if tool in CODE_TOOLS and as_object(content):
         yield from _console_events(as_object(content), fields, metadata)

@@ -1,11 +1,13 @@
 """The tables of the Messages API, and its citations, usage and errors.
 
 The deltas of text come in thousands: for these there are typed structs, which accept the common form alone.
+
+The annotations are no text here, as by `from __future__ import annotations` they would be: msgspec would compile each of them
+while the first stream of a process imports this module.
 """
 
-from __future__ import annotations
-
-from typing import Annotated, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
@@ -15,14 +17,16 @@ from ..values import WireObject, as_count, as_text, error_object, text_or_none, 
 
 __all__ = [
     "CODE_TOOLS",
-    "DELTA_STRUCTS",
     "HELPER_EVENTS",
     "PAUSE_REASONS",
     "STATUS_OF_STOP_REASON",
     "TOOL_OF_LANGUAGE",
     "InputDelta",
+    "TextDelta",
+    "ThinkingDelta",
     "annotation_of",
     "decode_delta",
+    "decode_item",
     "error_of",
     "usage_of",
 ]
@@ -54,11 +58,15 @@ HELPER_EVENTS = frozenset(("text", "input_json", "thinking", "citation", "signat
 _NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
 
 
-class _TextDelta(msgspec.Struct, tag_field="type", tag="text_delta", gc=False):
+class TextDelta(msgspec.Struct, tag_field="type", tag="text_delta", gc=False):
+    """A piece of a text."""
+
     piece: _NonEmpty = msgspec.field(name="text")
 
 
-class _ThinkingDelta(msgspec.Struct, tag_field="type", tag="thinking_delta", gc=False):
+class ThinkingDelta(msgspec.Struct, tag_field="type", tag="thinking_delta", gc=False):
+    """A piece of the model's reasoning."""
+
     piece: _NonEmpty = msgspec.field(name="thinking")
 
 
@@ -68,21 +76,51 @@ class InputDelta(msgspec.Struct, tag_field="type", tag="input_json_delta", gc=Fa
     piece: _NonEmpty = msgspec.field(name="partial_json")
 
 
-class _ContentBlockDelta(msgspec.Struct, gc=False):
-    type: Literal["content_block_delta"]  # a tag may be missing
+class _ContentBlockDelta(msgspec.Struct, tag_field="type", tag="content_block_delta", gc=False):
     index: int
-    delta: _TextDelta | _ThinkingDelta | InputDelta
+    delta: TextDelta | ThinkingDelta | InputDelta
 
 
-DELTA_STRUCTS: dict[str, type] = {
-    "text_delta": _TextDelta,
-    "thinking_delta": _ThinkingDelta,
-    "input_json_delta": InputDelta,
-}
-"""The struct of each type of delta that the fast path reads."""
+class _Other(msgspec.Struct, tag_field="type", tag="", gc=False):
+    """An item of another known type, of which nothing is read. It is here because an error would take far longer."""
 
-decode_delta = msgspec.json.Decoder(_ContentBlockDelta).decode
-"""Decodes a `content_block_delta` in its common form; raises `msgspec.DecodeError` for any other item."""
+    index: ClassVar[int] = -1  # of no block
+    delta: ClassVar[None] = None
+
+
+class _Ping(_Other, tag="ping"):
+    pass
+
+
+class _MessageStart(_Other, tag="message_start"):
+    pass
+
+
+class _ContentBlockStart(_Other, tag="content_block_start"):
+    pass
+
+
+class _ContentBlockStop(_Other, tag="content_block_stop"):
+    pass
+
+
+class _MessageDelta(_Other, tag="message_delta"):
+    pass
+
+
+class _MessageStop(_Other, tag="message_stop"):
+    pass
+
+
+_Item = (
+    _ContentBlockDelta | _Ping | _MessageStart | _ContentBlockStart | _ContentBlockStop | _MessageDelta | _MessageStop
+)
+
+decode_delta: Callable[[bytes], Any] = msgspec.json.Decoder(_Item).decode
+"""Decodes a `content_block_delta` in its common form. Any other item has no `delta`, or raises `msgspec.DecodeError`."""
+
+decode_item = msgspec.json.Decoder().decode
+"""Decodes any item of a frame. One that is nested too deep was marked by the framing, so that it is no JSON."""
 
 
 # -- objects
@@ -104,10 +142,14 @@ def annotation_of(citation: WireObject) -> m.Annotation:
 def usage_of(wire: WireObject) -> Usage:
     """Token counts. The provider's `input_tokens` exclude those that were written to a cache or read from one, which are
     in `details`; `total_tokens` includes them."""
-    counts = {key: as_count(wire.get(key)) or 0 for key in ("input_tokens", "output_tokens")}
-    cached = ("cache_creation_input_tokens", "cache_read_input_tokens")
-    total = sum(counts.values()) + sum(as_count(wire.get(key)) or 0 for key in cached)
-    return Usage(**counts, total_tokens=total, details=without_keys(wire, *counts))
+    input_tokens, output_tokens = as_count(wire.get("input_tokens")) or 0, as_count(wire.get("output_tokens")) or 0
+    total = input_tokens + output_tokens
+    if details := without_keys(wire, "input_tokens", "output_tokens"):
+        total += sum(filter(None, map(as_count, map(details.get, _CACHED))))
+    return Usage(input_tokens=input_tokens, output_tokens=output_tokens, total_tokens=total, details=details)
+
+
+_CACHED = ("cache_creation_input_tokens", "cache_read_input_tokens")
 
 
 def error_of(item: WireObject) -> WireObject:

@@ -98,7 +98,7 @@ class Decoder(base.Decoder):
         events: list[e.Event] = []
         if self.exhausted:
             return events
-        self._first, self._frames = self.index, frames
+        self.frames = frames
         calls, last_seq = self._calls.growing, self._last_seq
         start, surplus = self.index, 0  # events of slow items, beyond one for each
         text, run, step = self._texts.growing, self._run, self._step
@@ -134,6 +134,7 @@ class Decoder(base.Decoder):
             events += slow
             surplus += len(slow) - 1
             if self.exhausted:
+                self.frames = frames[: self.index - start]
                 return events
             text, run, step = self._texts.growing, self._run, self._step
             key = run or ""

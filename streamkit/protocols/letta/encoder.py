@@ -207,7 +207,7 @@ class Encoder(base.Encoder):
         call_id = call.call_id or call.id
         if call_id not in self._asked:
             self._asked.add(call_id)
-            fragment = {"name": call.name or _CODE_TOOL, "tool_call_id": call_id}
+            fragment = {"name": _name_of(call), "tool_call_id": call_id}
             yield self._item(call, "approval_request_message", tool_call=fragment, tool_calls=fragment)
 
     def _ask(self, confirmation: Confirmation) -> Iterator[dict[str, Any]]:
@@ -215,7 +215,7 @@ class Encoder(base.Encoder):
         if call_id in self._calls:
             yield from self._request_approval(subject)
             return
-        name = subject.name or (_CODE_TOOL if isinstance(subject, m.CodeMessage) else subject.type)
+        name = _name_of(subject)
         metadata = {"requires_approval": True}
         call = m.ToolCallMessage(
             call_id, name=name, content=_arguments(subject), metadata=metadata, step_id=subject.step_id
@@ -293,6 +293,11 @@ class Encoder(base.Encoder):
 
 def _call_id(confirmation: Confirmation) -> str:
     return confirmation.subject.call_id or confirmation.subject.id or confirmation.id
+
+
+def _name_of(subject: Message) -> str:
+    """The name of the call that asks for an approval of this."""
+    return subject.name or (_CODE_TOOL if isinstance(subject, m.CodeMessage) else subject.type)
 
 
 def _arguments(subject: Message) -> str:

@@ -87,13 +87,14 @@ class Decoder(base.Decoder):
     def feed_frames(self, frames: Frames) -> list[Event]:
         """The events of frames. A plain piece is added without a look at anything else."""
         events: list[Event] = []
-        self._first, self._frames = self.index, frames
+        start, self.frames = self.index, frames
         plain, has_message_ids = self._plain, self.has_message_ids
         for id, name, data in map(as_frame, frames):
             try:
                 piece = _decode_piece(data)
             except NOT_JSON:
                 if self.exhausted:
+                    self.frames = frames[: self.index - start]
                     break
                 events += self.feed_frame(id, name, data)
                 continue
@@ -107,6 +108,7 @@ class Decoder(base.Decoder):
                 or piece.format != group.format
             ):
                 if self.exhausted:
+                    self.frames = frames[: self.index - start]
                     break
                 events += self._first_piece(id, piece, data) or self.feed_frame(id, name, data)
                 continue

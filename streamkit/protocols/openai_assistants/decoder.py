@@ -103,7 +103,7 @@ class Decoder(base.Decoder):
         if self.exhausted:
             return events
         open_texts = self._open_texts
-        self._first, self._frames = self.index, frames
+        self.frames = frames
         # A fast frame gives one event. `extra` counts the events of slow frames beyond one each, so that the index of
         # a frame is `start + len(events) - extra`.
         start, extra = self.index, 0
@@ -126,6 +126,7 @@ class Decoder(base.Decoder):
             events += slow
             extra += len(slow) - 1
             if self.exhausted:
+                self.frames = frames[: self.index - start]
                 return events
         self.index = start + len(frames)
         return events
@@ -349,7 +350,7 @@ class Decoder(base.Decoder):
         id = as_text(wire.get("id"))
         message = self._messages.get(id) if id else self._latest_message
         if message is None or (message.is_done and not id):
-            key = id or self.new_id()
+            key = id or self._ids.free(self.new_id())
             message = self._messages[key] = ThreadMessage(key, self.warn, self._ids.unused)
             message.step_id = self._step_ids.get(id)
         if message is not self._latest_message:

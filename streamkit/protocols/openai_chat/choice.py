@@ -6,8 +6,10 @@ A field of an unexpected type is skipped with a warning, and the other fields of
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
+
+import msgspec
 
 from ...events import AnnotationAdded, Event, RawEvent, RefusalDelta, TextDelta
 from ...messages import Status
@@ -32,6 +34,7 @@ from .wire import CHOICE_KEYS, FINISH_REASON_STATUS, REASONING_KEYS, is_only_del
 __all__ = ["ROLES", "Choice"]
 
 ROLES = ("assistant", "user", "system")
+_FAST_KINDS = ("text", "refusal", "reasoning")
 _COMPLETE_OBJECTS = ("chat.completion", "chat.completion.done")
 # The fields of a complete message, and the kind that `OpenMessages.seen` has if deltas brought them already.
 _KIND_OF_FIELD = {
@@ -43,11 +46,12 @@ _KIND_OF_FIELD = {
     "function_call": "calls",
     "executed_tools": "executed",
 }
-_match_base64 = re.compile(r"[A-Za-z0-9+/]*={0,2}").fullmatch
-_match_data_url = re.compile(r"data:image/(png|jpeg);base64,(.*)", re.DOTALL).fullmatch
+# Compiled when they are needed first: most streams have neither speech nor images.
+_BASE64 = r"[A-Za-z0-9+/]*={0,2}"
+_DATA_URL = r"(?s)data:image/(png|jpeg);base64,(.*)"
 
 
-class Choice:
+class Choice(msgspec.Struct, eq=False):
     """One choice, from its first delta to its finish_reason. Content after it opens new messages.
 
     Attributes:
@@ -66,53 +70,42 @@ class Choice:
         filter_results: for the fast path: the bytes of its `content_filter_results` that were read last.
     """
 
-    __slots__ = (
-        "_annotations",
-        "_complete_message",
-        "_hold",
-        "_is_in_thought",
-        "_warn",
-        "extra",
-        "filter_results",
-        "finish_reason",
-        "index",
-        "is_finished",
-        "is_reasoning",
-        "messages",
-        "open_reasoning_id",
-        "open_reasoning_keys",
-        "open_refusal_id",
-        "open_text_id",
-        "takes_pieces",
-        "tool_calls",
-    )
+    index: int
+    messages: OpenMessages
+    _warn: Callable[[str, str], None]
+    _hold: Callable[[str | None, object], None]
+    tool_calls: ToolCalls
+    finish_reason: str | None = None
+    is_finished: bool = False
+    extra: WireObject = NOTHING
+    takes_pieces: bool = True
+    open_text_id: str | None = None
+    open_reasoning_id: str | None = None
+    open_reasoning_keys: WireObject = NOTHING
+    open_refusal_id: str | None = None
+    is_reasoning: bool = False
+    filter_results: Any = None
+    _complete_message: WireObject | None = None  # not read until the choice ends
+    _annotations: tuple[tuple[WireObject, WireObject], ...] = ()  # each with its chunk, until there is a text
+    _is_in_thought: bool = False
 
-    def __init__(
-        self,
+    @classmethod
+    def begin(
+        cls,
         index: int,
         group: str | None,
         new_id: Callable[[], str],
         warn: Callable[[str, str], None],
         hold: Callable[[str | None, object], None],
-    ) -> None:
-        self.index = index
-        self.finish_reason: str | None = None
-        self.is_finished = False
-        self.extra: WireObject = NOTHING
-        self.messages = OpenMessages(index, group, new_id, warn, hold)
-        self.tool_calls = NO_CALLS
-        self.open_text_id: str | None = None
-        self.open_reasoning_id: str | None = None
-        self.open_reasoning_keys: WireObject = NOTHING
-        self.open_refusal_id: str | None = None
-        self.filter_results: Any = None
-        self.is_reasoning = False
-        self.takes_pieces = True
-        self._warn = warn
-        self._hold = hold
-        self._complete_message: WireObject | None = None  # not read until the choice ends
-        self._annotations: tuple[tuple[WireObject, WireObject], ...] = ()  # each with its chunk, until there is a text
-        self._is_in_thought = False
+    ) -> Choice:
+        """A choice of the answer with the id `group`.
+
+        Args:
+            new_id: returns an unused message id.
+            warn: takes the code and the fault of a warning.
+            hold: takes a value that is held until the message with this id is done, None if it is of no open message.
+        """
+        return cls(index, OpenMessages(index, group, new_id, warn, hold, NO_CALLS), warn, hold, NO_CALLS)
 
     def feed(self, wire: WireObject, chunk: WireObject) -> Iterator[Event]:
         """The events of this choice's object in a chunk."""
@@ -136,24 +129,29 @@ class Choice:
             yield from self.finish(reason, holds_text=bool(chunk.get("provider")))
         self.update_fast_path()
 
-    def finish(self, reason: str | None, *, holds_text: bool) -> Iterator[Event]:
+    def finish(self, reason: str | None, *, holds_text: bool) -> list[Event]:
         """The events of a finish_reason. `holds_text`: the chunk states its provider, as OpenRouter's do, which may send the
         citations of a text after this."""
         self.finish_reason = reason or self.finish_reason
         self.is_finished = True
         status = FINISH_REASON_STATUS.get(self.finish_reason or "", "completed")
-        yield from self.messages.finish_all(status, holds_text=holds_text)
+        events = self.messages.finish_all(status, holds_text=holds_text)
         if self._annotations:
-            yield from self._drop_annotations()
+            events += self._drop_annotations()
+        if self.messages.ids:
+            self.update_fast_path()
+        else:
+            self.open_text_id = self.open_refusal_id = self.open_reasoning_id = None
+            self.is_reasoning = False
+        return events
 
-    def end(self, status: Status) -> Iterator[Event]:
+    def end(self, status: Status) -> Sequence[Event]:
         """The events of the answer's end: what has not been emitted of a complete message, and what is open."""
         if self.is_finished and not (self._complete_message or self._annotations or self.messages.is_open):
-            return
-        yield from self._read_complete_message({}, {})
-        yield from self.messages.finish_all(status)
-        yield from self._drop_annotations()
+            return ()
+        events = [*self._read_complete_message({}, {}), *self.messages.finish_all(status), *self._drop_annotations()]
         self.update_fast_path()
+        return events
 
     def _read_finish_reason(self, value: Any) -> str | None:
         if value is None or isinstance(value, str):
@@ -174,16 +172,15 @@ class Choice:
     def update_fast_path(self) -> None:
         """Note what the fast path may do with the next chunk."""
         messages = self.messages
+        if messages.unreported:
+            messages.unreported = 0
+            messages.report_held()
         ids = messages.ids
-        messages.unreported = 0
-        messages.report_held()
+        self.open_text_id, self.open_refusal_id, self.open_reasoning_id = map(ids.get, _FAST_KINDS)
         self.is_reasoning = "reasoning" in ids or "redacted" in ids
-        if self.is_reasoning or messages.is_text_held:
+        if self.is_reasoning or messages.held_status is not None:
             self.open_text_id = self.open_refusal_id = None
-        else:
-            self.open_text_id, self.open_refusal_id = ids.get("text"), ids.get("refusal")
-        self.open_reasoning_id = ids.get("reasoning")
-        self.open_reasoning_keys = messages.returned_fields("reasoning")
+            self.open_reasoning_keys = messages.returned_fields("reasoning")
         self.takes_pieces = not (self._annotations or self._is_in_thought or self._complete_message)
 
     def _read_complete_message(self, logprobs: WireObject, chunk: WireObject) -> Iterator[Event]:
@@ -346,7 +343,7 @@ class Choice:
                     yield RawEvent("content", chunk)
 
     def _with_logprobs(
-        self, kind: str, events: Iterator[Event], logprobs: WireObject, chunk: WireObject
+        self, kind: str, events: Iterable[Event], logprobs: WireObject, chunk: WireObject
     ) -> Iterator[Event]:
         """The events, with the log probabilities of their tokens on the first delta and on the done message."""
         found = logprobs.get("content" if kind == "text" else kind)
@@ -374,7 +371,7 @@ class Choice:
         messages.add_metadata("transcript", audio_transcript=True, **metadata)
         yield from messages.append("transcript", self._text_of(audio.get("transcript"), "transcript"))
         data = audio.get("data")
-        if isinstance(data, str) and _match_base64(data):
+        if isinstance(data, str) and re.fullmatch(_BASE64, data):
             yield from messages.append("audio", data)
         elif data is not None:
             self._warn("bad-audio", "its audio data is not base64; it was skipped")
@@ -385,7 +382,7 @@ class Choice:
         url = as_text(image_url) or as_text(as_object(image_url).get("url"))
         if not url:
             yield RawEvent("images", chunk)
-        elif found := _match_data_url(url):
+        elif found := re.fullmatch(_DATA_URL, url):
             yield from self.messages.add_image(f"base64.{found[1]}", found[2])
         else:
             yield from self.messages.add_image("url", url)
@@ -420,6 +417,14 @@ class Choice:
         if extra and (changed := add_values(call.extra, extra)):
             self._hold(call.message_id, changed)
         yield from self.messages.append_to_call(call, call_id, name, arguments)
+
+    def begin_call(self, index: int, call_id: str, name: str, arguments: str) -> list[Event]:
+        """A call of which the first fragment came, with an id and a name, and with an index that no open call has."""
+        calls = self._calls()
+        before = calls.latest
+        call = calls.find(index, call_id, name, arguments, 0)
+        events = self.messages.pass_call(before) if before is not None else []
+        return events + self.messages.append_to_call(call, call_id, name, arguments)
 
     def _read_function_call(self, fragment: Any) -> Iterator[Event]:
         """The deprecated `function_call`: one call without an id."""

@@ -15,14 +15,15 @@ choice if there are several, and under `choices` what the chunks state about one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
-from ...events import Event, MetadataHeld, RawEvent, Run, RunCreated, RunDone, StreamWarning
+from ...events import Delta, Event, MetadataHeld, RawEvent, Run, RunCreated, RunDone, StreamWarning
 from ...messages.json_text import NOT_JSON
-from ..framing import Frame, as_frame
-from ..held_values import HeldSize
+from ...shared_names import share_names
+from ..held_values import NOTHING
 from ..values import (
+    LARGEST_COUNT,
     WireObject,
     as_index,
     as_seconds,
@@ -33,14 +34,11 @@ from ..values import (
     text_or_none,
 )
 from .choice import Choice
-from .fast_path import FastPath
-from .first_chunk import begin
-from .open_messages import NOTHING as NO_VALUES
-from .pieces import plain_event, read_choice
-from .repeated_fields import NOTHING
-from .run_metadata import new_values, run_metadata, with_metadata
+from .fast_path import UNUSUAL_BATCHES, FastPath
+from .pieces import read_choice
+from .run_metadata import changing_metadata, new_values, run_metadata, with_metadata
 from .shape import CHUNK_OBJECTS, recognises
-from .typed_chunk import Chunk, decode_plain_chunk
+from .typed_chunk import Chunk, decode_chunk
 from .wire import (
     CHANGING_METADATA_KEYS,
     FINISH_REASON_STATUS,
@@ -66,14 +64,10 @@ class Decoder(FastPath):
     name = "openai_chat"
     sse_event_names: ClassVar[frozenset[bytes] | None] = frozenset({b"error"})
 
-    def __init__(self, new_id: Callable[[], str] | None = None) -> None:
-        super().__init__(new_id)
-        self._has_begun = False
-        self._has_ended = False
-        self._answer_id: str | None = None
-        self._metadata: WireObject = NO_VALUES
-        self._warnings: list[Event] = []  # and what is held
-        self._held = HeldSize()
+    # Where a decoder begins.
+    _has_begun = False
+    _answer_id: str | None = None
+    _metadata: WireObject = NOTHING
 
     @classmethod
     def recognises(cls, item: WireObject) -> bool:
@@ -82,69 +76,112 @@ class Decoder(FastPath):
 
     # -- chunks with more than a delta of an open message
 
-    def _feed_other(self, frame: Frame | bytes) -> list[Event]:
+    def _feed_other(self, frame: Any) -> list[Event]:
         """The events of a frame with more than a delta of an open message, or with an SSE id: of a typed chunk, else by the
         tolerant path."""
-        events: list[Event] | None = None
-        id, name, data = as_frame(frame)
-        if data is not frame and name != b"error" and (event := self._read_plain(data) or self._extended_event(data)):
-            events = [event, self._count_usage(self._new_usage, data)] if self._new_usage else [event]
-        elif (chunk := self._chunk) is not None:
-            events = self._read_typed(chunk, data)
-        chunk, self._chunk = self._chunk, None
+        if self._is_unusual and (event := self._extended_event(frame)) is not None:
+            return self._typed(self._with_usage(event), frame)
+        if frame == b"[DONE]":
+            return self._feed_tolerantly(b"", b"", frame, None)
+        try:
+            chunk = decode_chunk(frame)
+        except TypeError:
+            return self._feed_named(*frame)
+        except NOT_JSON:
+            return self._feed_tolerantly(b"", b"", frame, None)
+        events = self._read_typed(chunk, frame)
         if events is None:
-            events = self.feed_frame(id, name, data)
-            if self.exhausted:
-                return events
+            return self._feed_tolerantly(b"", b"", frame, chunk)
+        index = self.index
+        for event in events:
+            event.raw_item = frame
+            if not isinstance(event, Delta):  # which is found by its item
+                event.item_index = index
+        self.index = index + 1
+        return events
+
+    def _feed_named(self, id: bytes, name: bytes, data: bytes) -> list[Event]:
+        """As `_feed_other`, of a frame with an SSE id or name."""
+        if name == b"error":
+            return self._feed_tolerantly(id, name, data, None)
+        event = self._read_plain(data) or self._extended_event(data)
+        events = self._feed_other(data) if event is None else self._typed(self._with_usage(event), data)
+        if id:
+            position = id.decode("utf-8", "replace")
+            for event in events:
+                event.position = position
+        return events
+
+    def _with_usage(self, event: Event) -> list[Event]:
+        """A delta, and the usage of its chunk if that has changed."""
+        return [event, *self._read_new_usage(self._new_usage)]
+
+    def _feed_tolerantly(self, id: bytes, name: bytes, data: bytes, chunk: Chunk | None) -> list[Event]:
+        """The events of a frame by the tolerant path. `chunk`: the frame's, if it could be read as its typed struct."""
+        if data == b"[DONE]" and not name:
+            self.exhausted = self._is_unusual = True
+            return self._typed(self._end(), data)
+        events = self.feed_frame(id, name, data)
+        if not self.exhausted:
             is_read = not (self._has_ended or any(isinstance(event, StreamWarning) for event in events))
             only_deltas = is_only_deltas([event for event in events if not isinstance(event, MetadataHeld)])
             self._repeated.remember(chunk if is_read else None, self._choices, is_only_deltas=only_deltas)
-            return events
-        return self._typed(events, data, id)
-
-    def _read_plain(self, data: bytes) -> Event | None:
-        """The event of a plain delta of an open message, None for any other chunk."""
-        self._new_usage = None
-        try:
-            wire = decode_plain_chunk(data).choices[0]
-            return plain_event(self._choices[wire.index], wire.delta, data)
-        except (KeyError, *NOT_JSON):
-            return None
+        return events
 
     def _read_typed(self, chunk: Chunk, data: bytes) -> list[Event] | None:
         """The events of a typed chunk; None, before anything was changed, if it has to take the tolerant path."""
-        if not (self._has_begun or self._has_ended):
-            return self._begin_typed(chunk, data)
-        if self._has_ended or not self._repeated.has(chunk, self._choices):
+        if self._has_ended:
             return None
-        events: list[Event] = []
-        is_settled = self._repeated.has_changing(chunk)
-        for wire in chunk.choices:
-            if wire.message is not None and chunk.object != "chat.completion.chunk":
+        choices, repeated = chunk.choices, self._repeated
+        if not choices:
+            is_usage = self._has_begun and chunk.usage and repeated.has(chunk, None) and repeated.has_changing(chunk)
+            return [*self._read_new_usage(chunk.usage), *self._take_warnings()] or None if is_usage else None
+        wire = choices[0]
+        if wire.message is not None and chunk.object != "chat.completion.chunk":
+            return None
+        choice = self._choices.get(wire.index)
+        if choice is None:
+            if self._has_begun or not 0 <= wire.index <= LARGEST_COUNT:
                 return None
-            choice = self._choices[wire.index]
-            found = read_choice(choice, wire, data, settled=is_settled, held=chunk.provider not in NOTHING)
-            if found is None:
-                return None
-            events += found
-        if chunk.usage and (is_settled or chunk.choices):
-            events += [*self._read_usage({"usage": chunk.usage}, [])]
-        self.complete = self._all_choices_finished()
-        return events + self._take_warnings() or None
+            self._answer_id = text_or_none(chunk.id)
+            choice = Choice.begin(wire.index, self._answer_id, self.new_id, self._warn, self._hold)
+        if (
+            (chunk.citations, chunk.search_results, chunk.x_groq) != repeated.values
+            or wire.content_filter_results != choice.filter_results
+        ) and not repeated.has(chunk, choice):
+            return None
+        if not self._has_begun:
+            return self._begin_typed(chunk, choice, data)
+        events = read_choice(choice, wire, data, settled=repeated.has_changing(chunk), held=bool(chunk.provider))
+        if events is None:
+            return None
+        if wire.finish_reason:
+            self.complete = len(self._choices) == 1 or self._all_choices_finished()
+        elif isinstance(events[0], Delta):  # a plain one does not come here
+            self._is_unusual, self._unusual_batches = True, UNUSUAL_BATCHES
+        if chunk.usage:
+            events += self._read_new_usage(chunk.usage)
+        return (events + self._take_warnings() if self._warnings else events) or None
 
-    def _begin_typed(self, chunk: Chunk, data: bytes) -> list[Event] | None:
-        """The events of the first chunk, as `_read_typed`."""
-        begun = begin(chunk, data, self._metadata, self._new_choice)
-        if begun is None:
+    def _begin_typed(self, chunk: Chunk, choice: Choice, data: bytes) -> list[Event] | None:
+        """The events of the chunk that begins the run with its first choice, as `_read_typed`."""
+        wire = chunk.choices[0]
+        events = read_choice(choice, wire, data, settled=True, held=bool(chunk.provider), begins=True)
+        if events is None:
             return None
-        choice, run, events = begun
-        self._has_begun, self._answer_id, self._metadata = True, run.id or None, run.metadata
+        self._has_begun = True
         self._choices[choice.index] = choice
-        self._repeated.remember(chunk, self._choices, is_only_deltas=False)
-        return events
-
-    def _new_choice(self, index: int, answer_id: str | None) -> Choice:
-        return Choice(index, answer_id, self.new_id, self._warn, self._hold)
+        self._repeated.remember_changing(chunk)
+        self._metadata = metadata = {**self._metadata, **changing_metadata(chunk)}
+        model, created_at = text_or_none(chunk.model), as_seconds(chunk.created)
+        events.insert(
+            0, RunCreated(Run(id=self._answer_id or "", model=model, created_at=created_at, metadata=metadata))
+        )
+        if wire.finish_reason:
+            self.complete = True
+        if chunk.usage:
+            events += self._read_new_usage(chunk.usage)
+        return events + self._take_warnings() if self._warnings else events
 
     # -- the tolerant path
 
@@ -169,25 +206,23 @@ class Decoder(FastPath):
 
     def sentinel(self, data: bytes) -> Iterable[Event]:
         """The end of the run: `[DONE]` completes an answer."""
-        self.complete = True
-        yield from self._end()
+        return self._end()
 
     def finish(self) -> Iterable[Event]:
         """The end of the run if the answer is complete, else the end of its messages as incomplete."""
+        if self._has_ended:
+            return ()
         if self.complete:
-            yield from self._end()
-            return
-        for choice in [*self._choices.values()]:
-            yield from choice.end("incomplete")
+            return self._end()
+        events = [event for choice in [*self._choices.values()] for event in choice.end("incomplete")]
         if metadata := run_metadata(self._metadata, self._choices.values()):
-            yield RunCreated(Run(metadata=metadata))  # the engine adds it to the run that has begun
-        yield from self._take_warnings()
+            events.append(RunCreated(Run(metadata=metadata)))  # the engine adds it to the run that has begun
+        return events + self._take_warnings()
 
     def forget(self) -> None:
         """Drop the newest frames and the choices, because nothing more comes."""
         super().forget()
         self._choices.clear()
-        self._chunk = None
 
     # -- a chunk
 
@@ -228,19 +263,23 @@ class Decoder(FastPath):
             index = place
         choice = self._choices.get(index)
         if choice is None:
-            choice = self._choices[index] = self._new_choice(index, self._answer_id)
+            choice = Choice.begin(index, self._answer_id, self.new_id, self._warn, self._hold)
+            self._choices[index] = choice
         yield from choice.feed(wire, chunk)
 
-    def _read_usage(self, chunk: WireObject, choices: list[Any]) -> Iterator[Event]:
-        """The usage, each time that it changes: some servers send it in every chunk."""
+    def _read_usage(self, chunk: WireObject, choices: list[Any]) -> Sequence[Event]:
         usage = usage_in(chunk, choices)
-        if usage is None or usage == self._usage:
-            return
-        if is_object(usage):
-            self._usage = usage
-            yield read_usage(usage)
-        else:
-            self._warn("bad-usage", "its `usage` is not an object; it was skipped")
+        if usage is None or is_object(usage):
+            return self._read_new_usage(usage)
+        self._warn("bad-usage", "its `usage` is not an object; it was skipped")
+        return ()
+
+    def _read_new_usage(self, usage: WireObject | None) -> Sequence[Event]:
+        """The usage, each time that it changes: some servers send it in every chunk."""
+        if not usage or usage == self._usage:
+            return ()
+        self._usage = usage
+        return (read_usage(usage),)
 
     # -- the run
 
@@ -256,24 +295,28 @@ class Decoder(FastPath):
         )
         return RunCreated(run)
 
-    def _end(self, error: WireObject | None = None) -> Iterator[Event]:
+    def _end(self, error: WireObject | None = None) -> list[Event]:
         """The end of the run: with an error, or as the finish_reason of its lowest choice means."""
+        events: list[Event] = []
         if self._has_ended:
-            return
+            return events
         self._has_ended = self.complete = True
-        for choice in [*self._choices.values()]:
-            yield from choice.end("completed" if error is None else "failed")
-        reason = self._choices[min(self._choices)].finish_reason if self._choices else None
+        choices = self._choices
+        for choice in [*choices.values()]:
+            events += choice.end("completed" if error is None else "failed")
+        reason = choices[min(choices)].finish_reason if choices else None
         status = FINISH_REASON_STATUS.get(reason or "", "completed") if error is None else "failed"
         if status == "failed" and error is None:
             error = {"message": f"the provider ended its answer with the finish_reason {reason!r}"}
-        metadata = run_metadata(self._metadata, self._choices.values())
-        yield RunDone(Run(status=status, error=error, finish_reason=reason, metadata=metadata))
-        yield from self._take_warnings()
+        metadata = run_metadata(self._metadata, choices.values())
+        events.append(RunDone(Run(status=status, error=error, finish_reason=reason, metadata=metadata)))
+        return events + self._take_warnings() if self._warnings else events
 
     def _all_choices_finished(self) -> bool:
-        choices = self._choices.values()
-        return bool(choices) and False not in [choice.is_finished for choice in choices]
+        for choice in self._choices.values():
+            if not choice.is_finished:
+                return False
+        return bool(self._choices)
 
     # -- warnings, which come after the events of the chunk that they are about
 
@@ -294,3 +337,10 @@ class Decoder(FastPath):
     def _take_warnings(self) -> list[Event]:
         warnings, self._warnings = self._warnings, []
         return warnings
+
+
+share_names(
+    Decoder,
+    """new_id index complete exhausted _choices _repeated _usage _new_usage _is_unusual _unusual_batches _warnings _held _has_begun
+    _has_ended _answer_id _metadata _first frames _object_form""",
+)

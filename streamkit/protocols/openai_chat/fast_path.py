@@ -13,36 +13,42 @@ from ...events import Event, TextDelta
 from ...messages.json_text import NOT_JSON, has_surrogates
 from ...messages.sdk_objects import fields_of
 from .. import base
-from ..framing import Frame, Frames
+from ..framing import Frames
+from ..held_values import NOTHING, HeldSize
 from ..values import WireObject
 from .choice import Choice
-from .open_messages import NOTHING as NO_VALUES
-from .parsed_chunk import has_one_value, parsed_piece
+from .parsed_chunk import NO_FORM, ObjectForm, form_of, has_one_value, is_plain_extra, parsed_piece
 from .pieces import event_with_logprobs, extended_event, plain_event
 from .repeated_fields import RepeatedFields
-from .typed_chunk import Chunk, decode_chunk, decode_plain_chunk, read_plain_chunk
+from .typed_chunk import decode_chunk, decode_plain_chunk, read_plain_chunk
 from .wire import read_usage
 
-__all__ = ["FastPath"]
+__all__ = ["UNUSUAL_BATCHES", "FastPath"]
 
 _NOT_PLAIN = (LookupError, TypeError, *NOT_JSON)  # what reading a chunk of another shape raises
-_UNUSUAL_BATCHES = 32
+UNUSUAL_BATCHES = 32
+"""How many batches after an unusual delta the extended form is tried first."""
 
 
 class FastPath(base.Decoder):
     """The part of the decoder that reads deltas of open messages."""
 
+    # Where a decoder begins.
+    _has_ended = False  # what follows takes the tolerant path, unless it is plain
+    _usage: WireObject = NOTHING
+    _new_usage: WireObject | None = None  # of the newest chunk, if it has any and that has changed
+    _unusual_batches = 0  # how many more batches try the extended form first
+    _object_form: ObjectForm = NO_FORM
+
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)
-        self._choices: dict[int, Choice] = {}
-        self._usage: WireObject = NO_VALUES
-        self._repeated = RepeatedFields()
-        self._new_usage: WireObject | None = None  # of the newest chunk, if it has any and that has changed
         self._is_unusual = False  # the newest delta was not plain, or the stream is exhausted
-        self._unusual_batches = 0  # how many more batches try the extended form first
-        self._chunk: Chunk | None = None  # the newest chunk, if it could be read as its typed struct
+        self._choices: dict[int, Choice] = {}
+        self._repeated = RepeatedFields()
+        self._warnings: list[Event] = []  # of the newest chunk, and what is held
+        self._held = HeldSize()
 
-    def _feed_other(self, frame: Frame | bytes) -> list[Event]:
+    def _feed_other(self, frame: Any) -> list[Event]:
         """The events of a frame that is not a delta of an open message, or that has an SSE id."""
         raise NotImplementedError("the decoder's")
 
@@ -52,9 +58,8 @@ class FastPath(base.Decoder):
             return self._feed_unusual(frames)
         events: list[Event] = []
         choices = self._choices
-        self._frames = frames
-        self._first = start = self.index
-        surplus = 0  # events so far, less the frames that they came from; a plain delta gives one event
+        self.frames = frames
+        start = offset = self.index  # its index, less the events before it: a plain delta gives one event
         data: Any
         for data in frames:
             try:
@@ -67,27 +72,20 @@ class FastPath(base.Decoder):
                     if message_id is not None:
                         events.append(TextDelta(message_id, text, raw_item=data))
                         continue
-                event = plain_event(choice, delta, data)
-                if event is not None:
-                    events.append(event)
-                    continue
+                else:
+                    event = plain_event(choice, delta, data)
+                    if event is not None:
+                        events.append(event)
+                        continue
             except _NOT_PLAIN:
                 pass  # another chunk, or a frame with an SSE id or name, which is a tuple
-            event = self._extended_event(data)
-            if event is not None:
-                events.append(event)
-                self._is_unusual, self._unusual_batches = True, _UNUSUAL_BATCHES
-                if self._new_usage:
-                    events.append(self._count_usage(self._new_usage, data))
-                    surplus += 1
-                continue
-            self.index = start + len(events) - surplus
-            decoded = self._feed_other(data)
-            events += decoded
-            surplus += len(decoded) - 1
+            self.index = offset + len(events)
+            events += self._feed_other(data)
             if self.exhausted:
+                self.frames = frames[: self.index - start]
                 return events
-        self.index = start + len(frames)
+            offset = self.index - len(events)
+        self.index = offset + len(events)
         return events
 
     def _feed_unusual(self, frames: Frames) -> list[Event]:
@@ -98,15 +96,19 @@ class FastPath(base.Decoder):
             return events
         self._unusual_batches -= 1
         self._is_unusual = self._unusual_batches > 0
-        self._frames = frames
-        self._first = start = self.index
+        self.frames = frames
+        start = self.index
         for place, data in enumerate(frames):
             event = self._extended_event(data)
             if event is None:
                 self._is_unusual, self.index = False, start + place
-                events += self.feed_frames(frames[place:])
-                self._frames, self._first = frames, start
-                return events
+                event = self._read_plain(data)
+                if event is None:
+                    events += self._feed_other(data)
+                    if self.exhausted:
+                        self.frames = frames[: self.index - start]
+                        return events
+                    continue
             events.append(event)
             if usage := self._new_usage:
                 self._usage = usage
@@ -116,21 +118,28 @@ class FastPath(base.Decoder):
         self.index = start + len(frames)
         return events
 
+    def _read_plain(self, data: Any) -> Event | None:
+        """The event of a plain delta of an open message, None for any other chunk."""
+        self._new_usage = None
+        try:
+            wire = decode_plain_chunk(data).choices[0]
+            return plain_event(self._choices[wire.index], wire.delta, data)
+        except _NOT_PLAIN:
+            return None
+
     def _extended_event(self, data: Any) -> Event | None:
         """The event of a delta of an open message, in a chunk that repeats the other fields of the chunk before. None for
-        any other chunk, which is `_chunk` if it is a typed one."""
+        any other chunk."""
         try:
-            self._chunk = chunk = decode_chunk(data)
+            chunk = decode_chunk(data)
             wire = chunk.choices[0]
             choice = self._choices[wire.index]
-        except LookupError:
-            return None
         except _NOT_PLAIN:
-            self._chunk = None
             return None
         self._new_usage = None if (usage := chunk.usage) == self._usage else usage
         if (
             wire.finish_reason
+            or self._has_ended
             or wire.content_filter_results != choice.filter_results
             or (chunk.citations, chunk.search_results, chunk.x_groq) != self._repeated.values
             or (wire.message is not None and chunk.object != "chat.completion.chunk")
@@ -154,28 +163,26 @@ class FastPath(base.Decoder):
         is_settled = (chunk.service_tier, chunk.system_fingerprint, chunk.provider) == self._repeated.changing
         return event_with_logprobs(choice, wire, data, is_settled)
 
-    def _count_usage(self, usage: WireObject, data: bytes) -> Event:
-        """The event of usage that changed."""
-        self._usage = usage
-        event = read_usage(usage)
-        event.raw_item = data
-        return event
-
     def plain_event(self, item: Any) -> Event | None:
         """The event of a plain delta of an open message. The usual forms of one are read by a few look-ups. A dict with the
         client's objects in it is none: the tolerant path opens these."""
-        chunk: dict[str, Any] = item if item.__class__ is dict else fields_of(item)
+        chunk: dict[str, Any] = item
+        if type(item) is not dict:  # of an object this is faster than its `__class__`
+            event = self._event_of_form(item)
+            if event is not None:
+                return event
+            chunk = fields_of(item)
         (wire,) = choices = chunk["choices"]
         if wire.__class__ is not dict:
-            wire = fields_of(wire) if chunk is not item else NO_VALUES  # which has no delta
+            wire = fields_of(wire) if chunk is not item else NOTHING  # which has no delta
         delta = wire["delta"]
         if delta.__class__ is not dict:
-            delta = fields_of(delta) if chunk is not item else NO_VALUES
+            delta = fields_of(delta) if chunk is not item else NOTHING
         index: Any = wire.get("index")
         size = len(wire)
         if (
             wire.get("finish_reason", 0) is None
-            and (size == 3 or (size == 4 and wire.get("logprobs", 0) is None))
+            and ((size == 4 and wire.get("logprobs", 0) is None) or size == 3)
             and index.__class__ is int
             and choices.__class__ is list
             and chunk.get("usage") is None
@@ -192,8 +199,42 @@ class FastPath(base.Decoder):
                 return parsed_piece(choice, delta, item)
             id = choice.open_text_id
             if id is not None and text and text.__class__ is str and (text.isascii() or not has_surrogates(text)):
+                if chunk is not item:
+                    self._object_form = form_of(item) or self._object_form
                 return TextDelta(id, text, raw_item=item)
         return self._typed_event(item)
+
+    def _event_of_form(self, item: Any) -> Event | None:
+        """The event of a client's object that has the form of the latest piece of text; None of any other."""
+        kind, kind_of_choice, kind_of_delta, names = self._object_form
+        if type(item) is not kind or ((extra := item.__pydantic_extra__) and not is_plain_extra(extra)):
+            return None
+        try:
+            chunk = item.__dict__
+            (choice,) = choices = chunk["choices"]
+            if type(choice) is not kind_of_choice or choice.__pydantic_extra__:
+                return None
+            wire = choice.__dict__
+            delta = wire["delta"]
+            if type(delta) is not kind_of_delta or delta.__pydantic_extra__ or delta.__pydantic_fields_set__ != names:
+                return None
+            text, index = delta.content, wire["index"]
+            if (
+                wire["finish_reason"] is None
+                and wire["logprobs"] is None
+                and chunk["usage"] is None
+                and chunk.get("moderation") is None
+                and choices.__class__ is list
+                and index.__class__ is int
+                and text.__class__ is str
+                and text
+                and (text.isascii() or not has_surrogates(text))
+                and (id := self._choices[index].open_text_id) is not None
+            ):
+                return TextDelta(id, text, raw_item=item)
+        except (LookupError, AttributeError, TypeError, ValueError):
+            pass  # it lacks a field, or the choice is a new one
+        return None
 
     def _typed_event(self, item: Any) -> Event | None:
         """The event of a plain delta of an open message, in any form."""

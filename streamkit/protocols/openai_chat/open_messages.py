@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from ...events import CallPassed, Event, MessageCreated, MessageDone, ToolCallCreated, ToolCallDelta
 from ...messages import (
     AudioMessage,
@@ -25,7 +27,7 @@ from ...messages import (
 from ..held_values import add_values
 from ..values import WireObject, as_text, text_or_json, without_keys
 from .returned_fields import KEY, LISTS, NO_PIECE, GrowingPiece, merge_blocks, merge_fields
-from .tool_calls import NO_CALLS, ToolCall
+from .tool_calls import NO_CALLS, ToolCall, ToolCalls
 
 __all__ = ["NOTHING", "OpenMessages"]
 
@@ -39,12 +41,18 @@ _CLASSES: dict[str, type[Message]] = {
     "audio": AudioMessage,
 }
 _REASONING = ("reasoning", "redacted")
-NO_TOKENS: list[Any] = []
-NOTHING: dict[Any, Any] = {}
+_WITH_FIELDS = (*_REASONING, "transcript")  # which have more than the fields of all messages from their beginning
+
+
+class _Nothing(dict[Any, Any]):
+    """A struct with a plain dict for a default would make one for each object."""
+
+
+NOTHING = _Nothing()
 """In the place of what no message has needed, shared by all: nothing is added to it."""
 
 
-class OpenMessages:
+class OpenMessages(msgspec.Struct, eq=False):
     """The open messages of one choice.
 
     Attributes:
@@ -53,86 +61,73 @@ class OpenMessages:
         tool_calls: the open tool calls.
         unreported: for the fast path, which emits deltas alone: of how many of them something was held since another chunk,
             with which the size of that is reported.
+        held_status: of the open text, if it is at its end and waits for its citations; else None.
         growing_detail: the newest of the `reasoning_details`, while others follow that only bring more of its text.
         seen: the kinds of which content has arrived, and "images" and "calls".
     """
 
-    __slots__ = (
-        "_choice",
-        "_count",
-        "_executed",
-        "_final_content",
-        "_group",
-        "_held_status",
-        "_hold",
-        "_metadata",
-        "_new_id",
-        "_returned",
-        "_unreported_tokens",
-        "_warn",
-        "growing_detail",
-        "ids",
-        "role",
-        "seen",
-        "tool_calls",
-        "unreported",
-    )
-
-    def __init__(
-        self,
-        choice: int,
-        group: str | None,
-        new_id: Callable[[], str],
-        warn: Callable[[str, str], None],
-        hold: Callable[[str | None, object], None],
-    ) -> None:
-        self.role = ""
-        self.ids: dict[str, str] = {}
-        self.tool_calls = NO_CALLS
-        self.seen: tuple[str, ...] = ()
-        self._choice = choice
-        self._group = group
-        self._new_id = new_id
-        self._warn = warn
-        self._hold = hold  # reports a value that is held for a message
-        self.unreported = 0
-        self.growing_detail = NO_PIECE
-        self._unreported_tokens: list[Any] = NO_TOKENS
-        self._held_status: Status | None = None
-        self._count = 0  # of the messages created so far
-        # Each is made when it is needed: by most answers it is not.
-        self._executed: dict[Any, str] = NOTHING  # ids of the calls that the provider ran, by index; "" with an output
-        self._metadata: dict[str, dict[str, Any]] = NOTHING  # of the done messages, by kind
-        self._returned: dict[str, dict[str, Any]] = NOTHING  # what goes back along with them
-        self._final_content: dict[str, str] = NOTHING  # what the provider gave as their entire content, by kind
+    _choice: int
+    _group: str | None
+    _new_id: Callable[[], str]
+    _warn: Callable[[str, str], None]
+    _hold: Callable[[str | None, object], None]  # reports a value that is held for a message
+    tool_calls: ToolCalls
+    role: str = ""
+    ids: dict[str, str] = {}
+    seen: tuple[str, ...] = ()
+    unreported: int = 0
+    growing_detail: GrowingPiece = NO_PIECE
+    held_status: Status | None = None
+    _unreported_tokens: tuple[Any, ...] = ()
+    _count: int = 0  # of the messages created so far
+    # Each is made when it is needed: by most answers it is not.
+    _executed: dict[Any, str] = NOTHING  # ids of the calls that the provider ran, by index; "" with an output
+    _metadata: dict[str, dict[str, Any]] = NOTHING  # of the done messages, by kind
+    _returned: dict[str, dict[str, Any]] = NOTHING  # what goes back along with them
+    _final_content: dict[str, str] = NOTHING  # what the provider gave as their entire content, by kind
 
     # -- messages of one kind
 
-    def append(self, kind: str, text: str) -> Iterator[Event]:
+    def append(self, kind: str, text: str) -> list[Event]:
         """A delta of the open message of this kind, which is created if there is none. Nothing for an empty text."""
+        events: list[Event] = []
         if not text:
-            return
-        if self._held_status is not None:
-            yield from self.finish("text", self._held_status)
-        if kind not in self.ids:
-            if self.ids and kind not in _REASONING:
-                yield from self.finish_reasoning()
-            yield self.create(kind)
-        elif len(self.ids) > 1 and kind not in _REASONING:
-            yield from self.finish_reasoning()
-        yield _CLASSES[kind].delta_event(self.ids[kind], text)
+            return events
+        ids = self.ids
+        if self.held_status is not None:
+            events += self.finish("text", self.held_status)
+        id = ids.get(kind)
+        if ids and kind not in _REASONING and (id is None or len(ids) > 1):
+            events += self.finish_reasoning()
+        if id is None:
+            return events + self.begin(kind, text)
+        events.append(_CLASSES[kind].delta_event(id, text))
+        return events
+
+    def begin(self, kind: str, text: str) -> list[Event]:
+        """The beginning of a message of this kind, and its first delta."""
+        return [self.create(kind), _CLASSES[kind].delta_event(self.ids[kind], text)]
 
     def create(self, kind: str) -> Event:
         """The beginning of a message of this kind."""
         self.ids[kind] = id = self._new_id()
+        fields = self._shared_fields()
+        if kind in _WITH_FIELDS:
+            self._add_fields(fields, kind)
+        elif kind not in self.seen:
+            self.seen += (kind,)
+        return MessageCreated(_CLASSES[kind](id, **fields))
+
+    def _add_fields(self, fields: dict[str, Any], kind: str) -> None:
+        """Add what a message of this kind has from its beginning."""
         self.see("reasoning" if kind == "redacted" else kind)
-        fields: dict[str, Any] = {"format": "redacted"} if kind == "redacted" else {}
-        if kind == "transcript":
+        if kind == "redacted":
+            fields["format"] = kind
+        elif kind == "transcript":
             self.add_metadata(kind, audio_transcript=True)
             fields["metadata"] = self._metadata[kind].copy()
-        elif kind == "reasoning" and kind in self._returned:
+        elif kind in self._returned:
             fields["metadata"] = {KEY: dict(self._returned[kind])}
-        return MessageCreated(_CLASSES[kind](id, **self._shared_fields(), **fields))
 
     def see(self, kind: str) -> None:
         """Content of this kind has arrived."""
@@ -158,7 +153,7 @@ class OpenMessages:
         if "text" not in self._metadata:
             self._metadata = {**self._metadata, "text": {}}
         self._metadata["text"].setdefault("logprobs", []).extend(tokens)
-        self._unreported_tokens = [*self._unreported_tokens, *tokens]
+        self._unreported_tokens = (*self._unreported_tokens, *tokens)
         self.unreported += 1
 
     def add_returned(self, kind: str, fields: WireObject) -> None:
@@ -201,8 +196,8 @@ class OpenMessages:
         if more := self.growing_detail.join():
             self._hold(self.ids.get("reasoning"), more)
         if self._unreported_tokens:
-            self._hold(self.ids.get("text"), {"logprobs": self._unreported_tokens})
-            self._unreported_tokens = NO_TOKENS
+            self._hold(self.ids.get("text"), {"logprobs": [*self._unreported_tokens]})
+            self._unreported_tokens = ()
 
     def end_detail(self) -> None:
         """The newest detail of the reasoning takes no more text."""
@@ -253,73 +248,84 @@ class OpenMessages:
             )
             yield MessageDone(output)
 
-    def finish(self, kind: str, status: Status) -> Iterator[Event]:
+    def finish(self, kind: str, status: Status) -> list[Event]:
         """The end of the open message of this kind, if there is one."""
         if kind not in self.ids:
-            return
+            return []
         if kind == "text":
-            self._held_status = None
-            self.report_held()
-        metadata = self._metadata.pop(kind, None)
-        if returned := self._returned.pop(kind, None):
+            self.held_status = None
+            if self.unreported:
+                self.report_held()
+        metadata = self._metadata.pop(kind, None) if self._metadata else None
+        if self._returned and (returned := self._returned.pop(kind, None)):
             self.end_detail()
             for key in LISTS.keys() & returned.keys():
                 returned[key] = merge_blocks(returned[key], LISTS[key])
             metadata = {**(metadata or {}), KEY: returned}
-        content = self._final_content.pop(kind, "" if kind == "redacted" else None)
-        yield MessageDone(_CLASSES[kind](self.ids.pop(kind), content=content, status=status, metadata=metadata))
+        content = "" if kind == "redacted" else None
+        if self._final_content:
+            content = self._final_content.pop(kind, content)
+        return [MessageDone(_CLASSES[kind](self.ids.pop(kind), content=content, status=status, metadata=metadata))]
 
-    def finish_reasoning(self) -> Iterator[Event]:
+    def finish_reasoning(self) -> list[Event]:
         """The end of the open reasoning, because other content begins."""
+        events: list[Event] = []
         for kind in _REASONING:
             if kind in self.ids:
-                yield from self.finish(kind, "completed")
+                events += self.finish(kind, "completed")
+        return events
 
     @property
     def is_open(self) -> bool:
         """Whether a message is open, or something is held for one."""
         return bool(self.ids or self.tool_calls.in_order or self._metadata or self._returned)
 
-    @property
-    def is_text_held(self) -> bool:
-        """Whether the open text is at its end, and waits for its citations."""
-        return self._held_status is not None
-
-    def finish_all(self, status: Status, *, holds_text: bool = False) -> Iterator[Event]:
+    def finish_all(self, status: Status, *, holds_text: bool = False) -> list[Event]:
         """The end of everything that is open. A call is emitted without a name if none arrived.
 
         `holds_text`: the text stays open for its citations, until other content comes or this is called again.
         """
-        held = self._held_status
+        held = self.held_status
+        events: list[Event] = []
         for kind in [*self.ids]:
-            if kind == "text" and holds_text:
-                self._held_status = held or status
+            if kind != "text":
+                events += self.finish(kind, status)
+            elif holds_text:
+                self.held_status = held or status
             else:
-                yield from self.finish(kind, held or status if kind == "text" else status)
-        for call in self.tool_calls.in_order if self.tool_calls is not NO_CALLS else ():
+                events += self.finish(kind, held or status)
+        if self.tool_calls is not NO_CALLS:
+            events += self._finish_calls(status)
+        if self._metadata or self._returned:
+            held_kinds = ("text",) if self.held_status is not None else ()
+            for values in (self._metadata, self._returned):
+                for kind in [kind for kind in values if kind not in held_kinds]:
+                    del values[kind]
+        return events
+
+    def _finish_calls(self, status: Status) -> list[Event]:
+        events: list[Event] = []
+        for call in self.tool_calls.in_order:
             if call.message_id is None and (call.pending_arguments or call.call_id):
                 self._warn("no-tool-name", f"the name of the tool call {call.call_id!r} never arrived")
-                yield from self._create_call(call)
+                events += self._create_call(call)
             if call.message_id is not None:
                 metadata = {KEY: call.extra} if call.extra else None
                 fields = _call_fields(call)
-                yield MessageDone(ToolCallMessage(call.message_id, status=status, metadata=metadata, **fields))
-        if self.tool_calls is not NO_CALLS:
-            self.tool_calls.clear()
-        held_kinds = ("text",) if self._held_status is not None else ()
-        for values in (self._metadata, self._returned):
-            for kind in [kind for kind in values if kind not in held_kinds]:
-                del values[kind]
+                events.append(MessageDone(ToolCallMessage(call.message_id, status=status, metadata=metadata, **fields)))
+        self.tool_calls.clear()
+        return events
 
     def _shared_fields(self) -> dict[str, Any]:
         """The fields that every message of the choice has. Without a role they are the assistant's."""
-        self.role = self.role or "assistant"
-        self._count += 1
-        return {"role": self.role, "group": self._group, "index": self._count - 1, "choice": self._choice}
+        self.role = role = self.role or "assistant"
+        index = self._count
+        self._count = index + 1
+        return {"role": role, "group": self._group, "index": index, "choice": self._choice}
 
     # -- tool calls
 
-    def append_to_call(self, call: ToolCall, call_id: str, name: str, arguments: str) -> Iterator[Event]:
+    def append_to_call(self, call: ToolCall, call_id: str, name: str, arguments: str) -> list[Event]:
         """A fragment of a call. Only the first id and name count, because some servers repeat them in every fragment.
 
         The message is created when the name arrives; until then the arguments are pending.
@@ -327,31 +333,28 @@ class OpenMessages:
         call.call_id = call.call_id or call_id
         call.name = call.name or name
         if call.message_id is not None:
-            if arguments:
-                yield from self.finish_reasoning()
-                yield ToolCallDelta(call.message_id, arguments)
-            return
+            return [*self.finish_reasoning(), ToolCallDelta(call.message_id, arguments)] if arguments else []
         if arguments:
             call.pending_arguments.append(arguments)
             self._hold(None, arguments)
-        if call.name:
-            yield from self.finish_reasoning()
-            yield from self._create_call(call)
+        return [*self.finish_reasoning(), *self._create_call(call)] if call.name else []
 
-    def pass_call(self, call: ToolCall) -> Iterator[Event]:
+    def pass_call(self, call: ToolCall) -> list[Event]:
         """Another call begins after this one."""
-        if call.message_id is not None and not call.is_custom:
-            yield CallPassed(ToolCallMessage(call.message_id, status="completed", **_call_fields(call)))
+        if call.message_id is None or call.is_custom:
+            return []
+        return [CallPassed(ToolCallMessage(call.message_id, status="completed", **_call_fields(call)))]
 
-    def _create_call(self, call: ToolCall) -> Iterator[Event]:
+    def _create_call(self, call: ToolCall) -> list[Event]:
         call.message_id = self._new_id()
         self.see("calls")
         metadata = {"custom": True} if call.is_custom else None
         fields = {**_call_fields(call), **self._shared_fields()}
-        yield ToolCallCreated(ToolCallMessage(call.message_id, metadata=metadata, **fields))
+        events: list[Event] = [ToolCallCreated(ToolCallMessage(call.message_id, metadata=metadata, **fields))]
         if call.pending_arguments:
-            yield ToolCallDelta(call.message_id, "".join(call.pending_arguments))
+            events.append(ToolCallDelta(call.message_id, "".join(call.pending_arguments)))
             call.pending_arguments.clear()
+        return events
 
 
 def _call_fields(call: ToolCall) -> Mapping[str, Any]:

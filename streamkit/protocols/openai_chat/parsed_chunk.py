@@ -7,7 +7,8 @@ event.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from collections.abc import Set as AbstractSet
+from typing import Any, TypeAlias
 
 from ...events import Event, ReasoningDelta
 from ...messages.json_text import has_surrogates
@@ -17,13 +18,40 @@ from .choice import Choice
 from .pieces import call_event
 from .returned_fields import CALL_KEYS
 
-__all__ = ["has_one_value", "parsed_piece"]
+__all__ = ["NO_FORM", "ObjectForm", "form_of", "has_one_value", "is_plain_extra", "parsed_piece"]
+
+ObjectForm: TypeAlias = tuple[type[Any] | None, type[Any] | None, type[Any] | None, AbstractSet[str]]
+"""What a client's objects for pieces of text have in common: the classes of the chunk, of its choice and of its delta,
+which say what fields they have; and the names of the fields that are set in the delta."""
+
+NO_FORM: ObjectForm = (None, None, None, frozenset())
+
+is_plain_extra = frozenset(
+    ("error", "x_groq", "citations", "search_results", "prompt_filter_results", "usage", "moderation", "choices")
+).isdisjoint
+"""Whether a plain chunk may have these fields in addition to those of its class."""
+
+_CHOICE_FIELDS = {"index", "delta", "finish_reason", "logprobs"}
 
 _PLAIN_KEYS_OF_CALL = CALL_KEYS - {"custom"}  # what a call has under others goes back with it
 
 
 def _fields(value: Any, item: Any) -> Mapping[str, Any]:
     return value if value.__class__ is dict or item.__class__ is dict else fields_of(value)
+
+
+def form_of(chunk: Any) -> ObjectForm | None:
+    """The form of a chunk, which is a plain piece of text; None for one that has to be read field by field."""
+    (choice,) = chunk.choices
+    delta = choice.delta
+    names = delta.__pydantic_fields_set__
+    if delta.__pydantic_extra__ or "content" not in names or not names <= {"content", "role"}:
+        return None
+    if choice.__dict__.keys() != _CHOICE_FIELDS or "usage" not in chunk.__dict__:
+        return None
+    if not is_plain_extra(chunk.__dict__.keys() - {"usage", "moderation", "choices"}):
+        return None
+    return chunk.__class__, choice.__class__, delta.__class__, frozenset(names)
 
 
 def has_one_value(delta: Mapping[str, Any]) -> bool:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from ...events import Event, ReasoningDelta, RefusalDelta, TextDelta, ToolCallDelta
+from ..values import as_count
 from .choice import ROLES, Choice
 from .typed_chunk import Delta, PlainDelta, PlainToolCall, TypedChoice
 
-__all__ = ["call_event", "event_with_logprobs", "extended_event", "piece_of", "plain_event", "read_choice"]
+__all__ = ["call_event", "event_with_logprobs", "extended_event", "plain_event", "read_choice"]
 
 _MOST_UNREPORTED = 64  # deltas of which something is held, until one takes the other path, which reports the size
 _THINKING = {"type": "thinking", "thinking": [None]}  # a part of the content without its text
@@ -118,23 +119,62 @@ def event_with_logprobs(choice: Choice, wire: TypedChoice, data: bytes, settled:
     return TextDelta(id, content, False, {"logprobs": tokens}, raw_item=data)
 
 
-def read_choice(choice: Choice, wire: TypedChoice, data: bytes, *, settled: bool, held: bool) -> list[Event] | None:
+def read_choice(
+    choice: Choice, wire: TypedChoice, data: bytes, *, settled: bool, held: bool, begins: bool = False
+) -> list[Event] | None:
     """The events of a choice in a typed chunk. None if it has neither a piece nor a finish_reason, or more than one piece.
 
     Args:
         settled: whether the chunk's changing fields are those of the chunk before. A chunk with other ones is read here
             only if it does no more than extend an open message.
         held: whether the text is to stay open after the finish_reason.
+        begins: whether the choice begins with the chunk, which then need not have a piece.
     """
     delta, reason = wire.delta, wire.finish_reason
+    content: Any = delta.content
     if not choice.takes_pieces:
         return None
+    if (
+        delta.reasoning_content
+        or delta.reasoning
+        or delta.reasoning_details
+        or delta.refusal
+        or delta.tool_calls
+        or wire.logprobs is not None
+        or content.__class__ is tuple
+    ):
+        return _read_other_piece(choice, wire, data, settled=settled, held=held)
+    if not (content or reason or begins) or (not settled and (reason or choice.open_text_id is None)):
+        return None
+    messages = choice.messages
+    if not messages.role and delta.role in ROLES:
+        messages.role = delta.role
+    events: list[Event] = []
+    if content and not messages.ids:
+        events = messages.begin("text", content)
+        choice.open_text_id = messages.ids["text"]
+    elif content:
+        events = messages.append("text", content)
+        choice.update_fast_path()
+    if reason:
+        events += choice.finish(reason, holds_text=held)
+    return events
+
+
+def _read_other_piece(
+    choice: Choice, wire: TypedChoice, data: bytes, *, settled: bool, held: bool
+) -> list[Event] | None:
+    """As `read_choice`, of a choice that takes pieces, and has another one than a text alone."""
+    delta, reason = wire.delta, wire.finish_reason
     if delta.tool_calls:
         if delta.refusal or delta.reasoning_details or wire.logprobs or reason:
             return None
-        event = _fragment_event(choice, delta, delta.tool_calls[0], data)
-        return None if event is None else [event]
-    found = piece_of(delta)
+        if delta.content or delta.reasoning_content or delta.reasoning:
+            return None
+        fragment = delta.tool_calls[0]
+        event = call_event(choice, fragment.index, fragment.id, fragment.function.arguments, data)
+        return _begin_call(choice, delta, fragment, settled) if event is None else [event]
+    found = _piece_of(delta)
     if found is None:
         return None
     kind, text = found
@@ -142,7 +182,8 @@ def read_choice(choice: Choice, wire: TypedChoice, data: bytes, *, settled: bool
     if tokens is None or not (text or (reason and not delta.reasoning_details)):
         return None
     messages = choice.messages
-    is_open = kind in messages.ids and not (messages.is_text_held or (choice.is_reasoning and kind != "reasoning"))
+    is_held = messages.held_status is not None
+    is_open = kind in messages.ids and not (is_held or (choice.is_reasoning and kind != "reasoning"))
     if not settled and (reason or tokens or not is_open):
         return None
     if kind == "reasoning" and "redacted" in messages.ids:
@@ -151,7 +192,7 @@ def read_choice(choice: Choice, wire: TypedChoice, data: bytes, *, settled: bool
         messages.role = delta.role
     if kind == "reasoning":
         messages.add_returned("reasoning", _returned_fields(delta))
-    events = [*messages.append(kind, text)]
+    events = messages.append(kind, text)
     if tokens:
         _attach(tokens, events[-1])
         messages.extend_metadata(kind, "logprobs", tokens)
@@ -159,11 +200,24 @@ def read_choice(choice: Choice, wire: TypedChoice, data: bytes, *, settled: bool
         messages.add_returned_pieces("reasoning", "reasoning_details", delta.reasoning_details)
     if reason:
         events += choice.finish(reason, holds_text=held)
+    else:
+        choice.update_fast_path()
+    return events
+
+
+def _begin_call(choice: Choice, delta: Delta, fragment: PlainToolCall, settled: bool) -> list[Event] | None:
+    """The events of the first fragment of a call that has an index, an id and a name, as calls mostly have."""
+    name, id, index = fragment.function.name, fragment.id, fragment.index
+    if not (settled and name and id) or index in choice.tool_calls.by_index or as_count(index) is None:
+        return None
+    if not choice.messages.role and delta.role in ROLES:
+        choice.messages.role = delta.role
+    events = choice.begin_call(index, id, name, fragment.function.arguments)
     choice.update_fast_path()
     return events
 
 
-def piece_of(delta: Delta) -> tuple[str, str] | None:
+def _piece_of(delta: Delta) -> tuple[str, str] | None:
     """The kind and the text of a delta's one piece, ("", "") if it has none, and None if it has several."""
     content = "" if isinstance(delta.content, tuple) else delta.content
     if not (delta.reasoning_content or delta.reasoning or delta.reasoning_details or content is not delta.content):

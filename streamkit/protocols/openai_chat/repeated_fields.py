@@ -19,18 +19,17 @@ __all__ = ["NOTHING", "RepeatedFields"]
 NOTHING = (None, *map(msgspec.Raw, (b"null", b"{}", b"[]", b'""')))
 """The bytes of values that change nothing; None for a missing one."""
 
+_NONE = (None, None, None)
 
-class RepeatedFields:
+
+class RepeatedFields(msgspec.Struct, eq=False):
     """The bytes of such fields in the last chunk that the tolerant path read, or that had nothing else in them.
 
     The filter results of a choice stand in the choice.
     """
 
-    __slots__ = ("changing", "values")
-
-    def __init__(self) -> None:
-        self.values: tuple[Any, Any, Any] = _NONE  # of citations, search_results and x_groq
-        self.changing: tuple[Any, Any, Any] | None = None  # of the last chunk that had more than deltas
+    values: tuple[Any, Any, Any] = _NONE  # of citations, search_results and x_groq
+    changing: tuple[str | None, ...] | None = None  # of the last chunk that had more than deltas
 
     def remember(self, chunk: Chunk | None, choices: Mapping[int, Choice], *, is_only_deltas: bool) -> None:
         """The tolerant path has read this chunk, None for one of another shape."""
@@ -46,13 +45,18 @@ class RepeatedFields:
             if wire.index in choices:
                 choices[wire.index].filter_results = wire.content_filter_results
         if not is_only_deltas:
-            self.changing = (_alone(chunk.service_tier), _alone(chunk.system_fingerprint), _alone(chunk.provider))
+            self.remember_changing(chunk)
 
-    def has(self, chunk: Chunk, choices: Mapping[int, Choice]) -> bool:
-        """Whether this chunk has nothing else in these fields, but for those of `has_changing`."""
-        for wire in chunk.choices:
-            choice, results = choices.get(wire.index), wire.content_filter_results
-            if choice is None or not (results == choice.filter_results or results in NOTHING):
+    def remember_changing(self, chunk: Chunk) -> None:
+        """The fields that may change are in the run's metadata."""
+        self.changing = (chunk.service_tier, chunk.system_fingerprint, chunk.provider)
+
+    def has(self, chunk: Chunk, choice: Choice | None) -> bool:
+        """Whether this chunk has nothing else in these fields, but for those that may change. `choice`: that of the chunk, if
+        it has one."""
+        if choice is not None:
+            results = chunk.choices[0].content_filter_results
+            if not _is_same(results, choice.filter_results):
                 return False
             choice.filter_results = results
         values = (chunk.citations, chunk.search_results, chunk.x_groq)
@@ -65,14 +69,6 @@ class RepeatedFields:
     def has_changing(self, chunk: Chunk) -> bool:
         """The same of the fields that the tolerant path does not read in chunks of deltas alone."""
         return (chunk.service_tier, chunk.system_fingerprint, chunk.provider) == self.changing
-
-
-_NONE = (None, None, None)
-
-
-def _alone(value: Any) -> Any:
-    """These bytes, without the chunk that they are a part of."""
-    return None if value is None else value.copy()
 
 
 def _is_same(value: Any, last: Any) -> bool:

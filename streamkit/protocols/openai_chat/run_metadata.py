@@ -7,8 +7,9 @@ from typing import Any
 
 from ..values import WireObject, as_object, is_object
 from .choice import Choice
+from .typed_chunk import Chunk
 
-__all__ = ["new_values", "run_metadata", "with_metadata"]
+__all__ = ["changing_metadata", "new_values", "run_metadata", "with_metadata"]
 
 
 def with_metadata(metadata: WireObject, chunk: WireObject, keys: Iterable[str]) -> WireObject:
@@ -20,6 +21,18 @@ def with_metadata(metadata: WireObject, chunk: WireObject, keys: Iterable[str]) 
             value = {**as_object(metadata.get(key)), **values}
         if value and value != metadata.get(key):
             metadata = {**metadata, key: value}
+    return metadata
+
+
+def changing_metadata(chunk: Chunk) -> dict[str, Any]:
+    """The fields of a typed chunk that go into the run's metadata and may change, as far as it has them."""
+    metadata: dict[str, Any] = {}
+    if chunk.service_tier:
+        metadata["service_tier"] = chunk.service_tier
+    if chunk.system_fingerprint:
+        metadata["system_fingerprint"] = chunk.system_fingerprint
+    if chunk.provider:
+        metadata["provider"] = chunk.provider
     return metadata
 
 
@@ -38,8 +51,10 @@ def new_values(before: WireObject, metadata: WireObject) -> dict[str, Any]:
 def run_metadata(metadata: WireObject, choices: Collection[Choice]) -> WireObject:
     """The run's metadata: what the chunks stated, `finish_reasons` by choice if there are several, and under `choices` what
     they stated about one choice."""
-    if len(choices) == 1 and not any(choice.extra for choice in choices):
-        return metadata
+    if len(choices) == 1:
+        (choice,) = choices
+        if not choice.extra:
+            return metadata
     found = dict(metadata)
     in_order = sorted(choices, key=lambda choice: choice.index)
     if len(in_order) > 1:

@@ -5,9 +5,10 @@ too, and have the other fields that servers put into each chunk: those that chan
 repeat the bytes are kept, to be compared with the ones that were read before. Every other chunk takes the tolerant path.
 
 Values that mean nothing (`tool_calls: []`, `content_filter_results: {}`, `finish_reason: ""`) are accepted everywhere.
-"""
 
-from __future__ import annotations
+The annotations are no text here, as by `from __future__ import annotations` they would be: msgspec would compile each of them,
+which takes most of the time in which the first stream of a process imports this module.
+"""
 
 from typing import Annotated, Any, Literal
 
@@ -48,6 +49,7 @@ _ABSENT: Any = None
 
 class _PlainFunction(msgspec.Struct, gc=False):
     arguments: str
+    name: str | None = None
 
 
 class PlainToolCall(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -182,9 +184,9 @@ class Chunk(msgspec.Struct, gc=False):
     citations: _Repeated = _ABSENT
     search_results: _Repeated = _ABSENT
     x_groq: _Repeated = _ABSENT
-    service_tier: _Repeated = _ABSENT
-    system_fingerprint: _Repeated = _ABSENT
-    provider: _Repeated = _ABSENT
+    service_tier: str | None = None
+    system_fingerprint: str | None = None
+    provider: str | None = None
 
 
 decode_plain_chunk = msgspec.json.Decoder(PlainChunk).decode

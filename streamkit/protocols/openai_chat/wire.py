@@ -103,25 +103,25 @@ def usage_in(chunk: WireObject, choices: Iterable[Any]) -> Any:
 
 def read_usage(usage: WireObject) -> Usage:
     """Token counts under Chat's keys, or under those of Responses, which some servers use."""
-    given: Any
-    made: Any
+    prompt: Any
+    completion: Any
     total: Any
-    given, made, total = map(usage.get, _CHAT_KEYS)
+    prompt, completion, total = map(usage.get, _CHAT_KEYS)
     # The common form first: some servers send it in each chunk.
     if (
-        given.__class__ is int
-        and made.__class__ is int
+        prompt.__class__ is int
+        and completion.__class__ is int
         and total.__class__ is int
         and total
-        and not (given | made | total) >> _COUNT_BITS
+        and not (prompt | completion | total) >> _COUNT_BITS
     ):
         if len(usage) == 3:
-            return Usage(given, made, total, {})
+            return Usage(prompt, completion, total, {})
         details = {**usage}
         del details["prompt_tokens"], details["completion_tokens"], details["total_tokens"]
         if None in details.values() or not _OTHER_COUNT_KEYS.isdisjoint(details):
             details = without_keys(details, *_COUNT_KEYS)
-        return Usage(given, made, total, details)
+        return Usage(prompt, completion, total, details)
     input_key = "prompt_tokens" if "prompt_tokens" in usage else "input_tokens"
     output_key = "completion_tokens" if "completion_tokens" in usage else "output_tokens"
     return usage_of(usage, input_key, output_key, leave_out=_COUNT_KEYS)

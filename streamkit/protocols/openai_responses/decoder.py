@@ -11,23 +11,27 @@ Every part of an output item is a message; see `item`. Which item an event belon
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, ClassVar
 
-from ...events import Delta, Event, RawEvent, RunStatus
+import msgspec
+
+from ...events import Delta, Event, RawEvent, RunStatus, StreamWarning
 from ...messages import AudioMessage, TextMessage
 from ...messages.json_text import NOT_JSON, has_surrogates
 from ...messages.sdk_objects import fields_of
 from .. import base
-from ..framing import Frames
-from ..values import LARGEST_COUNT, WireObject, as_count, as_text
+from ..framing import Frames, as_frame
+from ..values import LARGEST_COUNT, WireObject
+from .fields import EventFields, read_event
 from .part_events import (
+    Reader,
+    content_part_reader,
+    delta_reader,
+    final_text_reader,
     read_annotation_added,
     read_console,
-    read_content_part,
-    read_delta,
-    read_final_text,
     read_partial_image,
     read_patch_delta,
     read_speech,
@@ -35,7 +39,7 @@ from .part_events import (
 from .response_events import read_begin, read_end, read_error, read_item_added, read_item_done, read_untyped
 from .response_state import NO_TARGET, ResponseState
 from .shape import recognises
-from .wire import SHELL_OUTPUT, TEXT_STREAMS, decode_any_delta, read_any_delta
+from .wire import SHELL_OUTPUT, TEXT_STREAMS, any_delta_decoder, read_any_delta
 
 __all__ = ["Decoder"]
 
@@ -46,11 +50,15 @@ _FINAL_EVENTS: dict[str, RunStatus] = {
     "response.cancelled": "cancelled",
     "response.done": "completed",
 }
+_NO_DELTA = (TypeError, *NOT_JSON)  # what decoding a frame raises if it is no JSON, or no delta
+_decode = msgspec.json.Decoder().decode  # of frames: what is nested too deep in them is marked, so that it is no JSON
 _INDEX_KEYS = {  # of the events that begin and end content parts
     "response.content_part": "content_index",
     "response.reasoning_part": "content_index",
     "response.reasoning_summary_part": "summary_index",
 }
+# What is read of a delta in its common form, but for the index of its part.
+_DELTA_FIELDS = {"type", "item_id", "output_index", "sequence_number", "delta", "logprobs"}
 
 
 class Decoder(base.Decoder):
@@ -58,10 +66,12 @@ class Decoder(base.Decoder):
 
     name = "openai_responses"
     sse_event_names: ClassVar[frozenset[bytes] | None] = frozenset({b"error"})
+    # The class of the client's objects for deltas, which declares all that is read: what they have besides does not matter.
+    _delta_class: type[Any] | None = None
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)
-        self._response = ResponseState(self.new_id, self.warn)
+        self._response = ResponseState(self.new_id)
 
     @classmethod
     def recognises(cls, item: WireObject) -> bool:
@@ -76,8 +86,8 @@ class Decoder(base.Decoder):
         A frame is tried on the part that received the latest delta, then on the other open parts, and else takes the
         tolerant path. After that no part is the latest, because the event may have ended any of them.
         """
-        self._frames = frames
-        self._first = start = self.index
+        self.frames = frames
+        start = self.index
         item_id, decode, index, output_index, message_id, make_event = self._response.latest_target
         events: list[Event] = []
         surplus = 0  # events so far, less the frames that they came from; a delta gives one event
@@ -87,21 +97,20 @@ class Decoder(base.Decoder):
                 if delta.item_id == item_id and delta.index == index and delta.output_index == output_index:
                     events.append(make_event(message_id, delta.delta, position=delta.sequence_number, raw_item=data))
                     continue
-            except (TypeError, *NOT_JSON):
+            except _NO_DELTA:
                 pass  # another event, or a frame with an SSE id, which is a tuple
             if self.exhausted:
+                self.frames = frames[: self.index - start]
                 return events
-            event = self._switch_target(data) if self._response.targets else None
-            if event is not None:
+            if self._response.targets and b'.delta"' in data and (event := self._switch_target(data)) is not None:
                 events.append(event)
+            elif len(frames) == 1:
+                return self._feed_other(data)
             else:
                 self.index = start + len(events) - surplus
-                decoded = self.feed_frame(b"", b"", data) if isinstance(data, bytes) else self.feed_frame(*data)
+                decoded = self._feed_other(data)
                 events += decoded
                 surplus += len(decoded) - 1
-                self._response.latest_target = NO_TARGET
-                if self.exhausted:
-                    self._response.targets.clear()
             item_id, decode, index, output_index, message_id, make_event = self._response.latest_target
         self.index = start + len(frames)
         return events
@@ -109,11 +118,9 @@ class Decoder(base.Decoder):
     def _switch_target(self, data: Any) -> Event | None:
         """The event of a delta of another open part, which is the latest from here on; None if it does more."""
         response = self._response
-        if b'.delta"' not in data:
-            return None
         try:
-            delta = decode_any_delta(data)
-        except (TypeError, *NOT_JSON):
+            delta = any_delta_decoder()(data)
+        except _NO_DELTA:
             return None
         target = response.targets.get(delta.item_id)
         if target is None or not target.takes(delta):
@@ -127,15 +134,22 @@ class Decoder(base.Decoder):
 
     def plain_event(self, item: Any) -> Event | None:
         """The event of a delta of an open part in its common form. Most of them are read by a few look-ups."""
-        wire: dict[str, Any] = item if item.__class__ is dict else fields_of(item)
+        wire: dict[str, Any] = item
+        if type(item) is not dict:  # of an object this is faster than its `__class__`
+            if type(item) is self._delta_class:
+                wire = item.__dict__
+            else:
+                wire = fields_of(item)
+                if item.__dict__.keys() >= _DELTA_FIELDS:
+                    self._delta_class = item.__class__
         target = self._response.targets[wire.get("item_id")]
         text: Any = wire["delta"]
         position: Any = wire.get("sequence_number")
         logprobs: Any = wire.get("logprobs")
         if (
             wire["type"] == target.type
-            and wire.get(target.index_key) is target.part_index  # which holds of small numbers
-            and wire.get("output_index") is target.output_index
+            and wire.get("output_index") is target.output_index  # which holds of small numbers
+            and wire.get(target.index_key) is target.part_index
             and text.__class__ is str
             and text
             and (text.isascii() or not has_surrogates(text))
@@ -156,22 +170,49 @@ class Decoder(base.Decoder):
         event: Delta = target.event(target.message_id, delta.delta, position=delta.sequence_number, raw_item=item)
         return None if has_surrogates(event.value) else event
 
-    # -- the tolerant path
+    # -- every other event
+
+    def _feed_other(self, data: Any) -> list[Event]:
+        """The events of a frame that is no delta of an open part: as `feed_frame`, and faster for an event of the API."""
+        item: Any
+        try:
+            item = _decode(data)
+        except _NO_DELTA:
+            item = None  # a frame with an SSE id or name, or data that is not quite JSON
+        if item.__class__ is not dict:
+            events = self.feed_frame(*as_frame(data))
+            if self.exhausted:
+                self._response.targets.clear()
+            return events
+        if self.foreign_decoder is None:
+            try:
+                events = [*self.feed(item)]
+            except Exception as error:
+                events = [self.fault(error, item)]
+        else:
+            events = self._guarded(item)
+        number = self.index
+        for event in events:
+            event.raw_item, event.item_index = data, number
+        self.index = number + 1
+        return events
 
     def feed(self, item: WireObject) -> Iterable[Event]:
         """The events of one event of the API, with its `sequence_number` as their position. One that gives none is a
         raw event."""
-        response, type = self._response, as_text(item.get("type"))
-        response.targets.pop(None, None)  # the item may begin or end one at the same output_index
-        read = _READERS.get(type)
-        events = [] if read is None else [*read(response, item)]
+        response, fields = self._response, read_event(item)
+        # The event may begin or end any part, and that at the output_index of one whose deltas have no id.
+        response.latest_target = NO_TARGET
+        if None in response.targets:
+            del response.targets[None]
+        read = _READERS.get(fields.type, _read_nothing)
+        events = read(response, fields, item) or [RawEvent(fields.type or "", item)]
         self.complete = response.is_complete
-        if not events:
-            events.append(RawEvent(type, item))
-        position = as_count(item.get("sequence_number"))
-        if position is not None:
-            for event in events:
-                event.position = position
+        position, index = fields.sequence_number, self.index
+        for event in events:
+            event.position = position
+            if type(event) is StreamWarning:
+                event.index = index
         return events
 
     def sentinel(self, data: bytes) -> Iterable[Event]:
@@ -185,12 +226,15 @@ class Decoder(base.Decoder):
                 yield from item.close_pending("completed")
 
 
-_Reader = Callable[[ResponseState, WireObject], Iterator[Event]]
+def _read_nothing(state: ResponseState, fields: EventFields, event: WireObject) -> list[Event]:
+    """Nothing: for an event of a type that means nothing here."""
+    return []
 
 
-def _readers() -> dict[str, _Reader]:
+def _readers() -> dict[str | None, Reader]:
     """What reads each type of event. Types that are not listed are raw events."""
-    readers: dict[str, _Reader] = {
+    readers: dict[str | None, Reader] = {
+        None: read_untyped,
         "": read_untyped,
         "error": read_error,
         "response.created": partial(read_begin, is_created=True),
@@ -204,11 +248,11 @@ def _readers() -> dict[str, _Reader]:
     for type, status in _FINAL_EVENTS.items():
         readers[type] = partial(read_end, status=status)
     for stem in TEXT_STREAMS:
-        readers[f"{stem}.delta"] = partial(read_delta, stem=stem)
-        readers[f"{stem}.done"] = partial(read_final_text, stem=stem)
+        readers[f"{stem}.delta"] = delta_reader(stem)
+        readers[f"{stem}.done"] = final_text_reader(stem)
     for stem, index_key in _INDEX_KEYS.items():
-        readers[f"{stem}.added"] = partial(read_content_part, index_key=index_key, is_end=False)
-        readers[f"{stem}.done"] = partial(read_content_part, index_key=index_key, is_end=True)
+        readers[f"{stem}.added"] = content_part_reader(index_key, is_end=False)
+        readers[f"{stem}.done"] = content_part_reader(index_key, is_end=True)
     for suffix, is_end in (("delta", False), ("done", True)):
         patch = f"response.apply_patch_call_operation_diff.{suffix}"
         readers[patch] = partial(read_patch_delta, is_end=is_end)

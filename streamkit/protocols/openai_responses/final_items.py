@@ -6,56 +6,64 @@ are created with it. It may come at the item's own end, and again at the respons
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ...answers import Confirmation
 from ...events import ConfirmationCreated, Event
 from ...messages import ConsoleMessage, ImageMessage, Status, ToolCallMessage
 from ..values import WireObject, as_list, as_object, as_objects, as_text, text_or_json, without_keys
+from .fields import ObjectFields
 from .item import Item
 from .item_types import CALLS, CONTENT_PARTS, OUTPUT_KEYS, STATUSES
-from .wire import are_content_parts, content_parts, read_part
+from .wire import are_content_parts, content_parts, read_part, warning
 
 __all__ = ["append_console", "end_patch", "finish_item", "hold_console"]
 
 
-def finish_item(item: Item, wire: WireObject, status: Status) -> Iterator[Event]:
-    """The end of an item, with its final form. `status` holds if the form has none."""
+def finish_item(item: Item, wire: WireObject, own: ObjectFields, status: Status) -> list[Event]:
+    """The end of an item, with its final form, the plain fields of which are in `own`. `status` holds if it has none."""
     item.is_final = True
-    item.learn(wire)
-    status = STATUSES.get(as_text(wire.get("status")), status)
-    yield from _READERS.get(item.type, _read_other)(item, wire, status)
-    yield from item.close_all(status)
+    item.learn(wire, own)
+    status = STATUSES.get(own.status or "", status)
+    return [*_READERS.get(item.type, _read_other)(item, wire, status), *item.close_all(status)]
 
 
-def _read_content(item: Item, wire: WireObject, status: Status) -> Iterator[Event]:
-    yield from _check_parts(item, wire, "content")
-    parts = content_parts(wire.get("content"), "output_text")
+def _read_content(item: Item, wire: WireObject, status: Status) -> Sequence[Event]:
+    value = wire.get("content")
+    parts = content_parts(value, "output_text")
+    events: list[Event] = [] if parts is value else [*_check_parts(item, wire, "content")]
     for index, part in _numbered_parts(item, parts, ("text", "refusal")):
-        kind = CONTENT_PARTS.get(as_text(part.get("type")))
+        kind = CONTENT_PARTS.get(part.get("type", ""))
         if kind is not None:
             content, fields = read_part(part)
-            yield from item.close(kind, index, content, status, **fields)
+            events += item.close(kind, index, content, status, **fields)
+    return events
 
 
 def _check_parts(item: Item, wire: WireObject, key: str) -> Iterator[Event]:
     """A warning about content parts that are malformed."""
     if not are_content_parts(wire.get(key)):
-        yield item.warn(f"bad-{key}", f"its `{key}` is not a list of content parts; what is text was read", item.type)
+        yield warning(f"bad-{key}", f"its `{key}` is not a list of content parts; what is text was read", item.type)
 
 
-def _numbered_parts(item: Item, parts: Sequence[WireObject], kinds: tuple[str, ...]) -> list[tuple[int, WireObject]]:
+def _numbered_parts(
+    item: Item, parts: Sequence[WireObject], kinds: tuple[str, ...]
+) -> Iterable[tuple[int, WireObject]]:
     """The content parts of a list, by the indexes that their deltas had.
 
     If the deltas had a greater index than there are parts, the server did not count from 0: the parts then have the
     indexes of the deltas, in order.
     """
+    count = len(parts)
+    for kind, index in item.parts.by_part:
+        if index >= count and kind in kinds:
+            break
+    else:
+        return enumerate(parts)
     indexes = sorted({index for kind, index in item.parts.by_part if kind in kinds})
-    if indexes and indexes[-1] >= len(parts):
-        further = enumerate(parts[len(indexes) :], indexes[-1] + 1 + len(indexes))
-        return [*zip(indexes, parts, strict=False), *further]
-    return [*enumerate(parts)]
+    further = enumerate(parts[len(indexes) :], indexes[-1] + 1 + len(indexes))
+    return [*zip(indexes, parts, strict=False), *further]
 
 
 def _read_reasoning(item: Item, wire: WireObject, status: Status) -> Iterator[Event]:
@@ -188,7 +196,7 @@ def append_console(item: Item, index: int, output: WireObject) -> Iterator[Event
             yield ConsoleMessage.delta_event(item.parts.id_for("console", index), text, False, {"stream": stream})
 
 
-_READERS: dict[str, Callable[[Item, WireObject, Status], Iterator[Event]]] = {
+_READERS: dict[str, Callable[[Item, WireObject, Status], Iterable[Event]]] = {
     "message": _read_content,
     "reasoning": _read_reasoning,
     "code_interpreter_call": _read_code,

@@ -6,28 +6,31 @@ more parts, and each part is one flat message. How the item's final form is read
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence, Set
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
-from ...events import Event, MessageCreated, MessageDone, StreamWarning
-from ...messages import Annotation, Message, ReasoningMessage, Status, TextMessage
+from ...events import Event, MessageCreated, MessageDone
+from ...messages import Annotation, Message, Status
 from ..held_values import NOTHING, add_values
 from ..values import WireObject, as_list, as_object, as_text, json_text, without_keys
+from .fields import NO_FIELDS, ObjectFields
 from .item_types import CALLS, CODE_KEYS, OUTPUT_KEYS, OWN_KEYS, PARTS, Call
 from .part_ids import PartIds
 from .received_items import KEY, form_of
+from .wire import content_parts
 
 __all__ = ["Item"]
 
-# Types of items about which their type alone states nothing more.
+# Types of items of which only the final form is used, and those about which their type alone states nothing more.
 _PLAIN_TYPES = frozenset(("message", "reasoning"))
+_TYPES_ALONE = frozenset((*_PLAIN_TYPES, "function_call", "image_generation_call", "code_interpreter_call"))
 
 
-class _FinalPart(NamedTuple):
-    """The final form of a part: its content, and other fields of its message."""
+_FinalPart: TypeAlias = tuple[str, WireObject]
+"""The final form of a part: its content, and other fields of its message."""
 
-    content: str
-    fields: WireObject
+
+_NONE: set[str] = set()  # in the place of the ids of done messages, of an item that has none
 
 
 class Item:
@@ -40,7 +43,6 @@ class Item:
         id: the id of its first message.
         type: the item's type.
         output_index: its place in the response, None if no event stated it.
-        warn: makes a warning of a code, a fault and the kind of what is at fault.
 
     Attributes:
         first_type: the type with which it began; a later form may have another one.
@@ -64,44 +66,48 @@ class Item:
     is_executed = is_final = is_done = has_preview = patch_is_open = False
     reasoning_id = ""
     is_stored = True
-    done_ids: Set[str] = frozenset()
+    done_ids: set[str] = _NONE
     delta_item_ids: tuple[str | None, ...] = ()
     pending_arguments: Sequence[str] = ()
     _pending: dict[str, _FinalPart] = NOTHING  # by message id
     _wire: WireObject = NOTHING  # its newest form, until a message has it
 
-    def __init__(
-        self, id: str, type: str, output_index: int | None, warn: Callable[[str, str, Any], StreamWarning]
-    ) -> None:
+    def __init__(self, id: str, type: str, output_index: int | None) -> None:
         self.id = id
         self.type = self.first_type = type
         self.output_index = output_index
-        self.warn = warn
         self.metadata: dict[str, Any] = {}
         self.parts = PartIds(id)
-        if type not in _PLAIN_TYPES:
-            self.learn({})
+        if type not in _TYPES_ALONE:
+            self.learn({}, NO_FIELDS)
 
     # -- what it states about itself
 
-    def learn(self, wire: WireObject) -> WireObject:
-        """Take over what a form of the item states about it. Returns what of its metadata is new."""
-        self.type = as_text(wire.get("type")) or self.type
-        if self.is_final or self.type not in _PLAIN_TYPES:  # of others only the final form is used
-            self._wire = wire or self._wire
-        self.role = as_text(wire.get("role")) or self.role
-        self.name = as_text(wire.get("name")) or self.name
-        self.call_id = as_text(wire.get("call_id")) or self.call_id
+    def learn(self, wire: WireObject, own: ObjectFields) -> WireObject:
+        """Take over what a form of the item states about it, its plain fields in `own`. Returns what of its metadata is
+        new."""
+        self.type = type = own.type or self.type
+        is_plain = type in _PLAIN_TYPES
+        if wire and (self.is_final or not is_plain):  # of others only the final form is used
+            self._wire = wire
+        if own.role:
+            self.role = own.role
+        if own.name:
+            self.name = own.name
+        if own.call_id:
+            self.call_id = own.call_id
         changed: WireObject = NOTHING
         if not wire.keys() <= OWN_KEYS:
             values = {key: value for key, value in wire.items() if key not in OWN_KEYS and value not in (None, [])}
             changed = add_values(self.metadata, values)
-        if (call := CALLS.get(self.type)) is not None:
+        if is_plain:
+            return changed
+        if (call := CALLS.get(type)) is not None:
             self._learn_call(call, wire)
-        elif self.type == "shell_call":
+        elif type == "shell_call":
             self._learn_shell_call(wire)
-        elif self.type == "program" or (self.type in OUTPUT_KEYS and self.type != "function_call_output"):
-            self.metadata["item_type"] = self.type
+        elif type == "program" or (type in OUTPUT_KEYS and type != "function_call_output"):
+            self.metadata["item_type"] = type
         return changed
 
     def _learn_call(self, call: Call, wire: WireObject) -> None:
@@ -134,53 +140,73 @@ class Item:
         status: Status = "in_progress",
         metadata: WireObject | None = None,
         annotations: Sequence[Annotation] = (),
+        id: str = "",
     ) -> Message:
-        """The message of a part. Empty content counts as unknown, so that what was streamed stays."""
+        """The message of a part. Empty content counts as unknown, so that what was streamed stays. Without an `id`, that of
+        the part is found."""
         message_class, format, id_pattern = PARTS[kind]
-        fields: dict[str, Any] = {"format": format, "group": self.id, "index": index, "status": status}
-        fields["content"] = content or None
-        fields["metadata"] = {**({} if id_pattern else self.metadata), **(metadata or {})}
-        if message_class is TextMessage:
+        values = {} if id_pattern else self.metadata
+        fields: dict[str, Any] = {"role": self.role}
+        if annotations:
             fields["annotations"] = annotations
-        if kind in ("text", "refusal"):
-            fields["role"] = self.role
-        elif message_class is not ReasoningMessage and kind != "image":
-            fields["call_id"] = self.call_id or (None if kind in ("command", "console", "result") else self.id)
-        if kind in ("call", "output", "result"):
-            fields["name"] = self.name or None
+        if kind != "text":
+            fields = self._fields_of(kind)
+            if kind == "output":
+                metadata = {**(metadata or {}), "item_type": self.type}
+            elif kind == "image":
+                format = self._image_format(content)
+        return message_class(
+            id or self.parts.ensure(kind, index),
+            format=format,
+            group=self.id,
+            index=index,
+            status=status,
+            content=content or None,
+            metadata={**values, **metadata} if metadata else {**values},
+            **fields,
+        )
+
+    def _fields_of(self, kind: str) -> dict[str, Any]:
+        """The fields that the messages of this kind of part have besides those that all have."""
         match kind:
-            case "other":
-                fields |= {"type": self.type, "call_id": self.call_id or None}
-            case "output":
-                fields["metadata"]["item_type"] = self.type
+            case "reasoning" | "summary" | "redacted" | "image":
+                return {}
             case "call":
-                fields["provider_executed"] = self.is_executed
+                name, call_id = self.name or None, self.call_id or self.id
+                return {"name": name, "call_id": call_id, "provider_executed": self.is_executed}
+            case "refusal":
+                return {"role": self.role}
+            case "output":
+                return {"name": self.name or None, "call_id": self.call_id or self.id}
+            case "result":
+                return {"name": self.name or None, "call_id": self.call_id or None}
+            case "command" | "console":
+                return {"call_id": self.call_id or None}
+            case "other":
+                return {"type": self.type, "call_id": self.call_id or None}
             case "plot":
-                fields["role"] = "computer"
-            case "image":
-                fields["format"] = self._image_format(content)
+                return {"role": "computer", "call_id": self.call_id or self.id}
             case _:
-                pass
-        return message_class(self.parts.ensure(kind, index), **fields)
+                return {"call_id": self.call_id or self.id}
 
     def _image_format(self, content: str | None) -> str:
         if content and content.startswith(("https://", "http://")):
             return "url"
         return f"base64.{as_text(self.metadata.get('output_format')) or 'png'}"
 
-    def open(self, kind: str, index: int = 0) -> Iterator[Event]:
+    def open(self, kind: str, index: int = 0) -> list[Event]:
         """The beginning of a part, once."""
-        if (kind, index) not in self.parts.by_part:
-            is_open = self.parts.is_reserved
-            message = self.message(kind, index)
-            if not is_open:
-                yield MessageCreated(message)
+        if (kind, index) in self.parts.by_part:
+            return []
+        is_open = self.parts.is_reserved
+        message = self.message(kind, index)
+        return [] if is_open else [MessageCreated(message)]
 
-    def open_early(self, kind: str) -> Iterator[Event]:
+    def open_early(self, kind: str) -> list[Event]:
         """The beginning of the first part, before it is certain which kind it is of. This kind is probable."""
         message = self.message(kind)
         self.parts.reserve()
-        yield MessageCreated(message)
+        return [MessageCreated(message)]
 
     def hold_arguments(self, piece: str) -> None:
         """Add to the pending arguments."""
@@ -192,8 +218,9 @@ class Item:
         """Make a part pending: this is its final form."""
         id = self.parts.ensure(kind, index)
         if id not in self.done_ids:
-            self._pending = self._pending or {}
-            self._pending[id] = _FinalPart(content, fields)
+            if self._pending is NOTHING:
+                self._pending = {}
+            self._pending[id] = content, fields
 
     def begin_patch(self) -> str:
         """The JSON text that comes before a patch, the first time: its operation as far as it is known."""
@@ -203,23 +230,23 @@ class Item:
         operation = {**without_keys(as_object(self._wire.get("operation")), "diff"), "diff": ""}
         return json_text(operation).removesuffix('"}')
 
-    def close(self, kind: str, index: int, content: str | None, status: Status, **fields: Any) -> Iterator[Event]:
+    def close(self, kind: str, index: int, content: str | None, status: Status, **fields: Any) -> list[Event]:
         """The end of a part, once. What is pending of it is merged into these fields."""
         id = self.parts.ensure(kind, index)
         if id in self.done_ids:
-            return
-        if not isinstance(self.done_ids, set):
+            return []
+        if self.done_ids is _NONE:
             self.done_ids = set()
         self.done_ids.add(id)
-        pending = self._pending.pop(id, None)
-        if pending is not None:
-            content = content or pending.content
-            for key, value in pending.fields.items():  # annotations and metadata
+        if id in self._pending:
+            final, final_fields = self._pending.pop(id)
+            content = content or final
+            for key, value in final_fields.items():  # annotations and metadata
                 own = fields.get(key)
                 fields[key] = {**value, **own} if own and key == "metadata" else own or value
         if self._wire and (self.is_final or kind == "code"):
             fields["metadata"] = {**fields.get("metadata", {}), KEY: self._received(kind, status)}
-        yield MessageDone(self.message(kind, index, content, status=status, **fields))
+        return [MessageDone(self.message(kind, index, content, id=id, status=status, **fields))]
 
     def _received(self, kind: str, status: Status) -> dict[str, Any]:
         """What this part's message has of the item, for the way back. The item is in one message, but for code that ended
@@ -239,20 +266,39 @@ class Item:
             found["reasoning"] = self.reasoning_id
         return found
 
-    def close_pending(self, status: Status) -> Iterator[Event]:
+    def close_pending(self, status: Status) -> list[Event]:
         """The end of the pending parts."""
+        if not self._pending:
+            return []
+        events: list[Event] = []
         for _, kind, index in sorted(self.parts.by_id[id] for id in self._pending):
-            yield from self.close(kind, index, None, status)
+            events += self.close(kind, index, None, status)
+        return events
 
-    def close_all(self, status: Status) -> Iterator[Event]:
+    def close_all(self, status: Status) -> list[Event]:
         """The end of the item, and of all parts that are open or pending."""
-        if self.pending_arguments and not self.parts.by_part:
+        by_part = self.parts.by_part
+        if self.pending_arguments and not by_part:
             self.hold("call", 0, "".join(self.pending_arguments), {})
-        for kind, index in [*self.parts.by_part]:
-            yield from self.close(kind, index, None, status)
+        events: list[Event] = []
+        for (kind, index), id in by_part.items():
+            if id not in self.done_ids:
+                events += self.close(kind, index, None, status)
         self.is_done = True
+        return events
 
     def has_all_parts_of(self, wire: WireObject) -> bool:
-        """Whether this form of a message has no part that is not done."""
-        count = len(as_list(wire.get("content")))
-        return self.type == "message" and count == len(self.done_ids) == len(self.parts.by_part)
+        """Whether this form of an item that is done certainly has no part that is not."""
+        by_part = self.parts.by_part
+        if self.type == "message":
+            return len(as_list(wire.get("content"))) == len(self.done_ids) == len(by_part)
+        if self.type == "reasoning":
+            summary = wire.get("summary")
+            if wire.get("content") not in (None, []):
+                return False
+            if summary in (None, []):
+                return bool(by_part)
+            return content_parts(summary, "") is summary and [*by_part] == [("summary", i) for i in range(len(summary))]
+        if self.type not in CALLS or ("call", 0) not in by_part:
+            return False
+        return wire.get("output") is None and wire.get("results") is None and wire.get("error") is None

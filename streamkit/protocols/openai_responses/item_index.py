@@ -15,10 +15,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any
 
-from ...events import StreamWarning
-from ..values import WireObject, as_count, as_text
+from ...core.unique_ids import UniqueIds
+from .fields import EventFields
 from .item import Item
 
 __all__ = ["ItemIndex", "UnmatchedItems"]
@@ -38,16 +37,14 @@ class ItemIndex:
         "_made_by_type",
         "_new_id",
         "_reasoning_id",
-        "_warn",
         "is_stored",
         "items",
     )
 
-    def __init__(self, new_id: Callable[[], str], warn: Callable[[str, str, Any], StreamWarning]) -> None:
+    def __init__(self, new_id: Callable[[], str]) -> None:
         self.items: list[Item] = []
         self.is_stored = True
         self._new_id = new_id
-        self._warn = warn
         self._by_id: dict[str, Item] = {}
         self._reasoning_id = ""  # of the newest reasoning item
         # Made when they are needed: most servers say by an id which item an event belongs to.
@@ -56,11 +53,11 @@ class ItemIndex:
 
     def add(self, id: str, type: str, output_index: int | None) -> Item:
         """A new item. It has this id, unless that is empty or another item that is not done has it."""
-        own_id = id or self._new_id()
+        own_id = id or self.made_id()
         other = self._by_id.get(own_id)
         if other is not None and not other.is_done:
             own_id = f"{own_id}.{len(self.items)}"
-        item = Item(own_id, type, output_index, self._warn)
+        item = Item(own_id, type, output_index)
         item.reasoning_id, item.is_stored = self._reasoning_id, self.is_stored
         if type == "reasoning":
             self._reasoning_id = own_id
@@ -71,6 +68,10 @@ class ItemIndex:
         if self._made_by_output_index is not None and output_index is not None:
             self._made_by_output_index[output_index] = item
         return item
+
+    def made_id(self) -> str:
+        """An id that no item has."""
+        return UniqueIds(self._by_id).free(self._new_id())
 
     @property
     def _by_output_index(self) -> dict[int, Item]:
@@ -107,9 +108,13 @@ class ItemIndex:
         """The item of this id, type and output_index, by the rule of the module."""
         return self._find(id, type, output_index) or self.add(id, type, output_index)
 
-    def of_event(self, event: WireObject, type: str) -> Item:
+    def of_event(self, event: EventFields, type: str) -> Item:
         """The item that an event about a part belongs to. The event's type implies the item's."""
-        return self.find_or_add(as_text(event.get("item_id")), type, as_count(event.get("output_index")))
+        id, output_index = event.item_id or "", event.output_index
+        item = self._by_id.get(id)
+        if item is not None and item.output_index == output_index:
+            return item
+        return self.find_or_add(id, type, output_index)
 
     def _find(self, id: str, type: str, output_index: int | None) -> Item | None:
         item = self._by_id.get(id)

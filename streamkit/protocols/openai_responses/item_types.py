@@ -157,22 +157,21 @@ STATUSES: dict[str, Status] = {
 """The final statuses of items and responses, which are the same for messages."""
 
 
-_WORDS = {
-    word: word
-    for word in (
-        "assistant",
-        "auto",
-        "completed",
-        "function_call",
-        "message",
-        "output_text",
-        "reasoning",
-        "response",
-        "summary_text",
-    )
-}
+# A tuple, so that intersecting with it takes the words that stand here.
+_WORDS = (
+    ("type", "message"),
+    ("type", "function_call"),
+    ("type", "reasoning"),
+    ("role", "assistant"),
+    ("status", "completed"),
+    ("object", "response"),
+    ("tool_choice", "auto"),
+)
 
 
 def with_shared_words(wire: WireObject) -> dict[str, Any]:
-    """A copy for a message or a run, which is held as long as that. The words of most objects are the same for all copies."""
-    return {key: _WORDS.get(value, value) if value.__class__ is str else value for key, value in wire.items()}
+    """A copy of an item or a response, for a message or a run, which is held as long as that. The words of most of them are
+    the same for all copies."""
+    copy = dict(wire)
+    copy.update(copy.items() & _WORDS)
+    return copy

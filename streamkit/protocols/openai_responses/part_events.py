@@ -6,134 +6,157 @@ runs before its item ends.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 from ...events import AnnotationAdded, ConsoleDelta, Event, MessageDone, MetadataHeld
 from ...messages import ImageMessage, Message, TextMessage, ToolCallMessage
 from ..values import WireObject, as_count, as_list, as_object, as_text, json_text, text_or_json
+from .fields import EventFields, index_reader
 from .final_items import append_console, end_patch, hold_console
 from .item_types import CONTENT_PARTS, ITEM_OF_PART, PARTS
 from .response_state import ResponseState
-from .wire import STEM_OF_PART, TEXT_STREAMS, ShellOutput, read_annotation, read_part
+from .wire import STEM_OF_PART, TEXT_STREAMS, ShellOutput, logprobs_of, read_annotation, read_part, warning
 
 __all__ = [
+    "Reader",
+    "content_part_reader",
+    "delta_reader",
+    "final_text_reader",
     "read_annotation_added",
     "read_console",
-    "read_content_part",
-    "read_delta",
-    "read_final_text",
     "read_partial_image",
     "read_patch_delta",
     "read_speech",
 ]
 
+Reader = Callable[[ResponseState, EventFields, WireObject], list[Event]]
+"""What reads a type of event, its plain fields, and what it is as it came."""
 
-def read_delta(state: ResponseState, event: WireObject, *, stem: str) -> Iterator[Event]:
-    """A delta of a part. From here on the fast path takes the part's deltas that are in their common form."""
-    stream = TEXT_STREAMS[stem]
-    value = event.get("delta")
-    if not isinstance(value, str):
-        if value is not None:
-            yield state.warn("bad-delta", "its delta is not text and was skipped", event.get("type"))
-        return
-    if not value:
-        return
-    item = state.items.of_event(event, stream.item)
-    if stream.part == "call" and not item.name:
-        item.hold_arguments(value)
-        yield MetadataHeld(None, len(value))
-        return
-    index = as_count(event.get(stream.index_key)) or 0
-    yield from item.open(stream.part, index)
-    logprobs = as_list(event.get("logprobs"))
+_INDEX_OF = {stem: index_reader(stream.index_key) for stem, stream in TEXT_STREAMS.items()}
+
+
+def delta_reader(stem: str) -> Reader:
+    """What reads a delta of a part. From there on the fast path takes the part's deltas that are in their common form."""
+    part, item_type, index_of = TEXT_STREAMS[stem].part, TEXT_STREAMS[stem].item, _INDEX_OF[stem]
     # Any: each class of messages has another class of delta events.
-    delta_event: Any = PARTS[stream.part].message.delta_event
-    message_id = item.parts.id_for(stream.part, index)
-    yield delta_event(message_id, value, False, {"logprobs": list(logprobs)} if logprobs else None)
-    state.expect_deltas(item, as_text(event.get("item_id")), stem, index)
+    delta_event: Any = PARTS[part].message.delta_event
+
+    def read(state: ResponseState, fields: EventFields, event: WireObject) -> list[Event]:
+        value = event.get("delta")
+        if not isinstance(value, str):
+            kind = event.get("type")
+            return [] if value is None else [warning("bad-delta", "its delta is not text and was skipped", kind)]
+        if not value:
+            return []
+        item = state.items.of_event(fields, item_type)
+        if part == "call" and not item.name:
+            item.hold_arguments(value)
+            return [MetadataHeld(None, len(value))]
+        index = index_of(fields) or 0
+        events = item.open(part, index)
+        logprobs = as_list(event.get("logprobs"))
+        message_id = item.parts.id_for(part, index)
+        events.append(delta_event(message_id, value, False, {"logprobs": list(logprobs)} if logprobs else None))
+        state.expect_deltas(item, fields.item_id or "", stem, index)
+        return events
+
+    return read
 
 
-def read_patch_delta(state: ResponseState, event: WireObject, *, is_end: bool) -> Iterator[Event]:
+def read_patch_delta(state: ResponseState, fields: EventFields, event: WireObject, *, is_end: bool) -> list[Event]:
     """A piece of a patch, or its end, as a piece of the JSON text of its operation, in which the patch comes last."""
-    item = state.items.of_event(event, "apply_patch_call")
+    item = state.items.of_event(fields, "apply_patch_call")
     piece = as_text(event.get("delta"))
     if is_end:
-        yield from end_patch(item)
-    elif piece and not item.is_done:
-        yield from item.open("call")
-        yield ToolCallMessage.delta_event(item.parts.id_for("call", 0), item.begin_patch() + json_text(piece)[1:-1])
+        return [*end_patch(item)]
+    if not piece or item.is_done:
+        return []
+    events = item.open("call")
+    delta = item.begin_patch() + json_text(piece)[1:-1]
+    return [*events, ToolCallMessage.delta_event(item.parts.id_for("call", 0), delta)]
 
 
-def read_final_text(state: ResponseState, event: WireObject, *, stem: str) -> Iterator[Event]:
-    """The final text of a part."""
-    stream = TEXT_STREAMS[stem]
-    text = text_or_json(event.get(stream.text_key))
-    if not text:
-        return
-    item = state.items.of_event(event, stream.item)
-    item.name = item.name or as_text(event.get("name"))
-    index = as_count(event.get(stream.index_key)) or 0
-    if stream.part == "code":
-        state.forget_targets(item)
-        yield from item.close(stream.part, index, text, "completed")
-    else:
-        _, fields = read_part({"logprobs": event.get("logprobs")})
-        item.hold(stream.part, index, text, fields)
+def final_text_reader(stem: str) -> Reader:
+    """What reads the final text of a part."""
+    stream, index_of = TEXT_STREAMS[stem], _INDEX_OF[stem]
+    part, item_type, text_key = stream.part, stream.item, stream.text_key
+
+    def read(state: ResponseState, fields: EventFields, event: WireObject) -> list[Event]:
+        text = text_or_json(event.get(text_key))
+        if not text:
+            return []
+        item = state.items.of_event(fields, item_type)
+        if part == "call" and not item.name:
+            item.name = as_text(event.get("name"))
+        index = index_of(fields) or 0
+        if part == "code":
+            state.forget_targets(item)
+            return item.close(part, index, text, "completed")
+        item.hold(part, index, text, logprobs_of(event))
+        return []
+
+    return read
 
 
-def read_content_part(state: ResponseState, event: WireObject, *, index_key: str, is_end: bool) -> Iterator[Event]:
-    """The beginning or the final form of a content part. Where one begins, the pending ones are done."""
-    part = as_object(event.get("part"))
-    kind = CONTENT_PARTS.get(as_text(part.get("type")))
-    if kind is None:
-        return
-    item = state.items.of_event(event, ITEM_OF_PART[kind])
-    index = as_count(event.get(index_key)) or 0
-    if is_end:
-        text, fields = read_part(part)
-        item.hold(kind, index, text, fields)
-    else:
-        yield from item.close_pending("completed")
-        yield from item.open(kind, index)
-        state.expect_deltas(item, as_text(event.get("item_id")), STEM_OF_PART[kind], index)
+def content_part_reader(index_key: str, *, is_end: bool) -> Reader:
+    """What reads the beginning or the final form of a content part. Where one begins, the pending ones are done."""
+    index_of = index_reader(index_key)
+
+    def read(state: ResponseState, fields: EventFields, event: WireObject) -> list[Event]:
+        part: Any = event.get("part")
+        try:
+            kind = CONTENT_PARTS[part["type"]]
+        except (KeyError, TypeError):  # it has another type, or is no object
+            return []
+        item = state.items.of_event(fields, ITEM_OF_PART[kind])
+        index = index_of(fields) or 0
+        if is_end:
+            item.hold(kind, index, *read_part(part))
+            return []
+        events = item.close_pending("completed") + item.open(kind, index)
+        state.expect_deltas(item, fields.item_id or "", STEM_OF_PART[kind], index)
+        return events
+
+    return read
 
 
-def read_annotation_added(state: ResponseState, event: WireObject) -> Iterator[Event]:
+def read_annotation_added(state: ResponseState, fields: EventFields, event: WireObject) -> list[Event]:
     """A citation in a text."""
     annotation = read_annotation(event.get("annotation"))
     if annotation is None:
-        return
-    item = state.items.of_event(event, "message")
-    index = as_count(event.get("content_index")) or 0
-    yield from item.open("text", index)
-    yield AnnotationAdded(item.parts.id_for("text", index), annotation)
+        return []
+    item = state.items.of_event(fields, "message")
+    index = fields.content_index or 0
+    return [*item.open("text", index), AnnotationAdded(item.parts.id_for("text", index), annotation)]
 
 
-def read_partial_image(state: ResponseState, event: WireObject) -> Iterator[Event]:
+def read_partial_image(state: ResponseState, fields: EventFields, event: WireObject) -> list[Event]:
     """A preview of an image, which replaces the one before it."""
     image = as_text(event.get("partial_image_b64"))
     if not image:
-        return
-    item = state.items.of_event(event, "image_generation_call")
+        return []
+    item = state.items.of_event(fields, "image_generation_call")
     if format := as_text(event.get("output_format")):
         item.metadata["output_format"] = format
-    yield from item.open("image")
+    events = item.open("image")
     item.has_preview = True
     metadata = {"partial_image_index": as_count(event.get("partial_image_index")) or 0}
-    yield ImageMessage.delta_event(item.parts.id_for("image", 0), image, True, metadata)
+    return [*events, ImageMessage.delta_event(item.parts.id_for("image", 0), image, True, metadata)]
 
 
-def read_console(state: ResponseState, event: WireObject, *, is_end: bool) -> Iterator[Event]:
+def read_console(state: ResponseState, fields: EventFields, event: WireObject, *, is_end: bool) -> list[Event]:
     """What a shell command printed, or the end of its console."""
-    index = as_count(event.get("command_index")) or 0
+    index = fields.command_index or 0
+    events: list[Event] = []
     if not is_end:
         if output := as_object(event.get("delta")):
-            item = state.items.of_event(event, "shell_call_output")
-            yield from append_console(item, index, output)
-            state.expect_outputs(item, as_text(event.get("item_id")), index, _console_delta)
+            item = state.items.of_event(fields, "shell_call_output")
+            events += append_console(item, index, output)
+            state.expect_outputs(item, fields.item_id or "", index, _console_delta)
     elif outputs := as_list(event.get("output")):
-        yield from hold_console(state.items.of_event(event, "shell_call_output"), index, outputs)
+        events += hold_console(state.items.of_event(fields, "shell_call_output"), index, outputs)
+    return events
 
 
 def _console_delta(
@@ -145,21 +168,23 @@ def _console_delta(
 
 
 def read_speech(
-    state: ResponseState, event: WireObject, *, message_class: type[Message], is_end: bool
-) -> Iterator[Event]:
+    state: ResponseState, fields: EventFields, event: WireObject, *, message_class: type[Message], is_end: bool
+) -> list[Event]:
     """The response's speech, or its transcript. They belong to no item, so each is one message at a time."""
     metadata = {"audio_transcript": True} if message_class is TextMessage else {}
     id = state.speech_ids.get(message_class)
     if is_end:
-        if id is not None:
-            del state.speech_ids[message_class]
-            yield MessageDone(message_class(id, metadata=metadata))
-        return
+        if id is None:
+            return []
+        del state.speech_ids[message_class]
+        return [MessageDone(message_class(id, metadata=metadata))]
     value = as_text(event.get("delta"))
     if not value:
-        return
+        return []
+    events: list[Event] = []
     if id is None:
-        id = state.new_id()
+        id = state.items.made_id()
         state.speech_ids = {**state.speech_ids, message_class: id}
-        yield message_class.created_event(message_class(id, metadata=metadata))
-    yield message_class.delta_event(id, value)
+        events.append(message_class.created_event(message_class(id, metadata=metadata)))
+    events.append(message_class.delta_event(id, value))
+    return events

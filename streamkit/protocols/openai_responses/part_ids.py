@@ -57,7 +57,8 @@ class PartIds:
 
     def ensure(self, kind: str, index: int) -> str:
         """The id of a part, which is assigned to it if it has none yet."""
-        id = self.id_for(kind, index)
-        if (kind, index) not in self.by_part:
+        id = self.by_part.get((kind, index))
+        if id is None:
+            id = self.id_for(kind, index)
             self.assign(kind, index, id)
         return id

@@ -12,7 +12,7 @@ None there for reasoning that the API would not find again, because the response
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -54,42 +54,67 @@ class _Place(msgspec.Struct, frozen=True):
 
 def form_of(wire: WireObject) -> dict[str, Any]:
     """A copy of an item without the contents of its messages."""
-    item = _copy(wire, with_shared_words)
-    for place in _places(item):
-        place.holder[place.key] = _emptied(place)
-        if place.holder.get("logprobs"):
-            place.holder["logprobs"] = None
-    if item.get("encrypted_content") and item.get("type") == "reasoning":
+    item = with_shared_words(wire)
+    type = as_text(item.get("type"))
+    has_parts = type in _PART_CLASSES
+    for name in _PART_LISTS:
+        if is_list(parts := item.get(name)):
+            item[name] = [_part_form(part, has_parts) if is_object(part) else part for part in parts]
+    if not has_parts:
+        for place in _places(item):
+            _empty(item, place.key, "")
+        if type == "shell_call":
+            item["action"] = {**as_object(item.get("action")), "commands": []}
+    elif type == "reasoning" and item.get("encrypted_content"):
         item["encrypted_content"] = None
-    if item.get("type") == "shell_call":
-        item["action"] = {**as_object(item.get("action")), "commands": []}
     return item
 
 
-def _copy(wire: WireObject, copy: Callable[[WireObject], dict[str, Any]] = dict) -> dict[str, Any]:
-    item = copy(wire)
-    for key in ("summary", "content"):
-        if is_list(parts := item.get(key)):
-            item[key] = [copy(part) if is_object(part) else part for part in parts]
-    return item
+def _part_form(part: WireObject, is_message: bool) -> dict[str, Any]:
+    """A copy of a content part, without its content if that is a message's. Its type is the same text in all copies."""
+    form = dict(part)
+    try:
+        form["type"], key = _PART_KEYS[form["type"]]
+    except (KeyError, TypeError):
+        return form
+    if is_message and key in form:
+        _empty(form, key, None)
+    return form
 
 
-def _emptied(place: _Place) -> Any:
-    """The value at a place without its content, if it can be read from the content again."""
-    value = place.holder[place.key]
+def _empty(holder: dict[str, Any], key: str, no_text: str | None) -> None:
+    """Take a content out of its place, if it can be read from its message again; `no_text` stands for a text."""
+    value = holder[key]
     if isinstance(value, str):
-        return None if value and place.part_list else ""
-    empty: Any = {} if is_object(value) else []
-    return empty if (is_object(value) or is_list(value)) and parse_json(json_text(value)) == value else value
+        holder[key] = no_text if value else ""
+    elif (is_object(value) or is_list(value)) and parse_json(json_text(value)) == value:
+        holder[key] = {} if is_object(value) else []
+    if holder.get("logprobs"):
+        holder["logprobs"] = None
+
+
+def _copy(wire: WireObject) -> dict[str, Any]:
+    item = dict(wire)
+    for name in _PART_LISTS:
+        if is_list(parts := item.get(name)):
+            item[name] = [dict(part) if is_object(part) else part for part in parts]
+    return item
+
+
+def _key_of(part: WireObject) -> str:
+    """Where a content part has its content; "" if it has none."""
+    try:
+        _, key = _PART_KEYS[part["type"]]
+    except (KeyError, TypeError):
+        return ""
+    return key if key in part else ""
 
 
 def _places(item: dict[str, Any]) -> Iterator[_Place]:
     type = as_text(item.get("type"))
-    for name in ("summary", "content") if type in _PART_CLASSES else ():
+    for name in _PART_LISTS if type in _PART_CLASSES else ():
         for index, part in enumerate(as_list(item.get(name))):
-            kind = CONTENT_PARTS.get(as_text(as_object(part).get("type")))
-            key = "refusal" if kind == "refusal" else "text"
-            if kind is not None and key in part:
+            if key := _key_of(as_object(part)):
                 yield _Place(part, key, _PART_CLASSES[type], name, index)
     for keys, message_class in _content_keys(type):
         present = [key for key in keys if item.get(key) is not None]
@@ -97,6 +122,9 @@ def _places(item: dict[str, Any]) -> Iterator[_Place]:
             yield _Place(item, present[0], (message_class,))
 
 
+_PART_LISTS = ("summary", "content")
+# By the types of content parts: the same text, and where a part has its content.
+_PART_KEYS = {type: (type, "refusal" if kind == "refusal" else "text") for type, kind in CONTENT_PARTS.items()}
 _PART_CLASSES: Mapping[str, tuple[type[Message], ...]] = {
     "message": (TextMessage, RefusalMessage),
     "reasoning": (ReasoningMessage,),

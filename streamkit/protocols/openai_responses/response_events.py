@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 from ...events import OPEN_MESSAGE_STATUS, Event, MetadataHeld, RawEvent, Run, RunCreated, RunDone, RunStatus
 from ...messages import Status
-from ..values import (
-    WireObject,
-    as_count,
-    as_object,
-    as_objects,
-    as_seconds,
-    as_text,
-    error_object,
-    is_object,
-    text_or_none,
-    usage_of,
-)
+from ..values import WireObject, as_list, as_object, as_text, error_object, is_object, text_or_none, usage_of
+from .fields import EventFields, ObjectFields, read_object
 from .final_items import finish_item
+from .item import Item
 from .item_index import UnmatchedItems
 from .item_types import CALLS, STATUSES, with_shared_words
 from .response_state import ResponseState
-from .wire import STEM_OF_CALL
+from .wire import STEM_OF_CALL, warning
 
 __all__ = ["read_begin", "read_end", "read_error", "read_item_added", "read_item_done", "read_untyped"]
 
@@ -31,143 +23,156 @@ __all__ = ["read_begin", "read_end", "read_error", "read_item_added", "read_item
 _PART_OF_ITEM = {"code_interpreter_call": "code", "image_generation_call": "image"}
 
 
+_type_of = attrgetter("type")
+
+
 # -- items
 
 
-def read_item_added(state: ResponseState, event: WireObject) -> Iterator[Event]:
+def read_item_added(state: ResponseState, fields: EventFields, event: WireObject) -> list[Event]:
     """An item begins."""
     wire = as_object(event.get("item"))
     if not wire:
-        return
-    id, type, output_index = as_text(wire.get("id")), as_text(wire.get("type")), as_count(event.get("output_index"))
-    item = state.items.begin(id, type, output_index)
-    if (changed := item.learn(wire)) and (size := state.held.add(changed)):
-        yield MetadataHeld(None, size)
-    if item.type in _PART_OF_ITEM:
-        yield from item.open(_PART_OF_ITEM[item.type])
-    elif item.type in CALLS and item.name:
-        yield from item.open("call")
-    elif item.type == "reasoning" and not item.parts.by_part:
-        yield from item.open_early("summary" if state.has_summaries else "reasoning")
-    if id and item.parts.by_part and item.type in STEM_OF_CALL:
-        state.expect_deltas(item, id, STEM_OF_CALL[item.type], 0)
+        return []
+    own = read_object(wire)
+    id = own.id or ""
+    item = state.items.begin(id, own.type or "", fields.output_index)
+    events: list[Event] = []
+    if (changed := item.learn(wire, own)) and (size := state.held.add(changed)):
+        events.append(MetadataHeld(None, size))
+    type = item.type
+    if type in _PART_OF_ITEM:
+        events += item.open(_PART_OF_ITEM[type])
+    elif type in CALLS and item.name:
+        events += item.open("call")
+    elif type == "reasoning" and not item.parts.by_part:
+        events += item.open_early("summary" if state.has_summaries else "reasoning")
+    if id and item.parts.by_part and type in STEM_OF_CALL:
+        state.expect_deltas(item, id, STEM_OF_CALL[type], 0)
+    return events
 
 
-def read_item_done(state: ResponseState, event: WireObject) -> Iterator[Event]:
+def read_item_done(state: ResponseState, fields: EventFields, event: WireObject) -> list[Event]:
     """An item ends, with its final form; without one it ends as it was streamed."""
-    wire, output_index = as_object(event.get("item")), as_count(event.get("output_index"))
+    wire = as_object(event.get("item"))
     if wire:
-        item = state.items.find_or_add(as_text(wire.get("id")), as_text(wire.get("type")), output_index)
+        own = read_object(wire)
+        item = state.items.find_or_add(own.id or "", own.type or "", fields.output_index)
         state.forget_targets(item)
-        yield from finish_item(item, wire, "completed")
-    elif (open_item := state.items.open_at(output_index or 0)) is not None:
-        state.forget_targets(open_item)
-        yield from open_item.close_all("completed")
+        return finish_item(item, wire, own, "completed")
+    open_item = state.items.open_at(fields.output_index or 0)
+    if open_item is None:
+        return []
+    state.forget_targets(open_item)
+    return open_item.close_all("completed")
 
 
 # -- the response
 
 
-def read_begin(state: ResponseState, event: WireObject, *, is_created: bool) -> Iterator[Event]:
-    """The response begins. A stream that is resumed in its middle has no `response.created`."""
-    return _begin(state, as_object(event.get("response")), is_created=is_created)
+def read_begin(state: ResponseState, fields: EventFields, event: WireObject, *, is_created: bool) -> list[Event]:
+    """The response begins: the one of this event, or this event itself if it has no type. A stream that is resumed in its
+    middle has no `response.created`."""
+    if is_created and state.has_ended:
+        state.reset()
+    response = as_object(event.get("response") if fields.type else event)
+    state.items.is_stored = response.get("store") is not False
+    if state.has_begun:
+        return []
+    state.has_begun = True
+    if reasoning := response.get("reasoning"):
+        state.has_summaries = as_object(reasoning).get("summary") is not None
+    return [RunCreated(_run(response, read_object(response), "in_progress"))]
 
 
-def read_end(state: ResponseState, event: WireObject, *, status: RunStatus) -> Iterator[Event]:
-    """The response ends. `status` holds if the response has none."""
-    return _end(state, as_object(event.get("response")), status)
+def read_end(state: ResponseState, fields: EventFields, event: WireObject, *, status: RunStatus) -> list[Event]:
+    """The response ends, as in `read_begin`. `status` holds if the response has none."""
+    if state.has_ended:
+        return []
+    state.has_begun = state.has_ended = state.is_complete = True
+    response = as_object(event.get("response") if fields.type else event)
+    own = read_object(response)
+    status = STATUSES.get(own.status or "") or status
+    events = _finish_items(state, as_list(response.get("output")), OPEN_MESSAGE_STATUS[status])
+    usage = response.get("usage")
+    if is_object(usage):
+        if usage:
+            events.append(usage_of(usage))
+    elif usage is not None:
+        events.append(warning("bad-usage", "its `usage` is not an object; it was skipped", None))
+    if status == "completed" and "mcp_approval_request" in map(_type_of, state.items.items):
+        status = "requires_action"  # an MCP server waits for an answer, which the next request brings
+    events.append(RunDone(_run(response, own, status)))
+    return events
 
 
-def read_untyped(state: ResponseState, event: WireObject) -> Iterator[Event]:
+def read_untyped(state: ResponseState, fields: EventFields, event: WireObject) -> list[Event]:
     """An item without a type: an error, or a response that was not streamed."""
     if event.get("error") is not None:
-        yield from read_error(state, event)
-    elif event.get("object") == "response":
-        yield from _begin(state, event, is_created=True)
-        if as_text(event.get("status")) not in ("queued", "in_progress"):
-            yield from _end(state, event, "completed")
-    else:
-        yield state.warn("no-type", "it has no type and was skipped", None)
+        return read_error(state, fields, event)
+    if event.get("object") != "response":
+        return [warning("no-type", "it has no type and was skipped", None)]
+    events = read_begin(state, fields, event, is_created=True)
+    if as_text(event.get("status")) not in ("queued", "in_progress"):
+        events += read_end(state, fields, event, status="completed")
+    return events
 
 
-def read_error(state: ResponseState, event: WireObject) -> Iterator[Event]:
+def read_error(state: ResponseState, fields: EventFields, event: WireObject) -> list[Event]:
     """The run fails. The error is at `error`, or is the event itself."""
     if state.has_ended:
-        return
+        return []
     state.is_complete = True
     error = event.get("error")
     if error is None:
         error = {key: value for key, value in event.items() if key not in ("type", "sequence_number")}
-    yield RunDone(Run(status="failed", error=_error(error), raw=event))
+    return [RunDone(Run(status="failed", error=_error(error), raw=event))]
 
 
-def _begin(state: ResponseState, response: WireObject, *, is_created: bool) -> Iterator[Event]:
-    if state.has_ended and is_created:
-        state.reset()
-    state.items.is_stored = response.get("store") is not False
-    if not state.has_begun:
-        state.has_begun = True
-        state.has_summaries = as_object(response.get("reasoning")).get("summary") is not None
-        yield RunCreated(_run(response, "in_progress"))
-
-
-def _end(state: ResponseState, response: WireObject, status: RunStatus) -> Iterator[Event]:
-    if state.has_ended:
-        return
-    state.has_begun = state.has_ended = state.is_complete = True
-    status = STATUSES.get(as_text(response.get("status"))) or status
-    yield from _finish_items(state, as_objects(response.get("output")), OPEN_MESSAGE_STATUS[status])
-    usage = response.get("usage")
-    if is_object(usage):
-        if usage:
-            yield usage_of(usage)
-    elif usage is not None:
-        yield state.warn("bad-usage", "its `usage` is not an object; it was skipped", None)
-    if status == "completed" and any(item.type == "mcp_approval_request" for item in state.items.items):
-        status = "requires_action"  # an MCP server waits for an answer, which the next request brings
-    yield RunDone(_run(response, status))
-
-
-def _finish_items(state: ResponseState, output: Sequence[WireObject], status: Status) -> Iterator[Event]:
+def _finish_items(state: ResponseState, output: Sequence[Any], status: Status) -> list[Event]:
     """The final output: what has not been emitted of its items, and the end of those that are not done."""
-    items = state.items
-    with_same_id = [items.with_id(as_text(wire.get("id"))) for wire in output]
+    items, events = state.items, list[Event]()
+    forms: list[tuple[WireObject, ObjectFields, Item | None]] = []
+    for wire in map(as_object, output):
+        own = read_object(wire)
+        forms.append((wire, own, items.with_id(own.id or "")))
     items_before, unmatched = [*items.items], None
-    for wire, item in zip(output, with_same_id, strict=True):
-        type = as_text(wire.get("type"))
+    for wire, own, item in forms:
+        type = own.type or ""
         if item is None or item.type != type:
             # A server that changes the ids with every event changes them here, too.
-            unmatched = unmatched or UnmatchedItems(items_before, with_same_id)
-            item = unmatched.take(type, as_text(wire.get("call_id")))
+            unmatched = unmatched or UnmatchedItems(items_before, [one for _, _, one in forms])
+            item = unmatched.take(type, own.call_id or "")
         elif item.is_done and item.has_all_parts_of(wire):
             continue
         is_new = item is None
         if item is None:
-            item = items.add(as_text(wire.get("id")), type, None)
+            item = items.add(own.id or "", type, None)
         state.forget_targets(item)
-        events = [*finish_item(item, wire, status)]
-        yield from events
-        if is_new and wire and not events:
-            yield RawEvent(type, wire)
+        new = finish_item(item, wire, own, status)
+        events += new
+        if is_new and wire and not new:
+            events.append(RawEvent(type, wire))
     for item in items.items:
         if not item.is_done:
-            yield from item.close_all(status)
+            events += item.close_all(status)
     state.targets.clear()
+    return events
 
 
-def _run(response: WireObject, status: RunStatus) -> Run:
+def _run(response: WireObject, own: ObjectFields, status: RunStatus) -> Run:
     """The response as a run. Its `raw` is without the output, which is in the messages, and may be long."""
-    error = response.get("error")
+    error, details = response.get("error"), response.get("incomplete_details")
     raw = dict(response) if status == "in_progress" else with_shared_words(response)  # the last one stays
     raw.pop("output", None)
     return Run(
-        id=as_text(response.get("id")),
+        id=own.id or "",
         status=status,
-        model=text_or_none(response.get("model")),
+        model=own.model or None,
         error=_error(error) if error is not None or status == "failed" else None,
-        finish_reason=text_or_none(as_object(response.get("incomplete_details")).get("reason")),
-        created_at=as_seconds(response.get("created_at")),
-        completed_at=as_seconds(response.get("completed_at")),
+        finish_reason=text_or_none(as_object(details).get("reason")) if details else None,
+        created_at=own.created_at or None,
+        completed_at=own.completed_at or None,
         raw=raw or None,
     )
 

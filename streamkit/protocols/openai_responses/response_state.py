@@ -5,53 +5,47 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...events import StreamWarning
+import msgspec
+
 from ...messages import Message
 from ..held_values import NOTHING, HeldSize
 from .item import Item
 from .item_index import ItemIndex
 from .item_types import PARTS
-from .wire import DELTA_DECODERS, DELTA_STRUCTS, SHELL_OUTPUT, TEXT_STREAMS, DeltaEvent
+from .wire import DELTA_STRUCTS, DELTA_TYPES, SHELL_OUTPUT, TEXT_STREAMS, DeltaEvent, delta_decoder
 
 __all__ = ["NO_TARGET", "DeltaTarget", "ResponseState"]
 
 
-_DELTA_TYPES = {stem: f"{stem}.delta" for stem in DELTA_STRUCTS}
+# By the stem of a type of deltas: the type, and where such a delta has the part's index.
+_DELTA_FORMS: dict[str, tuple[str, str]] = {
+    stem: (f"{stem}.delta", TEXT_STREAMS[stem].index_key if stem in TEXT_STREAMS else "command_index")
+    for stem in DELTA_STRUCTS
+}
 
 
-class DeltaTarget:
+class DeltaTarget(msgspec.Struct, gc=False):
     """An open part, as the deltas in their common form address it, and what such a delta becomes.
 
     Attributes:
         item_id: the `item_id` of its deltas; None if they have none.
-        type: the type of its deltas.
         decode: decodes a delta of its type, and raises for any other frame.
-        index_key: where its deltas have the part's index, "" if they have none.
         part_index: the part's index in its deltas, None if they have none.
         output_index: the item's.
         message_id: the part's message.
         event: the class of its delta events.
+        type: the type of its deltas.
+        index_key: where its deltas have the part's index, "" if they have none.
     """
 
-    __slots__ = ("decode", "event", "index_key", "item_id", "message_id", "output_index", "part_index", "type")
-
-    def __init__(
-        self,
-        item_id: str | None,
-        stem: str,
-        part_index: int | None,
-        output_index: int | None,
-        message_id: str,
-        event: Any,
-    ) -> None:
-        self.item_id = item_id
-        self.type = _DELTA_TYPES[stem]
-        self.decode = DELTA_DECODERS[DELTA_STRUCTS[stem]]
-        self.index_key = TEXT_STREAMS[stem].index_key if stem in TEXT_STREAMS else "command_index"
-        self.part_index = part_index
-        self.output_index = output_index
-        self.message_id = message_id
-        self.event = event
+    item_id: str | None
+    decode: Callable[[bytes], Any]
+    part_index: int | None
+    output_index: int | None
+    message_id: str
+    event: Any
+    type: str
+    index_key: str
 
     def row(self) -> tuple[Any, ...]:
         """What the deltas of a row share, to be unpacked."""
@@ -60,7 +54,7 @@ class DeltaTarget:
     def takes(self, delta: Any) -> bool:
         """Whether a delta with the part's `item_id` is one of its deltas."""
         return (
-            self.decode is DELTA_DECODERS[type(delta)]
+            self.type == DELTA_TYPES[type(delta)]
             and delta.index == self.part_index
             and delta.output_index == self.output_index
         )
@@ -85,7 +79,6 @@ class ResponseState:
 
     Attributes:
         new_id: returns an unused message id.
-        warn: makes a warning of a code, a fault and the kind of what is at fault.
         held: counts what its items hold.
         has_begun: whether the run has begun.
         has_ended: whether the run has ended.
@@ -94,7 +87,7 @@ class ResponseState:
         items: its items.
         speech_ids: the open messages of its speech and of the transcript, which belong to no item.
         targets: the open parts that receive deltas, by `item_id`; at None the one whose deltas have none.
-        latest_target: the row of the one that received the latest delta.
+        latest_target: the row of the one that received the latest delta, or that has just begun to receive deltas.
     """
 
     __slots__ = (
@@ -108,12 +101,10 @@ class ResponseState:
         "new_id",
         "speech_ids",
         "targets",
-        "warn",
     )
 
-    def __init__(self, new_id: Callable[[], str], warn: Callable[[str, str, Any], StreamWarning]) -> None:
+    def __init__(self, new_id: Callable[[], str]) -> None:
         self.new_id = new_id
-        self.warn = warn
         self.held = HeldSize()
         self.reset()
 
@@ -123,7 +114,7 @@ class ResponseState:
         self.has_ended = False
         self.is_complete = False
         self.has_summaries = False
-        self.items = ItemIndex(self.new_id, self.warn)
+        self.items = ItemIndex(self.new_id)
         self.speech_ids: dict[type[Message], str] = NOTHING
         self.targets: dict[str | None, DeltaTarget] = {}
         self.latest_target = NO_TARGET
@@ -159,7 +150,10 @@ class ResponseState:
     ) -> None:
         if key not in item.delta_item_ids:
             item.delta_item_ids += (key,)
-        self.targets[key] = DeltaTarget(key, stem, index, item.output_index, message_id, event)
+        type, index_key = _DELTA_FORMS[stem]
+        target = DeltaTarget(key, delta_decoder(stem), index, item.output_index, message_id, event, type, index_key)
+        self.targets[key] = target
+        self.latest_target = target.row()
 
     def forget_targets(self, item: Item) -> None:
         """Stop deltas from reaching the item by the fast path, because parts of it are done."""

@@ -7,11 +7,13 @@ or as the only thing that it can mean.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Annotated, Any
 
 import msgspec
 
+from ...events import StreamWarning
 from ...messages import Annotation
 from ..parsed import item_reader
 from ..values import (
@@ -24,11 +26,12 @@ from ..values import (
     as_text,
     is_object,
     parse_json,
+    text_or_none,
 )
 
 __all__ = [
-    "DELTA_DECODERS",
     "DELTA_STRUCTS",
+    "DELTA_TYPES",
     "SHELL_OUTPUT",
     "STEM_OF_CALL",
     "STEM_OF_PART",
@@ -36,13 +39,16 @@ __all__ = [
     "DeltaEvent",
     "ShellOutput",
     "TextStream",
+    "any_delta_decoder",
     "are_content_parts",
     "content_parts",
-    "decode_any_delta",
+    "delta_decoder",
     "json_or_text",
+    "logprobs_of",
     "read_annotation",
     "read_any_delta",
     "read_part",
+    "warning",
 ]
 
 
@@ -193,25 +199,36 @@ class _NoDelta(msgspec.Struct, tag_field="type", tag="", gc=False):
         raise ValueError("its type is empty")
 
 
-DELTA_DECODERS: dict[type[Any], Callable[[bytes], Any]] = {
-    struct: msgspec.json.Decoder(struct | _NoDelta).decode for struct in DELTA_STRUCTS.values()
-}
-"""Decoders of a single type, which are faster than `decode_any_delta`."""
-DELTA_DECODERS[_DeltaWithLogprobs] = DELTA_DECODERS[_OutputTextDelta]
+# Decoders are made when they are needed: one takes a tenth of a millisecond, and most streams have one type of delta.
 
-decode_any_delta = msgspec.json.Decoder(
-    _DeltaWithLogprobs
-    | _RefusalDelta
-    | _ReasoningTextDelta
-    | _SummaryTextDelta
-    | _ArgumentsDelta
-    | _CustomInputDelta
-    | _McpArgumentsDelta
-    | _CodeDelta
-    | _CommandDelta
-    | _ShellOutputDelta
-).decode
-"""Decodes a delta in its common form, of whichever type, or one that has log probabilities besides. Raises `msgspec.DecodeError` for everything else."""
+
+@cache
+def delta_decoder(stem: str) -> Callable[[bytes], Any]:
+    """What decodes a delta of a single type, which is faster than that of `any_delta_decoder`."""
+    return msgspec.json.Decoder(DELTA_STRUCTS[stem] | _NoDelta).decode
+
+
+@cache
+def any_delta_decoder() -> Callable[[bytes], Any]:
+    """What decodes a delta in its common form, of whichever type, or one that has log probabilities besides. It raises
+    `msgspec.DecodeError` for everything else."""
+    return msgspec.json.Decoder(
+        _DeltaWithLogprobs
+        | _RefusalDelta
+        | _ReasoningTextDelta
+        | _SummaryTextDelta
+        | _ArgumentsDelta
+        | _CustomInputDelta
+        | _McpArgumentsDelta
+        | _CodeDelta
+        | _CommandDelta
+        | _ShellOutputDelta
+    ).decode
+
+
+DELTA_TYPES: dict[type[Any], str] = {struct: f"{stem}.delta" for stem, struct in DELTA_STRUCTS.items()}
+"""The type of a delta, by its struct."""
+DELTA_TYPES[_DeltaWithLogprobs] = DELTA_TYPES[_OutputTextDelta]
 
 read_any_delta = item_reader({f"{stem}.delta": struct for stem, struct in DELTA_STRUCTS.items()}, {"delta": {}})
 """Reads a delta in its common form that is parsed already."""
@@ -230,12 +247,18 @@ def read_annotation(wire: Any) -> Annotation | None:
     return annotation
 
 
-def content_parts(value: Any, default_type: str) -> list[WireObject]:
+def content_parts(value: Any, default_type: str) -> Sequence[WireObject]:
     """The content parts in a list of an item, each in its place.
 
     What is malformed is read as far as it can be: text in place of the list or of a part, a part in place of the list,
-    and a part with text or a refusal that has no type.
+    and a part with text or a refusal that has no type. Other parts without a type are empty.
     """
+    if value.__class__ is list:
+        for part in value:
+            if part.__class__ is not dict or part.get("type").__class__ is not str:
+                break
+        else:
+            return value
     elements = [value] if as_text(value) or is_object(value) else as_list(value)
     return [_typed_part(element, default_type) for element in elements]
 
@@ -248,7 +271,7 @@ def _typed_part(element: Any, default_type: str) -> WireObject:
         return part
     if as_text(part.get("text")):
         return {**part, "type": default_type}
-    return {**part, "type": "refusal"} if as_text(part.get("refusal")) else part
+    return {**part, "type": "refusal"} if as_text(part.get("refusal")) else {}
 
 
 def are_content_parts(value: Any) -> bool:
@@ -261,14 +284,25 @@ def are_content_parts(value: Any) -> bool:
 
 def read_part(part: WireObject) -> tuple[str, dict[str, Any]]:
     """The text of a content part, and the other fields of its message that the part has."""
-    fields: dict[str, Any] = {}
-    if part.get("logprobs") and (logprobs := as_list(part["logprobs"])):
-        fields["metadata"] = {"logprobs": list(logprobs)}
+    text = part.get("text")
+    fields = logprobs_of(part)
     if wires := part.get("annotations"):
         annotations = [found for wire in as_list(wires) if (found := read_annotation(wire)) is not None]
         if annotations:
             fields["annotations"] = annotations
-    return as_text(part.get("text")) or as_text(part.get("refusal")), fields
+    return text if text and isinstance(text, str) else as_text(part.get("refusal")), fields
+
+
+def logprobs_of(wire: WireObject) -> dict[str, Any]:
+    """The log probabilities of a text, as the field of its message; none if there are none."""
+    logprobs = wire.get("logprobs")
+    return {"metadata": {"logprobs": list(logprobs)}} if logprobs and (logprobs := as_list(logprobs)) else {}
+
+
+def warning(code: str, fault: str, kind: Any = None) -> StreamWarning:
+    """As `Decoder.warn`, which what a decoder holds must not have: they would keep each other until the garbage collector
+    finds them. The decoder adds which item of the source it is about."""
+    return StreamWarning(code, fault, kind=text_or_none(kind))
 
 
 def json_or_text(content: str) -> Any:

@@ -43,7 +43,6 @@ class Decoder(base.Decoder):
         events: list[Event] = []
         if self.exhausted:
             return events
-        self._first, self._frames = self.index, frames
         decode, index = delta_decoder(), self.index
         for frame in frames:
             id, name, data = (b"", b"", frame) if isinstance(frame, bytes) else frame

@@ -1,24 +1,26 @@
 """The numbered entries of one run in memory.
 
 The newest entries stand one by one. Those before them are joined to blocks of lines, which take half of the memory; a
-reader that comes to a block has it cut into entries again.
+reader that comes to a block has it cut into entries again. The log has the places of messages that have ended, as far as
+their producers reported them, so that a reader that only rebuilds the state goes over their last lines alone.
 """
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ...errors import UsageError
-from ..cursors import Entry, Place, cursor_of
+from ..cursors import EndedMessagesEntry, Entry, Place, cursor_of
 
 __all__ = ["Log"]
 
 _NEWLINE = 10  # as a number: it is found in a quarter of the time
 _BLOCK = 256  # entries in a block
-_MOST_JOINED = 64  # blocks that are read at once
+_MOST_FOR_STATE = 64 * _BLOCK  # entries over which a reader that rebuilds the state goes at once
 _TAIL = 2 * _BLOCK  # entries that stand one by one at most
 
 
@@ -39,6 +41,7 @@ class Log:
     Attributes:
         name: what names the run in its cursors.
         newest: the number of the newest entry, 0 before the first.
+        newest_entry: the newest entry after its number, which may be read without the lock; -1 before the first.
         dropped: the number of the last entry that is not there any more, 0 if all are.
         base: the snapshot at `dropped`; None while nothing was dropped.
     """
@@ -46,6 +49,7 @@ class Log:
     def __init__(self, name: str) -> None:
         self.name = name
         self.newest = self.dropped = 0
+        self.newest_entry: tuple[int, Entry] = -1, Entry("", b"")
         self.base: Entry | None = None
         self._next: tuple[int, Entry] | None = (
             None  # the snapshot up to which entries are dropped when another one comes
@@ -54,6 +58,7 @@ class Log:
         self._blocks: deque[_Block] = deque()
         self._tail: list[Entry] = []
         self._prefix = ""
+        self._firsts, self._lasts = array("Q"), array("Q")  # of messages that have ended: their first and last entries
 
     def begin(self, epoch: int) -> None:
         """The entries that follow are of this epoch."""
@@ -74,10 +79,25 @@ class Log:
             cursor = f"{self._prefix}{number}{self.name}"
             cursors.append(cursor)
             tail.append(_new_entry(Entry, (cursor, data, False)))
-        self.newest = number
+        if cursors:
+            self.newest, self.newest_entry = number, (number, tail[-1])
         if len(tail) > _TAIL:
             self._join()
         return cursors
+
+    def messages_ended(self, spans: Sequence[tuple[int, int]]) -> None:
+        """Messages have ended, each with a span of the newest epoch's entries, counted from 1.
+
+        Raises:
+            UsageError: some of them are not in the log yet.
+        """
+        before = self._epochs[-1][0]
+        if before + spans[-1][1] > self.newest:
+            raise UsageError(f"the entries of a message that has ended, up to {spans[-1][1]}, are not in the log yet")
+        for first, last in spans:
+            if before + first > self.dropped:
+                self._firsts.append(before + first)
+                self._lasts.append(before + last)
 
     def _join(self) -> None:
         last = self.newest - len(self._tail)
@@ -91,7 +111,7 @@ class Log:
         start = self.newest - len(self._tail)
         if number >= start:
             return self._tail[number - start :]
-        block = self._blocks[(number - self._blocks[0].last + _BLOCK) // _BLOCK]
+        block = self._block_after(number)
         lines = block.lines.split(b"\n")
         skipped = number - (block.last - len(lines))
         numbers = range(number + 1, block.last + 1)
@@ -101,17 +121,61 @@ class Log:
             cursors = [self.cursor(one) for one in numbers]
         return [*map(Entry, cursors, lines[skipped:])]
 
-    def joined(self, number: int, until: int) -> list[Entry]:
-        """As `since`, up to the entry `until`: entries that hold the lines of several events each, which have the same epoch,
-        with the cursor of the last one."""
+    def for_state(self, number: int, until: int) -> list[Entry]:
+        """As `since`, up to the entry `until`, for a reader that only rebuilds the state: of messages that have ended the last
+        lines, if their producers have reported them, and all other lines joined to few entries."""
+        until = min(until, number + _MOST_FOR_STATE)
+        begin, end = bisect_right(self._firsts, number), bisect_right(self._lasts, until)
         out: list[Entry] = []
-        while number < until and len(out) < _MOST_JOINED:
+        ended: list[bytes] = []  # the last lines of the messages up to `number`
+        lines, before, newest = (
+            list[bytes](),
+            0,
+            0,
+        )  # some of the log, with the numbers before the first and of the last one
+        for first, last in zip(self._firsts[begin:end], self._lasts[begin:end], strict=True):
+            if first > number + 1:
+                self._add_ended(out, ended, number)
+                out += self._joined(number, first - 1)
+                ended = []
+            if last > newest:
+                lines, before, newest = self._lines_around(last)
+            ended.append(lines[last - before - 1])
+            number = last
+        self._add_ended(out, ended, number)
+        return [*out, *self._joined(number, until)]
+
+    def _add_ended(self, entries: list[Entry], lines: list[bytes], number: int) -> None:
+        if lines:
+            entry = EndedMessagesEntry(self.cursor(number), b"\n".join(lines))
+            entry.lines = lines
+            entries.append(entry)
+
+    def _lines_around(self, number: int) -> tuple[list[bytes], int, int]:
+        """A block's lines, or those of the tail, where this entry is one of them; the number before the first of them, and
+        that of the last one."""
+        start = self.newest - len(self._tail)
+        if number > start:
+            return [entry.data for entry in self._tail], start, self.newest
+        block = self._block_after(number - 1)
+        lines = block.lines.split(b"\n")
+        return lines, block.last - len(lines), block.last
+
+    def _block_after(self, number: int) -> _Block:
+        """The block that has the entry after this one, which is not in the tail."""
+        return self._blocks[(number - self._blocks[0].last + _BLOCK) // _BLOCK]
+
+    def _joined(self, number: int, until: int) -> list[Entry]:
+        """The entries up to `until` as few: each holds the lines of several events, which have the same epoch, with the
+        cursor of the last one."""
+        out: list[Entry] = []
+        while number < until:
             start = self.newest - len(self._tail)
             if number >= start:
                 last = min(self.newest, until)
                 lines = [entry.data for entry in self._tail[number - start : last - start]]
             else:
-                block = self._blocks[(number - self._blocks[0].last + _BLOCK) // _BLOCK]
+                block = self._block_after(number)
                 last = min(block.last, until)
                 lines = [block.lines]
                 if last - number != _BLOCK:
@@ -146,6 +210,8 @@ class Log:
 
     def _drop(self, number: int, base: Entry) -> None:
         self.dropped, self.base = number, base
+        gone = bisect_right(self._firsts, number)  # messages that had begun: the snapshot has them
+        del self._firsts[:gone], self._lasts[:gone]
         while self._blocks and self._blocks[0].last <= number:
             self._blocks.popleft()
         if not self._blocks:

@@ -36,8 +36,9 @@ class MemoryReading(Reading):
         timeout = run.timeout if timeout is None else timeout
         self._timeout = math.inf if timeout is None else timeout
         self._pause = run.pause(self._timeout)
-        self._has_joined = self._is_idle = False
-        self.number = self._joined_until = 0
+        self._has_joined = False
+        self._idle_at: int = -1  # the number at which it began to wait
+        self.number = self._state_until = 0
         if after is not None:
             place = place_of(after, run.id)
             with run.lock:
@@ -51,38 +52,50 @@ class MemoryReading(Reading):
         with self._run.lock:
             has = self._run.log.has(place)
         self.number = 0 if has else -1
-        self._joined_until = place.number if has else 0
+        self._state_until = place.number if has else 0
         return has
 
     def take(self, waker: ThreadWaker | TaskWaker) -> list[Entry] | float | None:
         """The next entries, or for how many seconds to wait for them."""
+        run = self._run
+        newest, entry = run.log.newest_entry
+        if newest != self.number + 1 or not self._has_joined:
+            return self._look(waker)
+        self.number = newest
+        run.was_read = True
+        if run.watchers:
+            run.report_progress()
+        return [entry]
+
+    def _look(self, waker: ThreadWaker | TaskWaker) -> list[Entry] | float | None:
+        """As `take`, where the newest entry is not the next one."""
         run, number, log = self._run, self.number, self._run.log
+        if number == log.newest and number != self._idle_at and self._has_joined:
+            run.waiting[waker] = None  # before it looks again: what comes after that wakes it
+            if number == log.newest and run.is_steady:
+                self._idle_at = number
+                return self._pause
         with run.lock:
             if not self._has_joined:
                 self._has_joined = True
                 run.join(self)
             if number < log.newest:
-                self._is_idle = False
                 if number < log.dropped:
                     return [self._snapshot()]
-                if number < self._joined_until:
-                    entries = log.joined(number, self._joined_until)
-                    self.number = number = place_of(entries[-1].cursor, run.id).number
+                if number < self._state_until:
+                    entries = log.for_state(number, self._state_until)
+                    self.number = place_of(entries[-1].cursor, run.id).number
                 else:
                     entries = log.since(number)
-                    self.number = number = number + len(entries)
-                if number > run.delivered:
-                    run.delivered = number
+                    self.number = number + len(entries)
+                run.was_read = True
                 if run.watchers:
                     run.report_progress()
                 return entries
             if run.status in FINAL:
                 return None
             run.waiting[waker] = None
-        if self._is_idle or not run.is_steady:
-            return self._wait()
-        self._is_idle = True
-        return self._pause
+        return self._wait()
 
     def _snapshot(self) -> Entry:
         log = self._run.log

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ...errors import ProducerFenced, SourceTimeoutError, UsageError
 from ..cursors import run_name
 from ..interface import FINAL, Answered, Cancelled, Control, Fenced, RunRecord, Status, Unattended
-from ..registry import Questions
-from ..wakers import TaskWaker, ThreadWaker, in_event_loop
+from ..registry import Questions, check_answer
+from ..wakers import TaskWaker, ThreadWaker, in_event_loop, wake_next
 from .log import Log
 
 if TYPE_CHECKING:
@@ -23,6 +25,9 @@ __all__ = ["MemoryRun", "Overflow"]
 
 Overflow: TypeAlias = Literal["drop_oldest", "block", "error"]
 
+_AT_ONCE = (
+    2  # threads that are woken at once, and wake the others: if the system does not run one of them, another does
+)
 GRACE = 5.0  # seconds of silence after which a producer whose threads have all ended counts as gone
 
 
@@ -32,7 +37,7 @@ class MemoryRun:
     Attributes:
         status: as it was stored; a producer that died did not change it.
         writer: refers to the producer's, None where there is none.
-        delivered: the number of the newest event that some reader has received.
+        was_read: whether some reader has received an event.
         last_sign: when the producer gave its last sign of life, on the monotonic clock.
         waiting: the wakers of readers that wait for the next event, in the order they came.
         watchers: called whenever a reader goes on or leaves.
@@ -54,10 +59,10 @@ class MemoryRun:
         self.writer: weakref.ref[MemoryWriter] | None = None
         self.questions = Questions()
         self.is_gone = self.is_steady = False
-        self.busy = False
-        self.delivered = 0
+        self.busy = self.was_read = False
         self.last_sign = time.monotonic()
         self.waiting: dict[ThreadWaker | TaskWaker, None] = {}
+        self._line: deque[ThreadWaker] = deque()  # that are to be woken, each by the one before it
         self.watchers: set[Callable[[], None]] = set()
         self.cancel_reason: str | None = None
         self._info = dict(info)
@@ -67,7 +72,8 @@ class MemoryRun:
         self._overflow = overflow
         self._readings: dict[int, weakref.ref[MemoryReading]] = {}
         self._last_left = 0.0  # when a reader left, on the monotonic clock
-        self._threads: list[threading.Thread] = []  # of the producer; the newest is the last
+        self._threads: list[threading.Thread] = []  # of the producer
+        self._thread: threading.Thread | None = None  # the newest of them
 
     # -- its record
 
@@ -178,6 +184,7 @@ class MemoryRun:
             question = self.questions.get(question_id)
             if question is None:
                 raise UsageError(f"run {self.id!r} has no question {question_id!r}")
+            check_answer(question_id, question.record, answer)
             if self.status == "running" and self.status_now == "paused":
                 self.finish("paused")  # else, once nothing is open, its dead producer would seem to have worked
             is_first = question.is_open
@@ -214,7 +221,7 @@ class MemoryRun:
     def unattended(self, question_id: str) -> float:
         """For how many seconds no reader has been there that may answer; 0 before the first came."""
         question = self.questions.get(question_id)
-        if question is None or not self.delivered or not question.is_unattended([*self._readings]):
+        if question is None or not self.was_read or not question.is_unattended([*self._readings]):
             return 0.0
         return time.monotonic() - max(question.asked_at, question.left or self._last_left)
 
@@ -225,7 +232,7 @@ class MemoryRun:
         if self._overflow == "drop_oldest" or self.status != "running":
             return True
         numbers = self._places()
-        if (not numbers and self.delivered) or self.log.newest - min(numbers, default=0) < self.limit:
+        if (not numbers and self.was_read) or self.log.newest - min(numbers, default=0) < self.limit:
             return True
         if self._overflow == "error":
             raise UsageError(f"the readers of run {self.id!r} are {self.limit} events behind, the relay's limit")
@@ -238,7 +245,7 @@ class MemoryRun:
         """The number of the last event that no reader needs. A run that does not wait for its readers drops any."""
         if self._overflow == "drop_oldest":
             return self.log.newest
-        return min(self._places(), default=self.log.newest if self.delivered else 0)
+        return min(self._places(), default=self.log.newest if self.was_read else 0)
 
     def _places(self) -> Sequence[int]:
         readings = [reference() for reference in [*self._readings.values()]]
@@ -249,9 +256,10 @@ class MemoryRun:
     def heartbeat(self) -> None:
         """Report that the producer is alive. The thread that calls this counts as one of the producer's."""
         self.last_sign = time.monotonic()
-        thread, threads = threading.current_thread(), self._threads
-        if not threads or threads[-1] is not thread:
-            self._threads = [one for one in threads if one.is_alive() and one is not thread] + [thread]
+        thread = threading.current_thread()
+        if thread is not self._thread:
+            self._thread = thread
+            self._threads = [one for one in self._threads if one.is_alive() and one is not thread] + [thread]
 
     def pause(self, timeout: float) -> float:
         """For how many seconds a reader waits that just had something to read."""
@@ -298,11 +306,27 @@ class MemoryRun:
             wake()
 
     def wake(self) -> None:
-        """Wake all readers that wait for an event."""
+        """Wake all readers that wait for an event: tasks at once, more than two threads one after the other."""
         waiting = self.waiting
+        if len(waiting) > _AT_ONCE:
+            self._wake_many()
         while waiting:
             try:
                 waker, _ = waiting.popitem()
             except KeyError:
                 return  # another thread woke the last one
             waker.wake()
+
+    def _wake_many(self) -> None:
+        line, waiting = self._line, self.waiting
+        with contextlib.suppress(KeyError):  # another thread woke the last one
+            while waiting:
+                waker, _ = waiting.popitem()
+                if isinstance(waker, ThreadWaker):
+                    waker.line = line
+                    line.append(waker)
+                else:
+                    waker.wake()
+        if line:
+            for _ in range(_AT_ONCE):
+                wake_next(line)

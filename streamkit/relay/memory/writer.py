@@ -76,13 +76,20 @@ class MemoryWriter(LogWriter):
         """Number events, and write them."""
         run = self._run
         with run.lock:
-            if run.epoch != self.epoch or run.status != "running" or run.is_gone or self.is_abandoned:
+            if run.epoch != self.epoch or not run.is_steady:
                 run.check(self.epoch)
             cursors = run.log.append(events)
         run.heartbeat()
         if run.waiting:
             run.wake()
         return cursors
+
+    def messages_ended(self, spans: Sequence[tuple[int, int]]) -> None:
+        """Messages have ended, with these spans of the producer's events."""
+        run = self._run
+        with run.lock:
+            if run.epoch == self.epoch:
+                run.log.messages_ended(spans)
 
     def ask(self, question_id: str, question: Mapping[str, Any], events: Sequence[bytes] = ()) -> list[str]:
         """Register a question, and write the events that show it."""

@@ -19,7 +19,7 @@ from .feed import Feed
 from .flusher import Flusher
 from .keys import Keys
 from .listener import Listener
-from .looker import Command, Looker
+from .poller import Command, Poller
 from .reading import RedisReading
 from .record import Question
 from .worker import Worker
@@ -56,15 +56,15 @@ class Hub:
         self.answers = Worker("answers")
         self._endings = Worker("endings")
         self.flusher = Flusher(self)
-        self._looker = Looker(self, link)
+        self._poller = Poller(self, link)
         self._listeners: dict[Server, Listener] = {}  # more than one while runs are moved to another node
         self._wake_channel = f"{prefix}:wake:{secrets.token_hex(8)}".encode()
         self._lock = threading.Lock()
         self._feeds: dict[str, Feed] = {}
         self._by_channel: dict[bytes, Feed | Outbox] = {}
-        self._confirmed: set[bytes] = (
-            set()
-        )  # the channels that are subscribed, those included that nobody reads any more
+        # The channels that are subscribed, those included that nobody reads any more, and who is subscribed to each: where a
+        # run has moved, the listener of its new node may be heard before that of the old one.
+        self._confirmed: dict[bytes, Listener] = {}
         self._outboxes: dict[str, Outbox] = {}
         self._ending: set[str] = set()
         self._is_running = self.is_closed = False
@@ -79,7 +79,7 @@ class Hub:
         """Start the threads. With the lock held."""
         if not self._is_running and not self.is_closed:
             self._is_running = True
-            self._looker.start()
+            self._poller.start()
             self.link.when_moved(self._moved)
 
     def close(self) -> None:
@@ -94,7 +94,7 @@ class Hub:
             listeners = [*self._listeners.values()]
             for listener in listeners:
                 listener.stop_soon()
-            self._looker.stop(self._wake())
+            self._poller.stop(self._wake())
             for feed in self.feeds():
                 feed.fail(UsageError(f"run {feed.run_id!r}: its relay was closed while it was read"))
             for listener in listeners:
@@ -134,7 +134,7 @@ class Hub:
             return
         if not feed.readings:
             feed.empty_since = time.monotonic()
-        self._looker.put(Command("ZREM", feed.keys.readers, member))
+        self._poller.put(Command("ZREM", feed.keys.readers, member))
         outbox = self._outboxes.get(feed.run_id)
         if outbox is not None and outbox.inbox.has_questions:
             self._look_later(outbox)
@@ -143,7 +143,7 @@ class Hub:
         """Look at the log for a reading, once its channel is subscribed."""
         if reading.feed is not None and reading.feed.is_confirmed and not reading.is_looking:
             reading.is_looking = True
-            self._looker.put(reading)
+            self._poller.put(reading)
 
     def skip(self, feed: Feed, member: str, question_id: str) -> None:
         """A reader goes on without a question."""
@@ -197,7 +197,7 @@ class Hub:
 
     # -- runs whose producer died
 
-    def look_after(self, feed: Feed) -> None:
+    def end_if_abandoned(self, feed: Feed) -> None:
         """End a run whose producer is dead: it has left, or nobody has held the lease for its whole length while this
         connection did not break."""
         state = feed.state
@@ -263,7 +263,7 @@ class Hub:
         server = self.link.server_of(channel)
         if server is not None:
             self._listen_to(server)
-        self._looker.put(self._wake())
+        self._poller.put(self._wake())
 
     def _listen_to(self, server: Server) -> None:
         if server not in self._listeners and not self.is_closed:
@@ -279,7 +279,7 @@ class Hub:
             for server in {self.link.server_of(channel) for channel in self._by_channel}:
                 if server is not None:
                     self._listen_to(server)
-        self._looker.put(self._wake())
+        self._poller.put(self._wake())
 
     # -- called by the listeners
 
@@ -296,12 +296,14 @@ class Hub:
                 self._listeners.pop(server, None)
             return is_idle
 
-    def confirmed(self, channel: bytes) -> None:
+    def confirmed(self, channel: bytes, listener: Listener) -> None:
         """A channel is subscribed: what was published before is in the log."""
-        self._confirmed.add(channel)
-        target = self._by_channel.get(channel)
+        with self._lock:
+            self._confirmed[channel] = listener
+            target = self._by_channel.get(channel)
+            if isinstance(target, Feed):
+                target.is_confirmed = target.is_stale = True
         if isinstance(target, Feed):
-            target.is_confirmed = target.is_stale = True
             for reference in [*target.readings.values()]:
                 if (reading := reference()) is not None:
                     self.look(reading)
@@ -318,17 +320,20 @@ class Hub:
             if data == b"deleted":
                 target.was_deleted = True
             target.is_stale = True
-            self._looker.put(target)
+            self._poller.put(target)
         elif target is not None:
             self._look_later(target)
 
-    def unsubscribed(self, channels: Iterable[bytes]) -> None:
-        """Subscriptions are gone: what is published meanwhile is missed."""
-        for channel in channels:
-            self._confirmed.discard(channel)
-            target = self._by_channel.get(channel)
-            if isinstance(target, Feed):
-                target.is_confirmed = False
+    def unsubscribed(self, channels: Iterable[bytes], listener: Listener) -> None:
+        """Subscriptions of a listener are gone: what is published meanwhile is missed, unless another one has taken over."""
+        with self._lock:
+            for channel in channels:
+                if self._confirmed.get(channel) is not listener:
+                    continue
+                del self._confirmed[channel]
+                target = self._by_channel.get(channel)
+                if isinstance(target, Feed):
+                    target.is_confirmed = False
 
 
 def has_place(place: Place, entries: Any, at: bytes | None) -> bool:

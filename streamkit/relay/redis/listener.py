@@ -54,7 +54,7 @@ class Listener:
                 self._listen(subscriber)
                 pause = FIRST_PAUSE
             except self._link.failures as error:
-                self._hub.unsubscribed(self._subscribed)
+                self._hub.unsubscribed(self._subscribed, self)
                 self._link.lost(self._server, error)
                 if self._hub.retire(self._server):
                     return
@@ -69,7 +69,7 @@ class Listener:
         while not self._stopped.is_set():
             message = subscriber.parse_response(block=False, timeout=1.0)
             if message is None or message[1] == self._wake_channel:
-                self._see_to(subscriber)
+                self._update_subscriptions(subscriber)
                 continue
             kind, channel, data = message[0], message[1], message[2]
             if kind in (b"message", b"smessage"):
@@ -79,13 +79,13 @@ class Listener:
                     _log.warning("what was published on %r is no batch of events", channel)
             elif kind in (b"subscribe", b"ssubscribe"):
                 if channel in self._subscribed:
-                    self._hub.confirmed(channel)
+                    self._hub.confirmed(channel, self)
             elif channel in self._subscribed:  # the server ends the subscription, as the channel moves to another
                 self._subscribed.discard(channel)
-                self._hub.unsubscribed([channel])
+                self._hub.unsubscribed([channel], self)
                 self._link.lost(self._server)
 
-    def _see_to(self, subscriber: Any) -> None:
+    def _update_subscriptions(self, subscriber: Any) -> None:
         """Subscribe to the channels of the runs that are followed, and leave all others."""
         wanted, subscribed = self._hub.channels(self._server), self._subscribed
         if new := wanted - subscribed:
@@ -93,5 +93,5 @@ class Listener:
             self._link.subscribe(subscriber, new)
         if old := subscribed - wanted:
             subscribed -= old
-            self._hub.unsubscribed(old)
+            self._hub.unsubscribed(old, self)
             self._link.unsubscribe(subscriber, old)

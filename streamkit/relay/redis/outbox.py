@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import ProducerFenced, SourceError
 from ..interface import Control, Fenced, Status
 from .inbox import Inbox
-from .work import BATCH_BYTES, BATCH_EVENTS, Batch, Leave, Lives, Producer, Settle, Trim, Work
+from .work import BATCH_BYTES, BATCH_EVENTS, Batch, Leave, Lifetimes, Producer, Settle, Trim, Work
 
 if TYPE_CHECKING:
     from .hub import Hub
@@ -47,8 +47,10 @@ class Outbox(Producer):
         hub: what it shares with the others of its server.
     """
 
-    def __init__(self, hub: Hub, run_id: str, owner: str, lives: Lives, control: Callable[[Control], None]) -> None:
-        super().__init__(run_id, hub.keys(run_id), owner, lives)
+    def __init__(
+        self, hub: Hub, run_id: str, owner: str, lifetimes: Lifetimes, control: Callable[[Control], None]
+    ) -> None:
+        super().__init__(run_id, hub.keys(run_id), owner, lifetimes)
         self.number = self.wrote = 0
         self.fenced: str | None = None
         self.has_left = self.is_abandoned = self.busy = False

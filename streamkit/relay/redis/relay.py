@@ -12,12 +12,13 @@ from typing import Any
 
 import msgspec
 
+from ...arguments import check_seconds
 from ...errors import SourceError, UsageError
 from ...redis_link import connect
 from ..cursors import Place, cursor_of, place_of, run_name
 from ..ending import end_abandoned_run
 from ..interface import FINAL, Answered, Control, Gap, Relay, RunRecord
-from ..registry import outcome_of
+from ..registry import check_answer, outcome_of
 from ..wakers import in_event_loop
 from .hub import Hub
 from .hubs import Hubs
@@ -26,7 +27,7 @@ from .outbox import Outbox
 from .reading import RedisReading, missing, not_found
 from .record import STATE_FIELDS, Question, State, effective_status, encode, questions_of, text
 from .scripts import CANCEL, CLAIM, END, every_script
-from .work import Lives, settle_command
+from .work import Lifetimes, settle_command
 from .writer import RedisWriter
 
 __all__ = ["RedisRelay"]
@@ -79,13 +80,17 @@ class RedisRelay(Relay):
         ttl_paused: float = 7 * 86_400.0,
         ttl_ended: float = 600.0,
     ) -> None:
-        if limit < 1:
+        if type(limit) is not int or limit < 1:
             raise UsageError(f"a relay's limit is at least 1, not {limit!r}")
+        check_seconds("timeout", timeout, or_none=True)
+        lifetimes = {"lease": lease, "ttl_running": ttl_running, "ttl_paused": ttl_paused, "ttl_ended": ttl_ended}
+        for name, seconds in lifetimes.items():
+            check_seconds(name, seconds)
         self.limit = self._limit = limit
         self.prefix = prefix
         self._index = index_key(prefix)
         self._timeout = math.inf if timeout is None else timeout
-        self._lives = Lives(lease, ttl_running, ttl_paused, ttl_ended)
+        self._lifetimes = Lifetimes(lease, ttl_running, ttl_paused, ttl_ended)
         self._link = connect(target, every_script())
         this = weakref.ref(self)
 
@@ -123,10 +128,10 @@ class RedisRelay(Relay):
         return self._claim(run_id, b"", control)
 
     def _claim(self, run_id: str, info: bytes, control: Callable[[Control], None]) -> RedisWriter | None:
-        lives, hub = self._lives, self._hubs.of(run_id)
-        outbox = Outbox(hub, run_id, secrets.token_hex(8), lives, control)
+        lifetimes, hub = self._lifetimes, self._hubs.of(run_id)
+        outbox = Outbox(hub, run_id, secrets.token_hex(8), lifetimes, control)
         keys = outbox.keys
-        (reply,) = self._link.ask(CLAIM(keys.run, keys.lease, outbox.owner, lives.lease, lives.running, info))
+        (reply,) = self._link.ask(CLAIM(keys.run, keys.lease, outbox.owner, lifetimes.lease, lifetimes.running, info))
         if isinstance(reply, bytes):  # there is one, or none, or it has a producer
             return None
         epoch, number, wrote, created = reply
@@ -153,7 +158,7 @@ class RedisRelay(Relay):
         """A run's producer died while it waited for answers: that it is paused is stored, unless somebody has it by now."""
         keys = self._hubs.keys(run_id)
         ((epoch, owner, last),) = self._link.ask(("HMGET", keys.run, "epoch", "owner", "last"))
-        arguments = (epoch, owner, last, "paused", b"", self._lives.paused, b"", 1)
+        arguments = (epoch, owner, last, "paused", b"", self._lifetimes.paused, b"", 1)
         self._link.ask(END(keys.run, keys.log, keys.lease, keys.questions, keys.snapshot, *arguments))
 
     # -- for everyone
@@ -188,7 +193,7 @@ class RedisRelay(Relay):
 
     def _is_unsure(self, keys: Keys) -> bool:
         """Whether Redis was away, so that producers may be alive whose lease has expired meanwhile."""
-        return time.monotonic() - self._link.broken_at(keys.run) < self._lives.lease / 1000
+        return time.monotonic() - self._link.broken_at(keys.run) < self._lifetimes.lease / 1000
 
     def _count(self, run_id: str, members: set[str]) -> int:
         """How many readers there are; this relay's are known exactly."""
@@ -227,7 +232,9 @@ class RedisRelay(Relay):
     def answer(self, run_id: str, question_id: str, answer: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
         """Answer a question. The first answer counts. Returns whether this one did, and the question as it is now."""
         self.catch_up(run_id)
-        outcome_of(answer)
+        id = question_id.encode("utf-8", "surrogatepass")
+        (value,) = self._link.ask(("HGET", self._hubs.keys(run_id).questions, id))
+        check_answer(question_id, {} if value is None else Question(value).record, answer)
         if (
             self._hubs.of(run_id).outbox(run_id) is None
             and (record := self.get(run_id)) is not None

@@ -35,7 +35,7 @@ end
 """
 
 
-# Become the producer. Arguments: owner, milliseconds of the lease, of the run's life, and for a new run its info (else "").
+# Become the producer. Arguments: owner, milliseconds of the lease, of the run's lifetime, and for a new run its info (else "").
 # Returns `exists`, `none`, or {epoch, last number, the epoch that wrote it, when the run was opened}.
 CLAIM = Script(
     2,
@@ -75,7 +75,7 @@ end
 """
 
 # Store a batch, or with no events a heartbeat. Keys: run, log, lease, questions, snapshot. Arguments: epoch, owner, the
-# number before the batch, its last number, its events, milliseconds of the lease, of the run's life, `busy`, `beat`, and a
+# number before the batch, its last number, its events, milliseconds of the lease, of the run's lifetime, `busy`, `beat`, and a
 # question's id and value ("" for none). Returns `gone`, `fenced`, `closed`, `at <last number>` where that is not the number
 # before the batch, or `ok <count of news>`.
 APPEND = Script(
@@ -123,7 +123,7 @@ return 'ok ' .. run[5]
 )
 
 # Drop the events up to a snapshot. Keys: run, log, snapshot. Arguments: epoch, owner, the snapshot's place, the place after
-# it, the snapshot, milliseconds of the run's life.
+# it, the snapshot, milliseconds of the run's lifetime.
 SNAPSHOT = Script(
     3,
     _GUARD
@@ -180,7 +180,7 @@ return 2 - redis.call('EXISTS', KEYS[5])
 
 # The producer leaves: the run ends, or is paused; or with the status `running`, only its lease. Keys: run, log, lease,
 # questions, snapshot. Arguments: epoch, owner, the number of the last event, the status, the error ("" for none),
-# milliseconds of the run's life from now on, what is added to its info ("" for nothing), and anything if
+# milliseconds of the run's lifetime from now on, what is added to its info ("" for nothing), and anything if
 # this ends the run of a dead producer. Returns as APPEND.
 END = Script(
     5,

@@ -18,7 +18,7 @@ __all__ = [
     "BATCH_EVENTS",
     "Batch",
     "Leave",
-    "Lives",
+    "Lifetimes",
     "Producer",
     "Settle",
     "Trim",
@@ -29,7 +29,7 @@ __all__ = [
 BATCH_EVENTS, BATCH_BYTES = 128, 1 << 16  # of one batch at most
 
 
-class Lives:
+class Lifetimes:
     """For how many milliseconds a lease holds, and for how many a run is kept after the last heartbeat, by its status."""
 
     def __init__(self, lease: float, running: float, paused: float, ended: float) -> None:
@@ -49,14 +49,14 @@ class Producer:
     Attributes:
         owner: a random text of its own.
         epoch: its number.
-        beat: how many signs of life it gave itself.
+        beat: how many heartbeats it sent by itself.
     """
 
-    def __init__(self, run_id: str, keys: Keys, owner: str, lives: Lives) -> None:
+    def __init__(self, run_id: str, keys: Keys, owner: str, lifetimes: Lifetimes) -> None:
         self.run_id = run_id
         self.keys = keys
         self.owner = owner
-        self.lives = lives
+        self.lifetimes = lifetimes
         self.epoch = self.beat = 0
 
 
@@ -77,11 +77,11 @@ class Batch:
 
     def command(self, producer: Producer) -> Sequence[Any]:
         """What stores it."""
-        keys, lives = producer.keys, producer.lives
+        keys, lifetimes = producer.keys, producer.lifetimes
         return APPEND(
             *(keys.run, keys.log, keys.lease, keys.questions, keys.snapshot),
             *(producer.epoch, producer.owner, self.before, self.last, b"\n".join(self.lines)),
-            *(lives.lease, lives.running, int(self.busy), producer.beat),
+            *(lifetimes.lease, lifetimes.running, int(self.busy), producer.beat),
             *(self.question_id.encode("utf-8", "surrogatepass"), self.question),
         )
 
@@ -100,7 +100,7 @@ class Trim:
         """What stores it."""
         keys, (epoch, number) = producer.keys, self.place
         places = (b"%d-%d" % (epoch, number), b"%d-%d" % (epoch, number + 1))
-        arguments = (producer.epoch, producer.owner, *places, self.data, producer.lives.running)
+        arguments = (producer.epoch, producer.owner, *places, self.data, producer.lifetimes.running)
         return SNAPSHOT(keys.run, keys.log, keys.snapshot, *arguments)
 
 
@@ -119,8 +119,8 @@ class Leave:
     def command(self, producer: Producer) -> Sequence[Any]:
         """What stores it."""
         keys = producer.keys
-        life = producer.lives.of(self.status)
-        arguments = (producer.epoch, producer.owner, self.last, self.status, self.error, life, self.info)
+        lifetime = producer.lifetimes.of(self.status)
+        arguments = (producer.epoch, producer.owner, self.last, self.status, self.error, lifetime, self.info)
         return END(keys.run, keys.log, keys.lease, keys.questions, keys.snapshot, *arguments)
 
 

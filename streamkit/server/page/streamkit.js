@@ -128,16 +128,18 @@ class RunState {
     this.#answer = answer;
   }
 
-  /** The confirmations that wait for an answer, and the calls that the run requires one for, by id. */
+  /** The confirmations that wait for an answer, and the calls that the run requires one for, by id. A call that there is a
+   * confirmation about is not among them: the agent runs it. */
   get pending() {
     const pending = new Map();
     for (const one of this.confirmations) if (one.status === "pending") pending.set(one.id, one);
     if (this.run?.status !== "requires_action") return pending;
     const answered = new Set(this.messages.filter((m) => m.role === "computer").map((m) => m.call_id));
+    const confirmed = new Set(this.confirmations.map((one) => one.subject.id));
     for (const call of this.messages) {
       const id = call.call_id ?? call.id;
       const waits = call.type === "tool_call" && call.status === "completed" && !call.provider_executed;
-      if (waits && !answered.has(id)) pending.set(id, call);
+      if (waits && !answered.has(id) && !confirmed.has(call.id)) pending.set(id, call);
     }
     return pending;
   }

@@ -154,7 +154,7 @@ class Check:
             if fault := difference(expected, came):
                 raise self.failure(f"{self.place}: {fault}")
         if not has_trio:
-            self.options.report.notes.append("trio is not installed, so its face was not checked")
+            self.options.report.notes.append("trio is not installed, so streams on trio were not checked")
 
     def check_brackets(self) -> None:
         """What is created is done, once, and deltas come between."""

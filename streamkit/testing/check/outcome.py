@@ -1,4 +1,4 @@
-"""What a stream gives, on the sync and the async face, in a form that can be compared."""
+"""What a sync or an async stream gives, in a form that can be compared."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def decode(source: Sequence[Any], protocol: Any, *, strict: bool = False) -> Out
 
 
 def decode_on(backend: str, source: Sequence[Any], protocol: Any) -> Outcome:
-    """The outcome of a stream on the async face, in an event loop of its own: `asyncio` or `trio`."""
+    """The outcome of an async stream, in an event loop of its own: `asyncio` or `trio`."""
     return anyio.run(partial(_decode_async, source, protocol), backend=backend)
 
 

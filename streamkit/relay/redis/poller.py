@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from .feed import Feed
     from .hub import Hub
 
-__all__ = ["READER_LIFE", "Looker"]
+__all__ = ["READER_LIFETIME", "Poller"]
 
 _log = logging.getLogger("streamkit.relay")
 
-READER_LIFE = 15.0  # seconds without a heartbeat after which a reader no longer counts
+READER_LIFETIME = 15.0  # seconds without a heartbeat after which a reader no longer counts
 _SILENCE = 2.0  # seconds without news of a run after which its record is read
 _ENTRIES = 100  # batches that are read at once
 _AT_ONCE = 32  # readings for which the log is read at once
@@ -39,7 +39,7 @@ class Command:
         self.words: Sequence[Any] = words
 
 
-class Looker:
+class Poller:
     """Does what `put` was called with: a reading whose log is to be read, or a feed whose record is."""
 
     def __init__(self, hub: Hub, link: Link) -> None:
@@ -47,8 +47,8 @@ class Looker:
         self._link = link
         self._jobs: SimpleQueue[RedisReading | Feed | Command | None] = SimpleQueue()
         self._is_stopped = False
-        self._next_signs = 0.0
-        self._thread = threading.Thread(target=self._work, name="streamkit redis looker", daemon=True)
+        self._next_heartbeats = 0.0
+        self._thread = threading.Thread(target=self._work, name="streamkit redis poller", daemon=True)
 
     def start(self) -> None:
         """Start its thread."""
@@ -113,7 +113,7 @@ class Looker:
             self._look(by_feed, commands)
 
     def _look(self, by_feed: dict[Feed, list[RedisReading]], commands: list[Any]) -> None:
-        expiry = time.time() + READER_LIFE
+        expiry = time.time() + READER_LIFETIME
         pipeline: list[Sequence[Any]] = [*commands]
         trimmed = {reading for readings in by_feed.values() for reading in readings if reading.needs_snapshot}
         for feed, readings in by_feed.items():
@@ -124,7 +124,7 @@ class Looker:
             for reading in readings:
                 if reading.is_new:
                     reading.is_new = False
-                    _ = [*islice(replies, len(_signs(b"", 0.0, "")))]
+                    _ = [*islice(replies, len(_heartbeats(b"", 0.0, "")))]
             try:
                 self._take(feed, readings, trimmed, [self._link.check(one) for one in found])
             except Away:
@@ -163,7 +163,7 @@ class Looker:
         feed.is_stale = False
         for reading in readings:
             if reading.is_new:
-                commands += _signs(keys.readers, expiry, reading.member)
+                commands += _heartbeats(keys.readers, expiry, reading.member)
         return commands
 
     def _update(self, feed: Feed, fields: Sequence[bytes | None], is_leased: bool, questions: Any) -> None:
@@ -173,7 +173,7 @@ class Looker:
             feed.fail(not_found(feed.run_id, f"{why} while it was open"))
             return
         feed.update(State(fields), is_leased=is_leased, questions=None if isinstance(questions, int) else questions)
-        self._hub.look_after(feed)
+        self._hub.end_if_abandoned(feed)
 
     def _hand_out(self, feed: Feed, reading: RedisReading, reply: Any) -> None:
         state = feed.state
@@ -191,27 +191,27 @@ class Looker:
     def _tick(self) -> None:
         now = time.monotonic()
         feeds = self._hub.feeds()
-        if now >= self._next_signs:
-            self._next_signs = now + READER_LIFE / 3
-            self._give_signs(feeds)
+        if now >= self._next_heartbeats:
+            self._next_heartbeats = now + READER_LIFETIME / 3
+            self._send_heartbeats(feeds)
         self._hub.drop_unread(now)
         silent = [feed for feed in feeds if now - max(feed.heard, feed.checked) >= _SILENCE and feed.readings]
         for place in range(0, len(silent), 4 * _AT_ONCE):
             self._look({feed: [] for feed in silent[place : place + 4 * _AT_ONCE]}, [])
 
-    def _give_signs(self, feeds: Sequence[Feed]) -> None:
-        expiry = time.time() + READER_LIFE
+    def _send_heartbeats(self, feeds: Sequence[Feed]) -> None:
+        expiry = time.time() + READER_LIFETIME
         commands: list[Sequence[Any]] = []
         for feed in feeds:
             members = [reading.member for one in [*feed.readings.values()] if (reading := one()) is not None]
             if members and not feed.has_ended:
-                commands += _signs(feed.keys.readers, expiry, *members)
+                commands += _heartbeats(feed.keys.readers, expiry, *members)
         for place in range(0, len(commands), 300):
             self._link.send(commands[place : place + 300])
 
 
-def _signs(key: bytes, expiry: float, *members: str) -> Sequence[Sequence[Any]]:
+def _heartbeats(key: bytes, expiry: float, *members: str) -> Sequence[Sequence[Any]]:
     """The commands that report readers as alive until `expiry`, and remove those whose time is over."""
     scores = [one for member in members for one in (expiry, member)]
     old = ("ZREMRANGEBYSCORE", key, "-inf", time.time())
-    return (("ZADD", key, *scores), old, ("PEXPIRE", key, int(2000 * READER_LIFE)))
+    return (("ZADD", key, *scores), old, ("PEXPIRE", key, int(2000 * READER_LIFETIME)))

@@ -1,0 +1,87 @@
+"""The plain fields that events have in common, and those of items and responses, read at once.
+
+One call of msgspec reads all of them where each has a value of its type, or null, or none. Otherwise they are read one by
+one, with the same result but for a value of another type, which reads as if it were absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Annotated, Any, TypeAlias, TypeVar
+
+import msgspec
+
+from ..values import LARGEST_COUNT, WireObject, as_count
+
+__all__ = ["NO_FIELDS", "EventFields", "ObjectFields", "index_reader", "read_event", "read_object"]
+
+Text: TypeAlias = str | None
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_COUNT)] | None
+Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0, lt=LARGEST_COUNT)] | None  # 0 where a server has no time
+
+
+class EventFields(msgspec.Struct, gc=False):
+    """What an event is, and which part of which item it is about."""
+
+    type: Text = None
+    sequence_number: Count = None
+    item_id: Text = None
+    output_index: Count = None
+    content_index: Count = None
+    summary_index: Count = None
+    command_index: Count = None
+
+
+class ObjectFields(msgspec.Struct, gc=False):
+    """What an item, or a response, states about itself."""
+
+    id: Text = None
+    type: Text = None
+    status: Text = None
+    role: Text = None
+    name: Text = None
+    call_id: Text = None
+    model: Text = None
+    created_at: Seconds = None
+    completed_at: Seconds = None
+
+
+NO_FIELDS = ObjectFields()
+"""Of an item about which nothing was stated."""
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _seconds(value: Any) -> float | None:
+    return float(value) if type(value) in (int, float) and 0 <= value < LARGEST_COUNT else None
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {"Text": _text, "Count": as_count, "Seconds": _seconds}
+
+_Struct = TypeVar("_Struct", bound=msgspec.Struct)
+
+
+def _reader(struct: type[_Struct]) -> Callable[[WireObject], _Struct]:
+    """What reads the fields of this struct. It never raises."""
+    readers = {name: _READERS[kind] for name, kind in struct.__annotations__.items()}
+    convert = msgspec.convert
+
+    def read(wire: WireObject) -> _Struct:
+        try:
+            return convert(wire, struct)
+        except Exception:  # a value of another type, or one in which looking fails
+            return struct(**{name: read_value(wire.get(name)) for name, read_value in readers.items()})
+
+    return read
+
+
+def index_reader(key: str) -> Callable[[EventFields], int | None]:
+    """What gives the index at this key of an event; None at ""."""
+    return attrgetter(key) if key else lambda fields: None
+
+
+read_event = _reader(EventFields)
+read_object = _reader(ObjectFields)

@@ -1,0 +1,97 @@
+"""The items of an async source, pulled where nothing can be awaited, as far as they are there at once."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Awaitable, Callable, Generator
+from types import AsyncGeneratorType
+from typing import Any
+
+from ..core.steps import END
+
+__all__ = ["PulledItems"]
+
+
+class PulledItems:
+    """Pulls the items of an async source: for a row of items, and for the task.
+
+    A row takes those that are there at once. Where the task has to sleep for the next one, the row keeps in `signal` what the
+    event loop is to get, and ends; the task then goes on with that pull before it does anything else.
+
+    Args:
+        pull: returns the next item, or raises `StopAsyncIteration`.
+
+    Attributes:
+        values: the items, one after the other. What it yields while a pull is under way is for the event loop.
+        signal: what it yielded last, while a pull is under way.
+        has_slept: whether the task slept for the item that it has pulled last.
+        is_stopped: whether the stream was cancelled, so that no further item is of use.
+    """
+
+    __slots__ = ("has_slept", "is_stopped", "signal", "values")
+
+    def __init__(self, pull: Callable[[], Awaitable[Any]]) -> None:
+        begin: Any = pull if _gives_coroutines(pull) else lambda: pull().__await__()
+        self.values: Any = self._pull_each(begin)  # Any: its type does not show that it is a generator
+        self.signal: Any = None
+        self.has_slept = self.is_stopped = False
+
+    @types.coroutine
+    def _pull_each(self, begin: Callable[[], Generator[Any, Any, Any]]) -> Generator[Any, Any, None]:
+        try:
+            while True:
+                item = yield from begin()
+                if self.is_stopped:
+                    return
+                yield item
+                item = None  # it may be large, and the next one may be long in coming
+        except StopAsyncIteration:
+            return
+
+    def end(self) -> None:
+        """Pull no more, so that `values` does not refer to this any longer."""
+        if not (self.values.gi_running or self.is_under_way):
+            self.values.close()
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a pull has begun, and the task has to sleep for it."""
+        return self.values.gi_yieldfrom is not None
+
+    def next(self) -> Awaitable[Any]:
+        """Awaited, it pulls an item, or goes on with the pull that is under way. `END` at the end."""
+        return self
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        values = self.values
+        try:
+            value = self.signal if values.gi_yieldfrom is not None else next(values)
+            self.signal, self.has_slept = None, False
+            while values.gi_yieldfrom is not None:
+                self.has_slept = True
+                sent: Any = None
+                error: BaseException | None = None
+                try:
+                    sent = yield value
+                except GeneratorExit:  # nobody awaits this any more
+                    values.close()
+                    raise
+                except BaseException as raised:
+                    error = raised
+                try:
+                    value = values.send(sent) if error is None else values.throw(error)
+                finally:
+                    sent = error = None  # an error's traceback refers to this frame
+        except StopIteration:
+            return END
+        return value
+
+
+def _gives_coroutines(pull: Any) -> bool:
+    """Whether what it returns can be awaited without its `__await__`, which would cost as much as the rest of a pull. Classes
+    are compared, because what stands for a function, as a tracer does, shows the attributes of that function."""
+    if type(pull) is types.MethodWrapperType:
+        return type(pull.__self__) is AsyncGeneratorType
+    function = pull.__func__ if type(pull) is types.MethodType else pull
+    return type(function) is types.FunctionType and bool(function.__code__.co_flags & inspect.CO_COROUTINE)

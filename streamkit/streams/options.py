@@ -1,0 +1,69 @@
+"""What `stream` and `astream` take beside a source and handlers, checked before anything is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from .. import protocols
+from ..errors import UsageError
+from ..limits import Limits, Timeouts
+from ..protocols import Decoder
+
+__all__ = ["MAX_STEPS", "NO_OPTIONS", "StreamOptions", "decoder_of"]
+
+MAX_STEPS = 100
+"""How many sources a run may have with `then=`, unless `max_steps=` says otherwise."""
+
+
+class StreamOptions(msgspec.Struct, frozen=True):
+    """The options of a stream, in the order and with the meaning that `stream` documents."""
+
+    protocol: str | type[Decoder] | None = None
+    strict: bool = False
+    then: Callable[[Any], Any] | None = None
+    max_steps: int = MAX_STEPS
+    fields: Mapping[str, str] | None = None
+    after: str | None = None
+    limits: Limits | None = None
+    timeouts: Timeouts | None = None
+
+    def check(self) -> None:
+        """Check what users passed to `stream`, who may use no type checker.
+
+        Raises:
+            UsageError: an option has the wrong type.
+        """
+        from ..arguments import check_kind  # few streams have options
+
+        _check(self.then, self.after, self.max_steps)
+        check_kind("limits", self.limits, Limits)
+        check_kind("timeouts", self.timeouts, Timeouts)
+
+
+NO_OPTIONS = StreamOptions()
+
+
+def decoder_of(protocol: object) -> type[Decoder] | None:
+    """The decoder that `protocol=` names, or is; None for None.
+
+    Raises:
+        UsageError: there is no such protocol.
+    """
+    if isinstance(protocol, str):
+        named: type[Decoder] = protocols.find(protocol).Decoder
+        return named
+    if protocol is None or (isinstance(protocol, type) and issubclass(protocol, Decoder)):
+        return protocol
+    raise UsageError(f"a protocol is a name or a Decoder class, not {protocol!r}")
+
+
+def _check(then: object, after: object, max_steps: object) -> None:
+    if then is not None and not callable(then):
+        raise UsageError(f"`then` is called with the stream for its next source; {then!r} cannot be called")
+    if after is not None and not isinstance(after, str):
+        raise UsageError(f"a cursor is a str, as `stream.cursor` returns it, not {after!r}")
+    if type(max_steps) is not int or max_steps < 1:
+        raise UsageError(f"max_steps is a number from 1 on, not {max_steps!r}")
