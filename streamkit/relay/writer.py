@@ -157,7 +157,7 @@ class Writer(StreamState):
         """End the run. If what was fed is cut off, or its run failed, readers receive that. Closing again changes
         nothing."""
         with self._lock:
-            if self._ended or self._is_gone():
+            if self._ended or self._end_if_gone():
                 return
             try:
                 self._begin()
@@ -212,7 +212,7 @@ class Writer(StreamState):
                 self.cancel()
             case Fenced():
                 with self._lock:
-                    self._is_gone()
+                    self._end_if_gone()
 
     def write_answers(self) -> None:
         """Write the outcome of the questions that were answered; any thread may call it. The registry decides which answer
@@ -309,7 +309,7 @@ class Writer(StreamState):
     def _end(self, error: BaseException) -> None:
         """End the run as failed, or as cancelled."""
         with self._lock:
-            if self._ended or self._is_gone():
+            if self._ended or self._end_if_gone():
                 return
             self._begin()
             if isinstance(error, (SystemExit, KeyboardInterrupt)):
@@ -317,7 +317,7 @@ class Writer(StreamState):
             self._append(self._failed(_for_readers(error) if isinstance(error, Exception) else error))
             self._finish()
 
-    def _is_gone(self) -> bool:
+    def _end_if_gone(self) -> bool:
         """Whether the run was deleted or closed in its relay. Then it has ended here, too."""
         if self._log.fenced is None:
             return False
