@@ -14,7 +14,7 @@ from functools import partial
 from itertools import chain
 from typing import Any, Literal
 
-from ..core.delivery import NOT_DIRECT, Direct, HookStopped, Steps, add_note
+from ..core.delivery import NO_SHORTCUT, HookStopped, Shortcut, Steps, add_note
 from ..core.open_messages import NOTHING
 from ..core.steps import CLOSE, CallForSource, OpenSource, Stopped, WaitForAnswers
 from ..errors import RunFailedError, StreamkitError, UsageError
@@ -213,7 +213,7 @@ class Lifecycle(StreamState):
             return True
         return source_decoder is not None and source_decoder.exhausted
 
-    def _way_of_next(self) -> Direct | None:
+    def _next_shortcut(self) -> Shortcut | None:
         if self._closing:
             self._check()
         engine, source_decoder = self._engine, self._source_decoder
@@ -221,7 +221,7 @@ class Lifecycle(StreamState):
             return None
         if (decoder.exhausted or engine.declined) and self._is_read:
             return None
-        return NOT_DIRECT if self._clock is not None else source_decoder.direct
+        return NO_SHORTCUT if self._clock is not None else source_decoder.shortcut
 
     def _next_source(self) -> Callable[[], Any] | None:
         """What gives the run's next source; None where the run ends."""
