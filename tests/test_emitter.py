@@ -1215,7 +1215,7 @@ def test_a_run_that_is_gone_ends_its_emitter() -> None:
 def test_there_is_nothing_to_confirm_before_there_is_code() -> None:
     """And no question is asked twice under one name."""
     emitter = sk.Emitter()
-    with pytest.raises(sk.UsageError, match="no code"):
+    with pytest.raises(sk.UsageError, match="nothing to confirm"):
         emitter.confirm()
     emitter.code("x", "python")
     emitter.confirm(id="c")

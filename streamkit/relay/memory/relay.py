@@ -80,7 +80,7 @@ class MemoryRelay(Relay):
             writer.claim()
             if self._runs.setdefault(run_id, run) is run:
                 return writer
-        raise UsageError(f"run {run_id!r} is in this relay already")
+        raise UsageError(f"run {run_id!r} is in this relay already: use another id")
 
     def take_over(self, run_id: str, *, control: Callable[[Control], None]) -> MemoryWriter | None:
         """Become the producer of a run that has none."""

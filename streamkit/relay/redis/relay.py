@@ -118,7 +118,7 @@ class RedisRelay(Relay):
         """Begin a run. Raises `UsageError` if there is one already."""
         writer = self._claim(run_id, encode(dict(info or {})), control)
         if writer is None:
-            raise UsageError(f"run {run_id!r} is in this relay already")
+            raise UsageError(f"run {run_id!r} is in this relay already: use another id")
         return writer
 
     def take_over(self, run_id: str, *, control: Callable[[Control], None]) -> RedisWriter | None:
