@@ -1,8 +1,8 @@
-"""Awaiting in place of a task, so that something can be done about each of its sleeps.
+"""Drives awaitable code step by step, so that each sleep of the task can be prepared, and interrupted.
 
-A cancel scope around a pull would cost more than the pull, and would enclose code that is not ours: a generator or a context
-manager may enter its own scopes and task groups in one pull, and leave them in another. Between two sleeps, nothing of ours
-is open.
+A task sleeps when the code that it runs yields a signal to the event loop. A cancel scope around an entire pull would cost
+more than the pull, and would enclose code that is not ours: a generator or a context manager may enter its own scopes and task
+groups in one pull, and leave them in another. So scopes of ours are open only while the task sleeps.
 """
 
 from __future__ import annotations
@@ -17,21 +17,26 @@ __all__ = ["Sleeps", "finish"]
 
 
 class Sleeps:
-    """What is done about the sleeps of a task. This does nothing about them."""
+    """Called before and after each sleep of a task. This class does nothing then."""
 
     def begin(self, signal: Any) -> Any:
-        """The task is to sleep: the event loop gets this signal. What it returns is for `end`."""
+        """The task is about to sleep, and yields this signal to the event loop. What it returns is passed to `end`."""
 
     def end(self, begun: Any, value: Any, error: BaseException | None) -> BaseException | None:
-        """The task sleeps no more, and got this value or this error. Returns the error for whoever slept, None for the
-        value."""
+        """The task was woken with this value, or with this error. Returns the error that is raised where the code slept; None
+        to go on with the value."""
         return error
 
 
 @types.coroutine
 def finish(steps: Any, signal: Any, sleeps: Sleeps) -> Generator[Any, Any, Any]:
-    """Go on with steps that yield signals for the event loop, and perhaps events: from this signal, which they have yielded, up
-    to the next event, which is returned, or to their end, and what they return."""
+    """Run steps on, which have yielded this signal, until they yield an event or end. Returns the event, or what they return.
+
+    Args:
+        steps: a generator that yields signals for the event loop, and perhaps events.
+        signal: what it has yielded last.
+        sleeps: is called before and after each sleep.
+    """
     while not isinstance(signal, Event):
         value: Any = None
         error: BaseException | None = None

@@ -1,9 +1,9 @@
-"""Async generators as sources, which their stream closes, and nobody else.
+"""Async generators as sources, which only their stream closes, and never the event loop.
 
-When an event loop ends it closes all async generators that it knows of, at once and in any order. A client's are nested, and
-the outer ones close the inner ones, as a stream closes them all: Python then prints "asynchronous generator is already
-running". So a source's generators begin unknown to the loop, and are referred to here until their stream is closed. The
-stream itself is what the loop closes.
+When an event loop ends, it closes all async generators that it knows of, at once and in any order. A client's generators are
+nested, and the outer ones close the inner ones. If the loop closes an inner one meanwhile, Python prints "asynchronous
+generator is already running". So a source's generators are started without the loop's knowledge. `_open` refers to them until their stream is
+closed, and the loop closes the stream (`AsyncStreamManager._end_when_dropped`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ __all__ = ["GeneratorSource"]
 _open: set[AsyncGenerator[Any, Any]] = set()
 
 
-class _Begun(Sleeps):
-    """Calls a function at the first sleep."""
+class _CallAtSleep(Sleeps):
+    """Calls a function when the task begins to sleep. (Only the first call has an effect here.)"""
 
     def __init__(self, function: Callable[[], object]) -> None:
         self._function = function
@@ -65,9 +65,9 @@ class GeneratorSource(AsyncSource):
             _open.discard(self._generator)
 
     async def _first(self) -> Any:
-        """The first item. What begins until the first sleep is unknown to the loop, or the generator alone is. The items
-        after it come from the generator itself."""
-        if self._has_begun:  # a clock stands in the place of `next`
+        """Pull the first item. The loop does not learn of generators that begin before the first sleep, if they are nested;
+        else of this generator alone. Later items are pulled from the generator itself."""
+        if self._has_begun:  # `next` was replaced by a clock's, which still calls this
             return await self._generator.__anext__()
         self._has_begun = True
         if self.next == self._first:
@@ -86,6 +86,6 @@ class GeneratorSource(AsyncSource):
                 signal = next(steps)
             except StopIteration as end:  # nothing has slept
                 return end.value
-            return await finish(steps, signal, _Begun(register))
+            return await finish(steps, signal, _CallAtSleep(register))
         finally:
             register()

@@ -1,4 +1,4 @@
-"""The items of an async source, pulled where nothing can be awaited, as far as they are there at once."""
+"""Pulls an async source from code that cannot await: it gets the items that are there at once, without sleeping."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ __all__ = ["PulledItems"]
 
 
 class PulledItems:
-    """Pulls the items of an async source: for a row of items, and for the task.
+    """Pulls the items of an async source, both for an `ItemRow` and for the task that reads the stream.
 
-    A row takes those that are there at once. Where the task has to sleep for the next one, the row keeps in `signal` what the
-    event loop is to get, and ends; the task then goes on with that pull before it does anything else.
+    A row takes the items that are there at once. If the task has to sleep for the next one, the row stores what the source
+    yielded for the event loop in `signal`, and ends. The task then awaits this object, which continues the same pull.
 
     Args:
-        pull: returns the next item, or raises `StopAsyncIteration`.
+        pull: returns an awaitable of the next item, which raises `StopAsyncIteration` at the end.
 
     Attributes:
-        values: the items, one after the other. What it yields while a pull is under way is for the event loop.
-        signal: what it yielded last, while a pull is under way.
-        has_slept: whether the task slept for the item that it has pulled last.
-        is_stopped: whether the stream was cancelled, so that no further item is of use.
+        values: a generator of the items. While a pull is under way, what it yields is no item, but for the event loop.
+        signal: what `values` yielded last, if a row has left a pull under way.
+        has_slept: whether the task had to sleep for the newest item.
+        is_stopped: whether the stream was cancelled, so that no further item is needed.
     """
 
     __slots__ = ("has_slept", "is_stopped", "signal", "values")
@@ -50,7 +50,7 @@ class PulledItems:
             return
 
     def end(self) -> None:
-        """Pull no more, so that `values` does not refer to this any longer."""
+        """Pull no more. Closing `values` breaks the reference cycle between it and this object."""
         if not (self.values.gi_running or self.is_under_way):
             self.values.close()
 
@@ -89,8 +89,10 @@ class PulledItems:
 
 
 def _gives_coroutines(pull: Any) -> bool:
-    """Whether what it returns can be awaited without its `__await__`, which would cost as much as the rest of a pull. Classes
-    are compared, because what stands for a function, as a tracer does, shows the attributes of that function."""
+    """Whether `yield from` takes what it returns directly. Calling `__await__` would cost as much as the rest of a pull.
+
+    Exact classes are compared, because an object that wraps a function, such as a tracer's, may have that function's attributes.
+    """
     if type(pull) is types.MethodWrapperType:
         return type(pull.__self__) is AsyncGeneratorType
     function = pull.__func__ if type(pull) is types.MethodType else pull
