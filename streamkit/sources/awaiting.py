@@ -98,7 +98,7 @@ class TimedSleeps(Sleeps):
         scope.__enter__()
         return scope
 
-    def end(self, begun: anyio.CancelScope | None, value: Any, error: BaseException | None) -> BaseException | None:
+    def end(self, begun: Any, value: Any, error: BaseException | None) -> BaseException | None:
         raised: Any = error or getattr(value, "error", None)  # trio sends errors as values
         if begun is None:
             self.was_cancelled = raised is not None and is_cancellation(raised)
