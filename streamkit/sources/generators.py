@@ -12,7 +12,7 @@ import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
-from .awaiting import Sleeps, finish
+from .awaiting import Sleeps, finish, innermost_scope
 from .items import Items
 from .source import AsyncSource, SourceTraits
 
@@ -41,7 +41,7 @@ class GeneratorSource(AsyncSource):
         nested: whether it reads generators that `close` ends, too. They begin with it.
     """
 
-    __slots__ = ("_generator", "_has_begun", "_nested")
+    __slots__ = ("_generator", "_has_begun", "_holds_scope", "_nested")
 
     def __init__(
         self,
@@ -54,9 +54,13 @@ class GeneratorSource(AsyncSource):
     ) -> None:
         super().__init__(self._first, close, traits or SourceTraits(), items=items)
         self._generator = generator
-        self._has_begun = False
+        self._has_begun = self._holds_scope = False
         self._nested = nested
         _open.add(generator)
+
+    @property
+    def holds_scope(self) -> bool:
+        return self._holds_scope
 
     async def close(self) -> None:
         try:
@@ -77,6 +81,7 @@ class GeneratorSource(AsyncSource):
         def register() -> None:
             sys.set_asyncgen_hooks(firstiter=registers)
 
+        scope = innermost_scope()
         sys.set_asyncgen_hooks(firstiter=None)
         try:
             steps: Any = self._generator.__anext__().__await__()
@@ -89,3 +94,4 @@ class GeneratorSource(AsyncSource):
             return await finish(steps, signal, _CallAtSleep(register))
         finally:
             register()
+            self._holds_scope = innermost_scope() is not scope

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import types
 from collections.abc import Awaitable, Callable, Generator
-from types import AsyncGeneratorType
 from typing import Any
 
 from ..core.steps import END
+from .awaiting import gives_coroutines
 
 __all__ = ["PulledItems"]
 
@@ -32,7 +31,7 @@ class PulledItems:
     __slots__ = ("has_slept", "is_stopped", "signal", "values")
 
     def __init__(self, pull: Callable[[], Awaitable[Any]]) -> None:
-        begin: Any = pull if _gives_coroutines(pull) else lambda: pull().__await__()
+        begin: Any = pull if gives_coroutines(pull) else lambda: pull().__await__()
         self.values: Any = self._pull_each(begin)  # Any: its type does not show that it is a generator
         self.signal: Any = None
         self.has_slept = self.is_stopped = False
@@ -86,14 +85,3 @@ class PulledItems:
         except StopIteration:
             return END
         return value
-
-
-def _gives_coroutines(pull: Any) -> bool:
-    """Whether `yield from` takes what it returns directly. Calling `__await__` would cost as much as the rest of a pull.
-
-    Exact classes are compared, because an object that wraps a function, such as a tracer's, may have that function's attributes.
-    """
-    if type(pull) is types.MethodWrapperType:
-        return type(pull.__self__) is AsyncGeneratorType
-    function = pull.__func__ if type(pull) is types.MethodType else pull
-    return type(function) is types.FunctionType and bool(function.__code__.co_flags & inspect.CO_COROUTINE)

@@ -10,9 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-import anyio
-
-from ..sources.awaiting import Sleeps
+from ..sources.awaiting import Sleeps, is_cancellation
 
 __all__ = ["TaskSleeps", "sleeps_on"]
 
@@ -97,7 +95,7 @@ class FutureSleeps(TaskSleeps):
 
     def is_interruption(self, error: BaseException) -> bool:
         was_interrupted, self._was_interrupted = self._was_interrupted, False
-        return was_interrupted and _is_cancellation(error) and self._task.cancelling() <= self._requests
+        return was_interrupted and is_cancellation(error) and self._task.cancelling() <= self._requests
 
 
 class ScopedSleeps(TaskSleeps):
@@ -135,15 +133,7 @@ class ScopedSleeps(TaskSleeps):
             self._scope.cancel()
 
     def is_interruption(self, error: BaseException) -> bool:
-        if self._scope is None or not self._scope.cancelled_caught or not _is_cancellation(error):
+        if self._scope is None or not self._scope.cancelled_caught or not is_cancellation(error):
             return False
         self._scope = None
         return True
-
-
-def _is_cancellation(error: BaseException) -> bool:
-    """Whether an error is nothing but the event loop's cancellation of a task."""
-    group: Any = error
-    if isinstance(error, BaseExceptionGroup):
-        return all(map(_is_cancellation, group.exceptions))
-    return isinstance(error, anyio.get_cancelled_exc_class())

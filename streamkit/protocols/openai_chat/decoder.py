@@ -274,7 +274,7 @@ class Decoder(FastPath):
     def _read_usage(self, chunk: WireObject, choices: list[Any]) -> Sequence[Event]:
         usage = usage_in(chunk, choices)
         if usage is None or is_object(usage):
-            return self._read_new_usage(usage)
+            return self._read_new_usage(usage and {**usage})  # a producer may change its own, and yield it again
         self._warn("bad-usage", "its `usage` is not an object; it was skipped")
         return ()
 
