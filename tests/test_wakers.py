@@ -203,12 +203,21 @@ def test_a_task_that_waits_is_woken_from_its_event_loop_and_from_other_threads(b
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_a_wait_ends_by_itself(backend: str) -> None:
-    """After about as many seconds as it was told, the second time, too."""
+    """After about as many seconds as it was told, the second time, too, and after one that could have taken longer."""
 
     async def main() -> None:
         waker = task_waker()
+
+        async def wait() -> None:
+            await waker.wait(100 * PATIENCE)
+
         with anyio.fail_after(PATIENCE):
             await waker.wait(0.001)
+            await waker.wait(0.001)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(wait)
+                await anyio.wait_all_tasks_blocked()
+                waker.wake()
             await waker.wait(0.001)
         waker.close()
 

@@ -128,11 +128,8 @@ class Log:
         begin, end = bisect_right(self._firsts, number), bisect_right(self._lasts, until)
         out: list[Entry] = []
         ended: list[bytes] = []  # the last lines of the messages up to `number`
-        lines, before, newest = (
-            list[bytes](),
-            0,
-            0,
-        )  # some of the log, with the numbers before the first and of the last one
+        lines: list[bytes] = []  # some of the log
+        before = newest = 0  # the numbers before the first and of the last one of these
         for first, last in zip(self._firsts[begin:end], self._lasts[begin:end], strict=True):
             if first > number + 1:
                 self._add_ended(out, ended, number)
