@@ -41,8 +41,16 @@ def line_of(*wakers: ThreadWaker) -> deque[ThreadWaker]:
     return line
 
 
+def test_only_the_first_thread_in_a_line_that_waits_is_woken() -> None:
+    """The others are left to it."""
+    busy, first, second = ThreadWaker(), ThreadWaker(), ThreadWaker()
+    first.waits = second.waits = True
+    line = line_of(busy, first, second)
+    wake_next(line)
+    assert [*line] == [second]
+
+
 def test_each_thread_in_a_line_wakes_the_next_one() -> None:
-    """Only the first is woken."""
     wakers = [ThreadWaker() for _ in range(5)]
     threads = [*map(asleep, wakers)]
     wake_next(line_of(*wakers))
