@@ -6,6 +6,7 @@ import base64
 import itertools
 import json
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -209,6 +210,43 @@ def test_content_is_the_sum_of_the_pieces_whenever_it_is_read(kind: type[m.Messa
             assert message.delta_count == number + 1
     assert message.content == expected
     assert message.delta_count == 1500
+
+
+def read_beside(function: Callable[[], object], read: Callable[[], str]) -> list[str]:
+    """What `read` gives in threads that begin before each instruction of a function's."""
+    threads: list[threading.Thread] = []
+    seen: list[str] = []
+
+    def trace(frame: Any, event: str, argument: object) -> Any:
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            threads.append(threading.Thread(target=lambda: seen.append(read())))
+            threads[-1].start()
+            threads[-1].join(0.01)  # it may have to wait for the function
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        function()
+    finally:
+        sys.settrace(before)
+    for thread in threads:
+        thread.join()
+    assert len(seen) == len(threads) > 10
+    return seen
+
+
+@pytest.mark.parametrize("kind", [m.TextMessage, m.AudioMessage])
+@pytest.mark.parametrize("does", ["read", "compact", "finish"])
+def test_another_thread_may_read_the_content_at_any_time(kind: type[m.Message], does: str) -> None:
+    """Also while it is joined: it never misses anything."""
+    message = kind("a", content="aaaa", status="in_progress")
+    for piece in ("bbbb", "cccc"):
+        message.pieces.append(piece)
+    functions = {"read": lambda: message.content, "compact": message.compact, "finish": message.finish}
+    seen = read_beside(functions[does], lambda: message.content)
+    assert {*seen, message.content} == {"aaaabbbbcccc"}
 
 
 def test_a_copy_keeps_its_moment() -> None:

@@ -7,6 +7,8 @@ that still grows. The static form (`to_dict`) is Open Interpreter's flat message
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast, get_args
 
@@ -24,6 +26,11 @@ Status = Literal["in_progress", "completed", "incomplete", "cancelled", "failed"
 COMPACT_AT = 30  # separate pieces that are held before they are joined: each takes 50 bytes more than its text
 
 _NO_PIECES: Any = ()  # of messages that are done, to which nothing is added
+
+# Held while pieces are joined: another thread may read the content then. One for all, because each is held very shortly.
+_JOINING = threading.RLock()  # a signal handler may read in the thread that joins
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_JOINING.acquire, after_in_parent=_JOINING.release, after_in_child=_JOINING.release)
 
 # The classes of messages that have one of their own, by type or by type and format. `kinds.py` fills it in.
 CLASSES: dict[str, type[Message]] = {}
@@ -150,11 +157,14 @@ class Message:
 
     @property
     def content(self) -> str:
-        """The content so far. Reading it joins the pieces that are new since the last reading."""
-        if new := self.pieces[self._read :]:
-            self._read += len(new)  # the engine counts and drops them
-            self._add(new)
-        return self._text
+        """The content so far. Reading it joins the pieces that are new since the last reading. Any thread may read it."""
+        if self.pieces is _NO_PIECES:
+            return self._text
+        with _JOINING:
+            if new := self.pieces[self._read :]:
+                self._read += len(new)  # the engine counts and drops them
+                self._add(new)
+            return self._text
 
     @property
     def has_content(self) -> bool:
@@ -166,13 +176,14 @@ class Message:
     def compact(self) -> int:
         """Add the pieces to the text and drop them, so that the memory stays near its size. Returns how many deltas there were."""
         pieces = self.pieces
-        text, self._text = self._text, ""
-        text += "".join(pieces[self._read :])  # as in `_add`, without a call
-        self._text = text
-        self._compacted += len(pieces)
-        pieces.clear()
-        self._read = 0
-        return self._compacted
+        with _JOINING:
+            text, self._text = self._text, ""
+            text += "".join(pieces[self._read :])  # as in `_add`, without a call
+            self._text = text
+            self._compacted += len(pieces)
+            pieces.clear()
+            self._read = 0
+            return self._compacted
 
     def _add(self, pieces: list[str]) -> None:
         """Add pieces to the text. CPython extends a string in place if nothing else refers to it, so reading the content at
@@ -191,11 +202,12 @@ class Message:
 
     def replace_content(self, content: str) -> None:
         """Replace all content."""
-        self._compacted += len(self.pieces) + 1
-        self._text = content
-        if self.pieces:
-            self.pieces.clear()
-            self._read = 0
+        with _JOINING:
+            self._compacted += len(self.pieces) + 1
+            self._text = content
+            if self.pieces:
+                self.pieces.clear()
+                self._read = 0
 
     def to_dict(self) -> dict[str, Any]:
         """The static form: a dict for JSON, without fields that are unset. `Message.from_dict(m.to_dict()) == m`."""
@@ -279,12 +291,14 @@ class Message:
     @property
     def size(self) -> int:
         """The characters of its deltas so far, without joining them."""
-        return len(self._text) + sum(map(len, self.pieces[self._read :]))
+        with _JOINING:
+            return len(self._text) + sum(map(len, self.pieces[self._read :]))
 
     @property
     def delta_count(self) -> int:
         """How many deltas were added."""
-        return self._compacted + len(self.pieces)
+        with _JOINING:
+            return self._compacted + len(self.pieces)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Message) and self.to_dict() == other.to_dict()
