@@ -113,7 +113,7 @@ class Delivery:
     # come in rows, so message and hooks are looked up once a row. All other events are the engine's to complete.
     def _deliver_batches(self, decode: Callable[[Any], Sequence[Any]]) -> Generator[Any, Any, bool]:
         engine, (message, message_id, kind, pieces, hooks, event), pull = self._engine, _NO_ROW, self._pull_now
-        (direct, to_frames, to_events), decoder, look_again = NOT_DIRECT, engine.decoder, False
+        (direct, to_frames, to_events), decoder, opened, again = NOT_DIRECT, engine.decoder, engine.open_by_id, False
         try:
             while True:
                 if self._position is not None:
@@ -128,10 +128,10 @@ class Delivery:
                 batch = self._batch = decode(batch) if batch.__class__ not in direct else to_events(to_frames(batch))
                 for event in batch:
                     if event.message_id is not message_id or event.__class__ is not kind or event.replace:
-                        found = engine.find_open(event.message_id)
+                        found = opened.get(event.message_id)
                         if found is None or event.__class__ is not found.delta_event or event.replace:
                             if event.__class__ is not Usage or not self._count_unseen(event):
-                                look_again, message_id = True, None
+                                again, message_id = True, None
                                 yield from self._deliver(engine.complete_event(event))
                             continue
                         if len(pieces) >= COMPACT_AT:
@@ -153,8 +153,8 @@ class Delivery:
                             self._check()
                 if len(pieces) >= COMPACT_AT:
                     engine.compact(message)
-                if (look_again or not batch or engine.changes) and not self._pull_has_begun:
-                    look_again, engine.cause = False, None  # the item that it came from may be large
+                if (again or not batch or engine.changes) and not self._pull_has_begun:
+                    again, engine.cause = False, None  # the item that it came from may be large
                     if batch is NO_MORE or not direct or decoder.exhausted or engine.pending or engine.declined:
                         if batch is NO_MORE or (way := self._way_of_next()) is None:
                             return batch is not NO_MORE

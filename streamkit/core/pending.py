@@ -21,13 +21,16 @@ from ..messages import Message, ToolCallMessage
 from .questions import Questions
 from .run_tracker import RunTracker
 
-__all__ = ["NOT_ANSWERED", "NO_CONFIRMATIONS", "PendingAnswers"]
+__all__ = ["NOT_ANSWERED", "NO_CONFIRMATIONS", "NO_QUESTIONS", "PendingAnswers"]
 
 NOT_ANSWERED = "not answered"
 """The reason of a confirmation that was declined because nobody answered it."""
 
 NO_CONFIRMATIONS: list[Confirmation] = []
 """Of the streams without any, which are most: nothing is added to it."""
+
+NO_QUESTIONS: dict[str, Confirmation | ToolCallMessage] = {}
+"""The same of what waits for an answer."""
 
 
 def _never(call: ToolCallMessage) -> bool:
@@ -71,11 +74,12 @@ class PendingAnswers:
     takes_awaitables = False
     executes: Callable[[ToolCallMessage], bool] = staticmethod(_never)
     new_answer: type[Answer] = Answer
-    _made: Questions | None = None  # most streams have no question
+    # Most streams have no question.
+    _made: Questions | None = None
+    pending: dict[str, Confirmation | ToolCallMessage] = NO_QUESTIONS
 
     def __init__(self, wake: Callable[[], None] | None) -> None:
         self.wake: Callable[[], None] = wake or _nothing
-        self.pending: dict[str, Confirmation | ToolCallMessage] = {}
         self.confirmations = NO_CONFIRMATIONS
         self.changes: Collection[Answer] = ()
 
@@ -87,6 +91,7 @@ class PendingAnswers:
     @property
     def _questions(self) -> Questions:
         if self._made is None:
+            self.pending = {}
             self._made = Questions(self.pending)
             self.changes = self._made.changes
         return self._made
@@ -215,9 +220,10 @@ class PendingAnswers:
         if not self.executes(call):
             if call.answer_slot is None and self.takes_outputs:
                 call.answer_slot = self._new_answer(f"tool call {key!r}", key, awaitables=self.takes_awaitables)
+            questions = self._questions
             self.pending[key] = call
             for id in {call.call_id or call.id, call.id}:
-                self._questions.call_keys.setdefault(id, deque()).append(key)
+                questions.call_keys.setdefault(id, deque()).append(key)
 
     def _call_answered(self, call_id: str | None) -> None:
         """A call got its output: it takes none of ours any more."""
