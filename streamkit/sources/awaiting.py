@@ -11,13 +11,13 @@ import types
 from collections.abc import Generator
 from typing import Any
 
-from ..events import Event
-
 __all__ = ["Sleeps", "finish"]
 
 
 class Sleeps:
     """What is done about the sleeps of a task. This does nothing about them."""
+
+    __slots__ = ()
 
     def begin(self, signal: Any) -> Any:
         """The task is to sleep: the event loop gets this signal. What it returns is for `end`."""
@@ -29,25 +29,21 @@ class Sleeps:
 
 
 @types.coroutine
-def finish(steps: Any, signal: Any, sleeps: Sleeps) -> Generator[Any, Any, Any]:
-    """Go on with steps that yield signals for the event loop, and perhaps events: from this signal, which they have yielded, up
-    to the next event, which is returned, or to their end, and what they return."""
-    while not isinstance(signal, Event):
-        value: Any = None
-        error: BaseException | None = None
-        begun = sleeps.begin(signal)
+def finish(steps: Any, signal: Any) -> Generator[Any, Any, Any]:
+    """Go on awaiting what has begun, and has yielded this signal for the event loop. Returns its result."""
+    value: Any = None
+    error: BaseException | None = None
+    while True:
         try:
             value = yield signal
-        except GeneratorExit:  # nobody awaits this any more; there is no task that could leave a scope
+        except GeneratorExit:  # nobody awaits this any more
             steps.close()
             raise
         except BaseException as raised:
             error = raised
         try:
-            error = sleeps.end(begun, value, error)
             signal = steps.send(value) if error is None else steps.throw(error)
         except StopIteration as end:
             return end.value
         finally:
             value = error = None  # an error's traceback refers to this frame
-    return signal

@@ -12,23 +12,13 @@ import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
-from .awaiting import Sleeps, finish
+from .awaiting import finish
 from .items import Items
 from .source import AsyncSource, SourceTraits
 
 __all__ = ["GeneratorSource"]
 
 _open: set[AsyncGenerator[Any, Any]] = set()
-
-
-class _Begun(Sleeps):
-    """Calls a function at the first sleep."""
-
-    def __init__(self, function: Callable[[], object]) -> None:
-        self._function = function
-
-    def begin(self, signal: Any) -> None:
-        self._function()
 
 
 class GeneratorSource(AsyncSource):
@@ -86,6 +76,7 @@ class GeneratorSource(AsyncSource):
                 signal = next(steps)
             except StopIteration as end:  # nothing has slept
                 return end.value
-            return await finish(steps, signal, _Begun(register))
+            register()
+            return await finish(steps, signal)
         finally:
             register()

@@ -20,26 +20,23 @@ __all__ = ["TaskSleeps", "sleeps_on"]
 class TaskSleeps(Sleeps):
     """The sleeps of the task that reads a stream.
 
-    Args:
-        may_interrupt: whether the task waits for the source, and is to be interrupted in that.
-
     Attributes:
         find_task: returns the current task, in much less time than anyio does.
         is_opening: whether the task waits for a source that is being opened.
     """
 
+    __slots__ = ("_is_stopped", "is_opening")
     find_task: Callable[[], Any]
-    is_opening = False
-    _is_stopped = False  # from here on each sleep is interrupted, until one was
 
-    def __init__(self, may_interrupt: Callable[[], bool]) -> None:
-        self._may_interrupt = may_interrupt
+    def __init__(self) -> None:
+        self.is_opening = False
+        self._is_stopped = False  # from here on each sleep is interrupted, until one was
 
     def enter(self) -> None:
         """It is the current task that reads from here on."""
 
-    def stop(self) -> None:
-        """Interrupt the sleep, or the next. For the event loop's thread."""
+    def stop(self, may_interrupt: Callable[[], bool]) -> None:
+        """Interrupt the sleep, or the next, once this says that the task waits for its source. For the event loop's thread."""
         raise NotImplementedError
 
     def is_interruption(self, error: BaseException) -> bool:
@@ -48,23 +45,37 @@ class TaskSleeps(Sleeps):
 
 
 def sleeps_on(native_token: Any, may_interrupt: Callable[[], bool]) -> TaskSleeps:
-    """Those of a task of the event loop that has this token."""
-    return (FutureSleeps if hasattr(native_token, "create_task") else ScopedSleeps)(may_interrupt)
+    """Those of a task of the event loop that has this token.
+
+    Args:
+        may_interrupt: whether the task waits for the source, and is to be interrupted in that.
+    """
+    return FutureSleeps() if hasattr(native_token, "create_task") else ScopedSleeps(may_interrupt)
 
 
 _AWAKE: Final = object()
+
+
+def _never() -> bool:
+    """Whether a sleep is to be interrupted that nobody has stopped."""
+    return False
 
 
 class FutureSleeps(TaskSleeps):
     """On asyncio. A task sleeps until a future is done, and cancelling that wakes it as `Task.cancel` would, which does the
     same and no more. A cancel scope for each sleep would cost ten times as much."""
 
+    __slots__ = ("_is_interrupted", "_may_interrupt", "_requests", "_signal", "_task", "_was_interrupted")
     find_task = staticmethod(asyncio.current_task)
-    _signal: Any = _AWAKE  # that future; None where the task sleeps until the loop's next round
-    _is_interrupted = False  # this sleep
-    _was_interrupted = False  # some sleep: the source cleans up
     _task: Any
-    _requests = 0  # to cancel the task, when it began to read; if there are more, it is cancelled itself
+    _requests: int  # to cancel the task, when it began to read; if there are more, it is cancelled itself
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._signal: Any = _AWAKE  # that future; None where the task sleeps until the loop's next round
+        self._is_interrupted = False  # this sleep
+        self._was_interrupted = False  # some sleep: the source cleans up
+        self._may_interrupt: Callable[[], bool] = _never
 
     def enter(self) -> None:
         self._task = self.find_task()
@@ -84,8 +95,8 @@ class FutureSleeps(TaskSleeps):
             self._was_interrupted = error is not None  # else what it waited for took no notice
         return error
 
-    def stop(self) -> None:
-        self._is_stopped = True
+    def stop(self, may_interrupt: Callable[[], bool]) -> None:
+        self._is_stopped, self._may_interrupt = True, may_interrupt
         if self._signal is not _AWAKE:
             self._interrupt()
 
@@ -103,12 +114,14 @@ class FutureSleeps(TaskSleeps):
 class ScopedSleeps(TaskSleeps):
     """On trio, where nothing but a cancel scope wakes a task. One is open while the task sleeps, and encloses no code."""
 
-    _scope: Any = None  # the newest
+    __slots__ = ("_may_interrupt", "_new_scope", "_scope", "find_task")
 
     def __init__(self, may_interrupt: Callable[[], bool]) -> None:
-        super().__init__(may_interrupt)
+        super().__init__()
         import trio.lowlevel  # only here, where trio runs already
 
+        self._may_interrupt = may_interrupt
+        self._scope: Any = None  # the newest
         self.find_task = trio.lowlevel.current_task
         self._new_scope: Callable[[], Any] = trio.CancelScope  # anyio's costs a fifth more
 
@@ -129,7 +142,7 @@ class ScopedSleeps(TaskSleeps):
             begun.__exit__(raised and type(raised), raised, raised and raised.__traceback__)
         return error
 
-    def stop(self) -> None:
+    def stop(self, may_interrupt: Callable[[], bool]) -> None:
         self._is_stopped = True
         if self._scope is not None:
             self._scope.cancel()
