@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, 
 from collections.abc import Set as AbstractSet
 from itertools import chain
 from types import CoroutineType
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from ..errors import UsageError, raise_source_error
 from ..events import Delta, Event, Usage, version
@@ -20,7 +20,7 @@ from ..messages import COMPACT_AT
 from .engine import Engine
 from .steps import END, PULL, Step, Stopped
 
-__all__ = ["NOT_DIRECT", "NO_MORE", "Delivery", "Direct", "HookStopped", "Steps", "add_note"]
+__all__ = ["NOT_DIRECT", "NO_MORE", "BatchDecoder", "Delivery", "Direct", "HookStopped", "Steps", "add_note"]
 
 Steps: TypeAlias = Generator[Step | Event | Awaitable[Any], Any, None]
 """What a manager drives: see `core.steps`."""
@@ -32,6 +32,15 @@ _Calls: TypeAlias = Sequence[Call | _DeltaHook]  # those of one kind of event
 Direct: TypeAlias = tuple[AbstractSet[type[Any]], Callable[[Any], Any], Callable[[Any], Sequence[Any]]]
 """The classes of batches that two calls alone make events of; and these two: of bytes, the one that makes frames of them and
 the one that makes events of these."""
+
+
+class BatchDecoder(Protocol):
+    """Makes events of a source's batches."""
+
+    def decode(self, batch: Any, /) -> Sequence[Any]:
+        """The events of a batch; `NO_MORE` of the source's end."""
+        ...
+
 
 NOT_DIRECT: Direct = (frozenset(), list, list)
 
@@ -111,9 +120,9 @@ class Delivery:
     # Pulls batches and delivers their events. False: the source has ended. True: look again before the next pull.
     # A delta of an open message is the common case: its text is appended, its hooks are called. Deltas of a message
     # come in rows, so message and hooks are looked up once a row. All other events are the engine's to complete.
-    def _deliver_batches(self, decode: Callable[[Any], Sequence[Any]]) -> Generator[Any, Any, bool]:
+    def _deliver_batches(self, source: BatchDecoder) -> Generator[Any, Any, bool]:
         engine, (message, message_id, kind, pieces, hooks, event), pull = self._engine, _NO_ROW, self._pull_now
-        (direct, to_frames, to_events), decoder, opened, again = NOT_DIRECT, engine.decoder, engine.open_by_id, False
+        (kinds, to_frames, decode), decoder, opened, again = NOT_DIRECT, engine.decoder, engine.open_by_id, False
         try:
             while True:
                 if self._position is not None:
@@ -125,7 +134,7 @@ class Delivery:
                     batch = self._result_of_failed_pull(error)
                 if self._closing:
                     return self._check()
-                batch = self._batch = decode(batch) if batch.__class__ not in direct else to_events(to_frames(batch))
+                batch = self._batch = source.decode(batch) if batch.__class__ not in kinds else decode(to_frames(batch))
                 for event in batch:
                     if event.message_id is not message_id or event.__class__ is not kind or event.replace:
                         found = opened.get(event.message_id)
@@ -155,10 +164,10 @@ class Delivery:
                     engine.compact(message)
                 if (again or not batch or engine.changes) and not self._pull_has_begun:
                     again, engine.cause = False, None  # the item that it came from may be large
-                    if batch is NO_MORE or not direct or decoder.exhausted or engine.pending or engine.declined:
+                    if batch is NO_MORE or not kinds or decoder.exhausted or engine.pending or engine.declined:
                         if batch is NO_MORE or (way := self._way_of_next()) is None:
                             return batch is not NO_MORE
-                        (direct, to_frames, to_events), decoder = way, engine.decoder
+                        (kinds, to_frames, decode), decoder = way, engine.decoder
         except StopIteration as error:
             raise HookStopped from error
 

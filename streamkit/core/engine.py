@@ -25,7 +25,7 @@ from ..messages import COMPACT_AT
 from ..shared_names import share_names
 from .message_content import MessageContent
 from .open_messages import NOTHING
-from .pending import NO_CONFIRMATIONS, NO_QUESTIONS, NOT_ANSWERED, PendingAnswers
+from .pending import NO_CONFIRMATIONS, NO_QUESTIONS, NOBODY, NOT_ANSWERED, PendingAnswers, Waker
 from .run_tracker import RunTracker
 from .split_text import SplitDelta
 from .warning_list import WarningList
@@ -64,7 +64,7 @@ class Engine(MessageContent):
 
     Args:
         strict: raise `ProtocolError` where a lenient engine warns and repairs.
-        wake: called from the answering thread when something that waits was answered.
+        waker: its `answer_came` is called from the answering thread when something that waits was answered.
 
     Attributes:
         runs: the run and its steps.
@@ -89,8 +89,8 @@ class Engine(MessageContent):
     _item_index: int | None = None  # the number of the item that it came from
     decoder: _Decoder = _NO_DECODER
 
-    def __init__(self, *, strict: bool = False, wake: Callable[[], None] | None = None) -> None:
-        super().__init__(wake)
+    def __init__(self, *, strict: bool = False, waker: Waker = NOBODY) -> None:
+        super().__init__(waker)
         self.runs = RunTracker()
         self._strict = strict
 
@@ -100,7 +100,7 @@ class Engine(MessageContent):
         """Nothing more comes. Refer no more to what drives the engine, so that both are freed as soon as nothing else
         refers to them, and keep no more than what users read: messages, the run and its steps, warnings."""
         super().release()
-        self.wake, self.decoder = _nothing, _NO_DECODER
+        self.waker, self.decoder = NOBODY, _NO_DECODER
         self.source_ends = self._halves = NOTHING
         self.pending, self.confirmations = self.pending or NO_QUESTIONS, self.confirmations or NO_CONFIRMATIONS
         self.runs.release()
@@ -339,7 +339,7 @@ class Engine(MessageContent):
 
 share_names(
     Engine,
-    """pending wake confirmations changes _sizes _messages open_by_id _by_id _made_ids _numbered_id new_id runs _strict decoder
+    """pending waker confirmations changes _sizes _messages open_by_id _by_id _made_ids _numbered_id new_id runs _strict decoder
     takes_awaitables takes_edits pull_approves pull_approved has_outcomes is_canonical cause _item_index is_ending source_ends
     _halves _renamed _early_lines _annotated""",
 )
@@ -361,7 +361,3 @@ def _cut(items: list[_T], newest: int, is_over: Callable[[_T], bool]) -> list[_T
     if cut:
         items[: len(old)] = [item for item in old if not is_over(item)]
     return cut
-
-
-def _nothing() -> None:
-    """What wakes a stream that nothing waits for."""

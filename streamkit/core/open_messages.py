@@ -15,7 +15,7 @@ from ..errors import LimitError
 from ..limits import Limits
 from ..messages import ConsoleMessage, Message, Status, ToolCallMessage, ToolOutputMessage, message_class
 from ..messages.json_text import decode_json
-from .pending import PendingAnswers
+from .pending import PendingAnswers, Waker
 from .sizes import NO_SIZES, Sizes
 from .unique_ids import NumberedIds, UniqueIds
 from .warning_list import WarningList
@@ -62,8 +62,8 @@ class OpenMessages(PendingAnswers):
     _sizes = NO_SIZES
     _reading: RLock  # while one of them is read, where there are any
 
-    def __init__(self, wake: Callable[[], None] | None) -> None:
-        super().__init__(wake)
+    def __init__(self, waker: Waker) -> None:
+        super().__init__(waker)
         self._messages: list[Message] = []
         self.open_by_id: dict[Any, Message] = {}
         self._by_id: dict[str, Message] = {}

@@ -43,6 +43,15 @@ __all__ = ["Writer"]
 _FEWEST = 1000  # messages that a writer keeps, however small its log
 
 
+class _Waker:
+    """Calls a function when an answer came."""
+
+    __slots__ = ("answer_came",)
+
+    def __init__(self, answer_came: Callable[[], None]) -> None:
+        self.answer_came = answer_came
+
+
 class Writer(StreamState):
     """Completes events, and writes them into a run. Any thread may call it, several at once."""
 
@@ -59,7 +68,7 @@ class Writer(StreamState):
             if (this := writer()) is not None:
                 this.receive(control)
 
-        super().__init__((), StreamOptions(strict=strict), wake=answered, awaitables=False)
+        super().__init__((), StreamOptions(strict=strict), waker=_Waker(answered), awaitables=False)
         self._engine.takes_approvals = self._engine.takes_edits = self._engine.takes_outputs = True
         check_kind("relay", relay, Relay)
         check_kind("run_id", run_id, str)

@@ -376,7 +376,8 @@ class AsyncStreamManager(Manager):
         if self._wakeup is not None:
             self._wakeup.set()
 
-    def _answered(self) -> None:
+    def answer_came(self) -> None:
+        """As `Manager.answer_came`."""
         self._in_loop(self._take_answers)
 
     def _take_answers(self) -> None:

@@ -159,6 +159,6 @@ class ResponseState:
         """Stop deltas from reaching the item by the fast path, because parts of it are done."""
         for item_id in item.delta_item_ids:
             target = self.targets.get(item_id)
-            if target is not None and target.message_id in item.parts.by_id:
+            if target is not None and item.parts.has_id(target.message_id):
                 del self.targets[item_id]
         item.delta_item_ids = ()
