@@ -46,10 +46,14 @@ _FEWEST = 1000  # messages that a writer keeps, however small its log
 class _Waker:
     """Calls a function when an answer came."""
 
-    __slots__ = ("answer_came",)
+    __slots__ = ("_function",)
 
-    def __init__(self, answer_came: Callable[[], None]) -> None:
-        self.answer_came = answer_came
+    def __init__(self, function: Callable[[], None]) -> None:
+        self._function = function
+
+    def answer_came(self) -> None:
+        """An answer came."""
+        self._function()
 
 
 class Writer(StreamState):

@@ -32,7 +32,7 @@ class PartIds:
     def by_id(self) -> dict[str, tuple[int, str, int]]:
         """For each message id the number, the kind and the index of its part, in the order in which parts came."""
         if (made := self._made_by_id) is None:
-            self._made_by_id = made = {}
+            self._made_by_id = made = dict[str, tuple[int, str, int]]()
             for (kind, index), id in self.by_part.items():
                 made.setdefault(id, (len(made), kind, index))
         return made
