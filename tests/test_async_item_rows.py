@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import types
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any
@@ -286,6 +287,39 @@ async def test_an_iterator_may_be_traced(face: Face) -> None:
         for sleeps in SLEEPS.values():
             stream = face.stream(Tracing(kind(chat(*WORDS), sleeps)))  # type: ignore[operator]
             assert await stream.get_final_text() == "".join(WORDS)
+
+
+@async_faces
+@body
+async def test_an_iterator_may_return_generators_that_are_coroutines(face: Face) -> None:
+    """They have no `__await__`. Nor need what an awaitable's `__await__` returns be a generator."""
+
+    class Generators(Iterated):
+        @types.coroutine
+        def __anext__(self) -> Any:
+            return (yield from super().__anext__().__await__())
+
+    class Steps:
+        def __init__(self, item: Any) -> None:
+            self.coroutine = item
+
+        def __iter__(self) -> Any:
+            return self
+
+        def __next__(self) -> Any:
+            return self.coroutine.send(None)
+
+        __await__ = __iter__
+
+    class OnlyNext(Iterated):
+        def __anext__(self) -> Any:
+            return Steps(super().__anext__())
+
+    for kind in (Generators, OnlyNext):
+        for sleeps in SLEEPS.values() if kind is Generators else (SLEEPS["never"],):
+            for timeouts in (None, sk.Timeouts(idle=60)):
+                stream = face.stream(kind(chat(*WORDS), sleeps), timeouts=timeouts)
+                assert await stream.get_final_text() == "".join(WORDS)
 
 
 def test_an_iterator_may_return_futures() -> None:
