@@ -358,6 +358,58 @@ def test_a_cancelled_stream_of_items_is_freed_at_once() -> None:
         gc.enable()
 
 
+def test_a_cancelled_task_is_cancelled_where_its_source_sleeps_for_one_round_of_the_loop() -> None:
+    """There is no future that could be cancelled."""
+    course: list[str] = []
+
+    async def main() -> None:
+        async def items() -> AsyncIterator[Any]:
+            for item in chat(*"abc", finish=None):
+                yield item
+            task.cancel()
+            await asyncio.sleep(0)
+            course.append("went on")
+
+        task = asyncio.ensure_future(sk.astream(items()).until_done())
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(asyncio.wait_for(main(), 10))
+    assert course == []
+
+
+def test_the_source_of_a_cancelled_task_cleans_up_though_the_stream_is_cancelled_then() -> None:
+    """It has had its cancellation."""
+    cleaned: list[str] = []
+
+    async def main() -> None:
+        sleeps, cleans_up, may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        async def items() -> AsyncIterator[Any]:
+            for item in chat(*"abc", finish=None):
+                yield item
+            try:
+                sleeps.set()
+                await asyncio.Event().wait()
+            finally:
+                cleans_up.set()
+                await may_end.wait()
+                cleaned.append("to its end")
+
+        stream = sk.astream(items())
+        task = asyncio.ensure_future(stream.until_done())
+        await sleeps.wait()
+        task.cancel()
+        await cleans_up.wait()
+        stream.cancel()
+        asyncio.get_running_loop().call_soon(may_end.set)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(asyncio.wait_for(main(), 10))
+    assert cleaned == ["to its end"]
+
+
 def test_the_source_of_a_dropped_stream_is_awaited_to_its_end() -> None:
     closed = asyncio.Event()
 

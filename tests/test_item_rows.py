@@ -89,9 +89,7 @@ async def test_an_error_of_the_iterator_comes_after_what_it_yielded(face: Face) 
     with pytest.raises(sk.SourceError, match="it broke") as raised:
         await stream.until_done()
     assert isinstance(raised.value.__cause__, ValueError)
-    assert (
-        "".join(message.content for message in stream.messages) == "abcdefgh"[: len(stream.messages[0].content)] != ""
-    )
+    assert [message.content for message in stream.messages] == ["abcde"]
 
 
 @pytest.mark.parametrize("end", ["close", "cancel"])
@@ -113,7 +111,7 @@ def test_an_iterator_may_end_its_own_stream(end: str) -> None:
     stream.until_done()
     assert stream.status == "cancelled"
     assert course == ["ended", "closed"]
-    assert stream.messages[0].content in "abcd"
+    assert stream.messages[0].content == "abcd"
 
 
 @pytest.mark.parametrize("end", ["close", "cancel"])

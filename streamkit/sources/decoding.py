@@ -296,7 +296,7 @@ class SourceDecoder:
             if len(complete) != len(rest):
                 self._take_cut(as_frame(rest[-1])[2])
         if self._start.strip() or (self.decoder is None and not self._held and self._seen):
-            self._take_cut(self._seen or self._start)
+            self._take_cut(self._start)
         if (recorded := self.source.traits.recorded_end) is not None and recorded.cut is not None:
             self._take_cut(recorded.cut)
         decoders = [self.decoder, self._foreign.decoder if self._foreign is not None else None]
