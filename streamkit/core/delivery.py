@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, 
 from collections.abc import Set as AbstractSet
 from itertools import chain
 from types import CoroutineType
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from ..errors import UsageError, raise_source_error
 from ..events import Delta, Event, Usage, version
@@ -20,7 +20,7 @@ from ..messages import COMPACT_AT
 from .engine import Engine
 from .steps import END, PULL, Step, Stopped
 
-__all__ = ["NO_MORE", "NO_SHORTCUT", "Delivery", "HookStopped", "Shortcut", "Steps", "add_note"]
+__all__ = ["NO_MORE", "NO_SHORTCUT", "BatchDecoder", "Delivery", "HookStopped", "Shortcut", "Steps", "add_note"]
 
 Steps: TypeAlias = Generator[Step | Event | Awaitable[Any], Any, None]
 """What a manager drives: see `core.steps`."""
@@ -33,6 +33,15 @@ Shortcut: TypeAlias = tuple[AbstractSet[type[Any]], Callable[[Any], Any], Callab
 """How the delta loop decodes common batches by itself: the classes of these batches, and two functions. For such a batch
 `second(first(batch))` are its events. Of bytes, the first function makes frames, and the second makes events of these; of
 parsed items, one of the two makes the events, and the other passes them on."""
+
+
+class BatchDecoder(Protocol):
+    """Makes events of a source's batches."""
+
+    def decode(self, batch: Any, /) -> Sequence[Any]:
+        """The events of a batch; `NO_MORE` of the source's end."""
+        ...
+
 
 NO_SHORTCUT: Shortcut = (frozenset(), list, list)
 
@@ -116,9 +125,9 @@ class Delivery:
     # A delta of an open message is the common case: its text is appended, its hooks are called. Most deltas follow another one
     # of the same message, so message and hooks are looked up only where the message changes. All other events are completed by
     # the engine.
-    def _deliver_batches(self, decode: Callable[[Any], Sequence[Any]]) -> Generator[Any, Any, bool]:
+    def _deliver_batches(self, source: BatchDecoder) -> Generator[Any, Any, bool]:
         engine, (message, message_id, kind, pieces, hooks, event), pull = self._engine, _NO_MESSAGE, self._pull_now
-        (classes, to_frames, to_events), decoder, look_again = NO_SHORTCUT, engine.decoder, False
+        (kinds, to_frames, decode), decoder, opened, again = NO_SHORTCUT, engine.decoder, engine.open_by_id, False
         try:
             while True:
                 if self._position is not None:
@@ -130,13 +139,13 @@ class Delivery:
                     batch = self._result_of_failed_pull(error)
                 if self._closing:
                     return self._check()
-                batch = self._batch = decode(batch) if batch.__class__ not in classes else to_events(to_frames(batch))
+                batch = self._batch = source.decode(batch) if batch.__class__ not in kinds else decode(to_frames(batch))
                 for event in batch:
                     if event.message_id is not message_id or event.__class__ is not kind or event.replace:
-                        found = engine.find_open(event.message_id)
+                        found = opened.get(event.message_id)
                         if found is None or event.__class__ is not found.delta_event or event.replace:
                             if event.__class__ is not Usage or not self._count_unseen(event):
-                                look_again, message_id = True, None
+                                again, message_id = True, None
                                 yield from self._deliver(engine.complete_event(event))
                             continue
                         if len(pieces) >= COMPACT_AT:
@@ -158,12 +167,12 @@ class Delivery:
                             self._check()
                 if len(pieces) >= COMPACT_AT:
                     engine.compact(message)
-                if (look_again or not batch or engine.changes) and not self._pull_has_begun:
-                    look_again, engine.cause = False, None  # the item that it came from may be large
-                    if batch is NO_MORE or not classes or decoder.exhausted or engine.pending or engine.declined:
+                if (again or not batch or engine.changes) and not self._pull_has_begun:
+                    again, engine.cause = False, None  # the item that it came from may be large
+                    if batch is NO_MORE or not kinds or decoder.exhausted or engine.pending or engine.declined:
                         if batch is NO_MORE or (shortcut := self._next_shortcut()) is None:
                             return batch is not NO_MORE
-                        (classes, to_frames, to_events), decoder = shortcut, engine.decoder
+                        (kinds, to_frames, decode), decoder = shortcut, engine.decoder
         except StopIteration as error:
             raise HookStopped from error
 

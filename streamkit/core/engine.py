@@ -25,7 +25,7 @@ from ..messages import COMPACT_AT
 from ..shared_names import share_names
 from .message_content import MessageContent
 from .open_messages import NOTHING
-from .pending import NO_CONFIRMATIONS, NOT_ANSWERED, PendingAnswers
+from .pending import NO_CONFIRMATIONS, NO_QUESTIONS, NOBODY, NOT_ANSWERED, PendingAnswers, Waker
 from .run_tracker import RunTracker
 from .split_text import SplitDelta
 from .warning_list import WarningList
@@ -64,7 +64,7 @@ class Engine(MessageContent):
 
     Args:
         strict: raise `ProtocolError` where a lenient engine warns and repairs.
-        wake: called from the answering thread when something that waits was answered.
+        waker: its `answer_came` is called from the answering thread when something that waits was answered.
 
     Attributes:
         runs: the run and its steps.
@@ -89,8 +89,8 @@ class Engine(MessageContent):
     _item_index: int | None = None  # the number of the item that it came from
     decoder: _Decoder = _NO_DECODER
 
-    def __init__(self, *, strict: bool = False, wake: Callable[[], None] | None = None) -> None:
-        super().__init__(wake)
+    def __init__(self, *, strict: bool = False, waker: Waker = NOBODY) -> None:
+        super().__init__(waker)
         self.runs = RunTracker()
         self._strict = strict
 
@@ -100,9 +100,9 @@ class Engine(MessageContent):
         """Nothing more comes. Refer no more to what drives the engine, so that both are freed as soon as nothing else
         refers to them, and keep no more than what users read: messages, the run and its steps, warnings."""
         super().release()
-        self.wake, self.decoder = _nothing, _NO_DECODER
+        self.waker, self.decoder = NOBODY, _NO_DECODER
         self.source_ends = self._halves = NOTHING
-        self.pending, self.confirmations = self.pending or NOTHING, self.confirmations or NO_CONFIRMATIONS
+        self.pending, self.confirmations = self.pending or NO_QUESTIONS, self.confirmations or NO_CONFIRMATIONS
         self.runs.release()
         self.cause = None
 
@@ -129,14 +129,14 @@ class Engine(MessageContent):
                 yield event
             else:
                 yield from self.complete_event(event)
-        for message in self._open.values():
+        for message in self.open_by_id.values():
             if len(message.pieces) >= COMPACT_AT:
                 self.compact(message)
 
     def append_delta(self, event: Any) -> bool:
         """Append a delta of an open message: the common case, in which the event is complete as it is. False for any
         other event, which `complete_event` is for."""
-        message = self.find_open(event.message_id)
+        message = self.open_by_id.get(event.message_id)
         if message is None or type(event) is not message.delta_event or event.replace:
             return False
         message.pieces.append(event.value)
@@ -182,7 +182,7 @@ class Engine(MessageContent):
         if outcome.status == "in_progress":
             outcome = replace(outcome, status="completed")
         self.runs.end_with(outcome)
-        if self._open or self._renamed:
+        if self.open_by_id or self._renamed:
             yield from self._close_open(outcome.status, event)
 
     def _complete_requires_action(self, event: e.RunRequiresAction) -> Iterator[e.Event]:
@@ -212,7 +212,7 @@ class Engine(MessageContent):
 
     def _close_open(self, status: e.RunStatus, cause: e.Event) -> Iterator[e.Event]:
         """All open messages are done, because their run or its source ends with this status."""
-        for key, message in [*self._open.items(), *self._renamed.items()]:
+        for key, message in [*self.open_by_id.items(), *self._renamed.items()]:
             if self._halves:
                 yield from self._end_half(key, message, cause)
             yield from self._close(key, message, e.OPEN_MESSAGE_STATUS[status], cause)
@@ -228,7 +228,7 @@ class Engine(MessageContent):
             status = outcome.status
         elif self.failure is not None:
             status = "failed"
-        if self._open or self._renamed:
+        if self.open_by_id or self._renamed:
             yield from self._close_open(status, _NO_CAUSE)
         if not self.pending:
             return
@@ -251,7 +251,7 @@ class Engine(MessageContent):
             yield from self.runs.end_step(e.RunStep(status="completed"), _NO_CAUSE)
         self.runs.resume()
         self.source_ends = self._renamed = NOTHING
-        self._open.clear()
+        self.open_by_id.clear()
 
     def end(self, status: e.RunStatus | None = None, error: Mapping[str, Any] | None = None) -> Iterator[e.Event]:
         """Close everything that is open, and the run. `status` says how, where the source did not."""
@@ -262,7 +262,7 @@ class Engine(MessageContent):
         if outcome in ("completed", "in_progress") and self.unanswered:
             outcome = "requires_action"
         how: e.RunStatus = status or outcome
-        if self._open or self._renamed:
+        if self.open_by_id or self._renamed:
             yield from self._close_open(how, _NO_CAUSE)
         if self.pending:
             for confirmation in self.pending_confirmations:
@@ -339,7 +339,7 @@ class Engine(MessageContent):
 
 share_names(
     Engine,
-    """pending wake confirmations changes _sizes _messages _open find_open _by_id _ids _numbered_ids new_id runs _strict decoder
+    """pending waker confirmations changes _sizes _messages open_by_id _by_id _made_ids _numbered_id new_id runs _strict decoder
     takes_awaitables takes_edits pull_approves pull_approved has_outcomes is_canonical cause _item_index is_ending source_ends
     _halves _renamed _early_lines _annotated""",
 )
@@ -361,7 +361,3 @@ def _cut(items: list[_T], newest: int, is_over: Callable[[_T], bool]) -> list[_T
     if cut:
         items[: len(old)] = [item for item in old if not is_over(item)]
     return cut
-
-
-def _nothing() -> None:
-    """What wakes a stream that nothing waits for."""

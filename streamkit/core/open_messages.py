@@ -15,7 +15,7 @@ from ..errors import LimitError
 from ..limits import Limits
 from ..messages import ConsoleMessage, Message, Status, ToolCallMessage, ToolOutputMessage, message_class
 from ..messages.json_text import decode_json
-from .pending import PendingAnswers
+from .pending import PendingAnswers, Waker
 from .sizes import NO_SIZES, Sizes
 from .unique_ids import NumberedIds, UniqueIds
 from .warning_list import WarningList
@@ -31,9 +31,8 @@ NOTHING: dict[Any, Any] = {}
 
 _MEASURE_AT = 128  # deltas of a message, after which it is measured
 
+_NO_NUMBERED_IDS = NumberedIds()
 _UNREAD = Message()  # in the place of a message that is still encoded
-_find_nothing: Callable[[Any], Any] = NOTHING.get
-_NO_IDS, _NO_NUMBERED_IDS = UniqueIds(NOTHING), NumberedIds()
 
 
 def _new_id_of_none() -> str:
@@ -44,7 +43,7 @@ class OpenMessages(PendingAnswers):
     """The part of the engine that creates messages, finds the open ones, closes them, and measures them.
 
     Attributes:
-        find_open: the open message that a decoder's id refers to, None if there is none.
+        open_by_id: the open messages by their ids, which the decoder uses as well.
         new_id: gives ids for messages that have none: `message-1`, `message-2` … They are free among the messages before the
             present source. When its own messages come is another matter: it depends on how its items are cut.
         decode_line: makes the event of a message that is still encoded.
@@ -59,25 +58,23 @@ class OpenMessages(PendingAnswers):
     _annotated: dict[str, set[bytes]] = NOTHING  # the annotations of open messages
     _early_lines: dict[str, int | None] = NOTHING  # active lines of console messages that have not begun
     _encoded = NOTHING  # messages that are still encoded, by their ids: their places in the list, and their lines
+    _made_ids: UniqueIds | None = None  # most ids are free
     _sizes = NO_SIZES
     _reading: RLock  # while one of them is read, where there are any
 
-    def __init__(self, wake: Callable[[], None] | None) -> None:
-        super().__init__(wake)
+    def __init__(self, waker: Waker) -> None:
+        super().__init__(waker)
         self._messages: list[Message] = []
-        self._open: dict[str, Message] = {}  # the open messages by their ids, which the decoder uses as well
-        self.find_open: Callable[[Any], Message | None] = self._open.get
+        self.open_by_id: dict[Any, Message] = {}
         self._by_id: dict[str, Message] = {}
-        self._ids = UniqueIds(self._by_id)
-        self._numbered_ids = NumberedIds()
-        self.new_id: Callable[[], str] = self._numbered_ids.next
+        self._numbered_id = numbered_id = NumberedIds()
+        self.new_id: Callable[[], str] = numbered_id
 
     def release(self) -> None:
         """Forget what only further events would need. The messages stay."""
-        self._open = self._renamed = self._by_id = self._early_lines = NOTHING
+        self.open_by_id = self._renamed = self._by_id = self._early_lines = NOTHING
         self._annotated = NOTHING
-        self.find_open, self._ids, self.new_id = _find_nothing, _NO_IDS, _new_id_of_none
-        self._numbered_ids = _NO_NUMBERED_IDS
+        self._made_ids, self.new_id, self._numbered_id = None, _new_id_of_none, _NO_NUMBERED_IDS
         self._sizes = self._sizes.released()
 
     @property
@@ -115,7 +112,7 @@ class OpenMessages(PendingAnswers):
 
     def measure_open(self) -> None:
         """Compare the sizes of all open messages with the limits. Raises as `compact`."""
-        for message in (*self._open.values(), *self._renamed.values()):
+        for message in (*self.open_by_id.values(), *self._renamed.values()):
             self._measured.measure(message)
 
     def long_item_came(self, size: int) -> None:
@@ -124,6 +121,13 @@ class OpenMessages(PendingAnswers):
             self.measure_open()
 
     # -- those that there are
+
+    @property
+    def _ids(self) -> UniqueIds:
+        """Gives messages ids that no other one has."""
+        if self._made_ids is None:
+            self._made_ids = UniqueIds(self._by_id)
+        return self._made_ids
 
     @property
     def messages(self) -> list[Message]:
@@ -146,8 +150,8 @@ class OpenMessages(PendingAnswers):
     def begin_source(self) -> None:
         """A source begins, whose decoder gets `new_id`."""
         if self._by_id:
-            earlier, numbered_ids = UniqueIds(frozenset(self._by_id)), self._numbered_ids
-            self.new_id = lambda: earlier.free(numbered_ids.next())
+            earlier, numbered_id = UniqueIds(frozenset(self._by_id)), self._numbered_id
+            self.new_id = lambda: earlier.free(numbered_id())
 
     def reserve(self, messages: Iterable[Message]) -> None:
         """The ids of these messages, which are not of this stream, are used: its own get others."""
@@ -183,7 +187,7 @@ class OpenMessages(PendingAnswers):
     @property
     def can_keep_encoded(self) -> bool:
         """Whether a message that has ended changes nothing but itself, and the call that it answers."""
-        is_full = len(self._open) + len(self._renamed) >= self.limits.open_messages
+        is_full = len(self.open_by_id) + len(self._renamed) >= self.limits.open_messages
         return self.runs.step is not None and not is_full and not self._unanswerable()
 
     def keep_encoded(self, ended: EndedMessages) -> Iterator[bytes]:
@@ -235,7 +239,7 @@ class OpenMessages(PendingAnswers):
     # -- creating
 
     def _find(self, id: str) -> Message | None:
-        return self._open.get(id) or self._renamed.get(id)
+        return self.open_by_id.get(id) or self._renamed.get(id)
 
     def complete_created(self, event: e.Created) -> Iterator[e.Event]:
         """A message begins. One that is open already is not created again."""
@@ -247,7 +251,7 @@ class OpenMessages(PendingAnswers):
 
     def _create(self, template: Message, cause: e.Event) -> Iterator[e.Event]:
         """Create a message like this one, empty."""
-        if len(self._open) + len(self._renamed) >= self._sizes.limits.open_messages:
+        if len(self.open_by_id) + len(self._renamed) >= self._sizes.limits.open_messages:
             raise LimitError("open_messages", self.limits.open_messages)
         if self.runs.step is None:
             yield from self.runs.begin_step(e.RunStep(), cause)
@@ -270,7 +274,7 @@ class OpenMessages(PendingAnswers):
         self._by_id[message.id] = message
         self._messages.append(message)
         if message.id == template.id:
-            self._open[message.id] = message
+            self.open_by_id[message.id] = message
         else:
             self._rename(template.id or message.id, message)
         yield message.created_event(message, position=cause.position, raw_item=cause.raw_item)
@@ -286,7 +290,7 @@ class OpenMessages(PendingAnswers):
     def _id_for(self, template: Message) -> str:
         if not template.id:
             return self._ids.free(self.new_id())
-        return self._ids.free(template.id) if template.id in self._ids else template.id
+        return self._ids.free(template.id) if template.id in self._by_id else template.id
 
     # -- closing
 
@@ -298,7 +302,7 @@ class OpenMessages(PendingAnswers):
         if call is not None and status == "completed":
             pending_key = self._questions.ids.free(call.call_id or call.id)  # a number that is passed over is not found
             yield from self._check_arguments(call, pending_key, cause)  # it is open: if this raises, the end closes it
-        self._open.pop(key, None)
+        self.open_by_id.pop(key, None)
         if self._renamed:
             self._renamed.pop(key, None)
         message.status = status

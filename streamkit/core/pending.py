@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
+from typing import Protocol
 
 from .. import events as e
 from ..answers import Answer, Confirmation
@@ -21,13 +22,34 @@ from ..messages import Message, ToolCallMessage
 from .questions import Questions
 from .run_tracker import RunTracker
 
-__all__ = ["NOT_ANSWERED", "NO_CONFIRMATIONS", "PendingAnswers"]
+__all__ = ["NOBODY", "NOT_ANSWERED", "NO_CONFIRMATIONS", "NO_QUESTIONS", "PendingAnswers", "Waker"]
 
 NOT_ANSWERED = "not answered"
 """The reason of a confirmation that was declined because nobody answered it."""
 
 NO_CONFIRMATIONS: list[Confirmation] = []
 """Of the streams without any, which are most: nothing is added to it."""
+
+NO_QUESTIONS: dict[str, Confirmation | ToolCallMessage] = {}
+"""The same of what waits for an answer."""
+
+
+class Waker(Protocol):
+    """Who waits for answers. It is no function, which would be one more object in each stream."""
+
+    def answer_came(self) -> None:
+        """Something was answered or deferred, perhaps in another thread."""
+        ...
+
+
+class _Nobody:
+    """In the place of a stream where none waits."""
+
+    def answer_came(self) -> None:
+        """Nobody looks."""
+
+
+NOBODY = _Nobody()
 
 
 def _never(call: ToolCallMessage) -> bool:
@@ -43,7 +65,7 @@ class PendingAnswers:
         answered_later: the ids of confirmations, and of calls that were promised an output, whose answer comes after the
             source's end, as a recording has it.
         declined: a confirmation was declined and pulling on would run it all the same, so nothing more is pulled.
-        wake: called from the answering thread when something was answered or deferred.
+        waker: its `answer_came` is called from the answering thread when something was answered or deferred.
 
     What the source can do with answers. Who opens a source sets the first and third; `then=`, an agent or a relay the rest:
         pull_approves: pulling on runs what a confirmation shows.
@@ -71,11 +93,12 @@ class PendingAnswers:
     takes_awaitables = False
     executes: Callable[[ToolCallMessage], bool] = staticmethod(_never)
     new_answer: type[Answer] = Answer
-    _made: Questions | None = None  # most streams have no question
+    # Most streams have no question.
+    _made: Questions | None = None
+    pending: dict[str, Confirmation | ToolCallMessage] = NO_QUESTIONS
 
-    def __init__(self, wake: Callable[[], None] | None) -> None:
-        self.wake: Callable[[], None] = wake or _nothing
-        self.pending: dict[str, Confirmation | ToolCallMessage] = {}
+    def __init__(self, waker: Waker) -> None:
+        self.waker = waker
         self.confirmations = NO_CONFIRMATIONS
         self.changes: Collection[Answer] = ()
 
@@ -87,6 +110,7 @@ class PendingAnswers:
     @property
     def _questions(self) -> Questions:
         if self._made is None:
+            self.pending = {}
             self._made = Questions(self.pending)
             self.changes = self._made.changes
         return self._made
@@ -215,9 +239,10 @@ class PendingAnswers:
         if not self.executes(call):
             if call.answer_slot is None and self.takes_outputs:
                 call.answer_slot = self._new_answer(f"tool call {key!r}", key, awaitables=self.takes_awaitables)
+            questions = self._questions
             self.pending[key] = call
             for id in {call.call_id or call.id, call.id}:
-                self._questions.call_keys.setdefault(id, deque()).append(key)
+                questions.call_keys.setdefault(id, deque()).append(key)
 
     def _call_answered(self, call_id: str | None) -> None:
         """A call got its output: it takes none of ours any more."""
@@ -242,7 +267,7 @@ class PendingAnswers:
     def _new_answer(self, what: str, key: str, *, awaitables: bool = False) -> Answer:
         """The place for the application's answer to what `pending` holds under this key."""
         questions = self._questions
-        answer = self.new_answer(what, self.wake, awaitables=awaitables, changes=questions.changes)
+        answer = self.new_answer(what, self.waker.answer_came, awaitables=awaitables, changes=questions.changes)
         questions.own_count += 1
         questions.own[answer] = (questions.own_count, key)
         return answer
@@ -347,7 +372,3 @@ class PendingAnswers:
         for answer in undeferred:
             answer.give_up((False, NOT_ANSWERED))
         return bool(questions.confirmations or (at_end and questions.awaited))
-
-
-def _nothing() -> None:
-    """The `wake` of an engine that no stream waits on."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import ItemsView, Iterator, Mapping, ValuesView
+from typing import Protocol
 
 from ..answers import Answer, Confirmation
 from ..messages import ToolCallMessage
@@ -12,11 +13,19 @@ from .unique_ids import UniqueIds
 __all__ = ["Pending", "Questions"]
 
 
+class _Engine(Protocol):
+    pending: dict[str, Confirmation | ToolCallMessage]  # another one from its first question on
+
+
 class Pending(Mapping[str, Confirmation | ToolCallMessage]):
     """What waits for an answer, as users read it: live. A loop over it goes over what waits when it begins."""
 
-    def __init__(self, pending: dict[str, Confirmation | ToolCallMessage]) -> None:
-        self._pending = pending
+    def __init__(self, engine: _Engine) -> None:
+        self._engine = engine
+
+    @property
+    def _pending(self) -> dict[str, Confirmation | ToolCallMessage]:
+        return self._engine.pending
 
     def __getitem__(self, key: str) -> Confirmation | ToolCallMessage:
         return self._pending[key]

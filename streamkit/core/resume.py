@@ -80,14 +80,14 @@ def _has(engine: Engine, event: Event) -> bool:
         case StreamWarning():
             return engine.warning_list.has_fault(event.fault)
         case AnnotationAdded() | ActiveLine():
-            return engine.find_open(event.message_id) is None
+            return engine.open_by_id.get(event.message_id) is None
         case _:
             return False
 
 
 def _extend(engine: Engine, id: str, content: str, cause: Event) -> Iterator[Event]:
     """What an open message has more in a snapshot."""
-    message = engine.find_open(id)
+    message = engine.open_by_id.get(id)
     if message is None or message.content == content:
         return
     adds = content.startswith(message.content)

@@ -10,7 +10,11 @@ from msgspec.structs import astuple, replace
 from .. import events as e
 from ..shared_names import share_names
 
-__all__ = ["RunTracker", "merge"]
+__all__ = ["NO_STEPS", "RunTracker", "merge"]
+
+
+NO_STEPS: list[e.RunStep] = []
+"""Of a run in which no step has begun: nothing is added to it."""
 
 
 class RunTracker:
@@ -26,6 +30,7 @@ class RunTracker:
         usage: the run's tokens: the sum of its steps'.
     """
 
+    steps: list[e.RunStep] = NO_STEPS
     run: e.Run | None = None
     step: e.RunStep | None = None
     outcome: e.Run | None = None
@@ -35,9 +40,6 @@ class RunTracker:
     _usage_before: e.Usage | None = None  # of the steps before this one
     _step_count = 0  # forgotten steps count as well
     _made_by_id: dict[str, e.RunStep] | None = None  # most sources give their steps no ids
-
-    def __init__(self) -> None:
-        self.steps: list[e.RunStep] = []
 
     def release(self) -> None:
         """Nothing more comes: forget the ids of steps."""
@@ -123,7 +125,10 @@ class RunTracker:
         self.step = replace(template, status="in_progress", usage=None, error=None, completed_at=None)
         self.step.id = template.id or (f"step-{self._step_count}" if self._step_count > 1 else "step-1")
         self.step.run_id = template.run_id or self.run.id
-        self.steps.append(self.step)
+        if self.steps is NO_STEPS:
+            self.steps = [self.step]
+        else:
+            self.steps.append(self.step)
         if self._made_by_id is not None:
             self._made_by_id[self.step.id] = self.step
         self.requires_action = False

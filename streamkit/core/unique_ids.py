@@ -55,14 +55,14 @@ class UniqueIds:
 
 
 class NumberedIds:
-    """The ids `message-1`, `message-2` …, each given once."""
+    """The ids `message-1`, `message-2` …, each given once: by a call."""
 
     __slots__ = ("_count",)
 
     def __init__(self) -> None:
         self._count = 0
 
-    def next(self) -> str:
+    def __call__(self) -> str:
         """The next one."""
         self._count += 1
         return f"message-{self._count}"

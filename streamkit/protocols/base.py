@@ -121,7 +121,7 @@ class Decoder:
     frames: Frames | None = ()
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
-        self.new_id = new_id or NumberedIds().next
+        self.new_id = new_id or NumberedIds()
         self.index: int = 0
         self.complete = self.exhausted = False
 

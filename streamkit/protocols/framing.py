@@ -8,8 +8,8 @@ Any other block is read line by line, as the specification says, with the same r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
-from typing import Any, TypeAlias
+from collections.abc import Set
+from typing import Any, Protocol, TypeAlias
 
 from ..errors import LimitError
 from ..limits import Limits
@@ -31,8 +31,8 @@ __all__ = [
 ]
 
 
-def _nothing(size: int) -> None:
-    """Nobody measures."""
+class _Sizes(Protocol):
+    def long_item_came(self, size: int) -> None: ...
 
 
 class Framer:
@@ -42,13 +42,13 @@ class Framer:
         longest: the bytes that one item may have. One that has more raises `LimitError`.
 
     Attributes:
-        measure: called with the size of each long item.
+        sizes: counts long items: its `long_item_came` is called with the size of each. None if nobody counts them.
     """
 
     _size = 0  # the size of `_pending`, where that has several pieces
     _failure: LimitError | None = None
     _heeded_names: frozenset[bytes] | None = None
-    measure: Callable[[int], object] = staticmethod(_nothing)
+    sizes: _Sizes | None = None  # and no method of it, which would be an object more in each stream
 
     def __init__(self, longest: int = Limits().line) -> None:
         self._longest = longest
@@ -81,7 +81,8 @@ class Framer:
                     return checked
                 raise self._failure
             if len(data) >= LONG:
-                self.measure(len(data))
+                if self.sizes is not None:
+                    self.sizes.long_item_came(len(data))
                 data = shallow(data)
             checked.append(data if isinstance(frame, bytes) else (frame[0], frame[1], data))
         return checked
@@ -379,7 +380,7 @@ class SseFramer(Framer):
 
 share_names(
     SseFramer,
-    """_longest _pending _size _heeded_names measure _in_data _is_lf_only _started _head_name _head _head_size _separator
+    """_longest _pending _size _heeded_names sizes _in_data _is_lf_only _started _head_name _head _head_size _separator
     _as_data _newest _usual""",
 )
 

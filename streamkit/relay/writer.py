@@ -43,6 +43,19 @@ __all__ = ["Writer"]
 _FEWEST = 1000  # messages that a writer keeps at least, however small its log is
 
 
+class _Waker:
+    """Calls a function when an answer came."""
+
+    __slots__ = ("_function",)
+
+    def __init__(self, function: Callable[[], None]) -> None:
+        self._function = function
+
+    def answer_came(self) -> None:
+        """An answer came."""
+        self._function()
+
+
 class Writer(StreamState):
     """Completes events, and writes them into a run. Any thread may call it, several at once."""
 
@@ -59,7 +72,7 @@ class Writer(StreamState):
             if (this := writer()) is not None:
                 this.receive(control)
 
-        super().__init__((), StreamOptions(strict=strict), wake=answered, awaitables=False)
+        super().__init__((), StreamOptions(strict=strict), waker=_Waker(answered), awaitables=False)
         self._engine.takes_approvals = self._engine.takes_edits = self._engine.takes_outputs = True
         check_kind("relay", relay, Relay)
         check_kind("run_id", run_id, str)

@@ -34,6 +34,8 @@ __all__ = [
 class Sleeps:
     """Called before and after each sleep of a task. This class does nothing then."""
 
+    __slots__ = ()
+
     def begin(self, signal: Any) -> Any:
         """The task is about to sleep, and yields this signal to the event loop. What it returns is passed to `end`."""
 

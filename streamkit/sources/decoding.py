@@ -193,7 +193,7 @@ class SourceDecoder:
             self._start = start
             return ()
         self._start = b""
-        framer.measure = self._engine.long_item_came
+        framer.sizes = self._engine
         if self.decoder is not None:
             self._drop_event_names()
         return self._decode_frames(framer.feed(start))

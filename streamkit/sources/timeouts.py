@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
+from ..core.delivery import BatchDecoder
 from ..errors import SourceTimeoutError
 from ..events import Event, RawEvent, RunCreated, RunStepCreated, StreamWarning, Usage
 from ..limits import Timeouts
@@ -58,15 +59,9 @@ class ContentClock:
             self._has_content = True
             self._since_content = 0.0
 
-    def noting(self, decode: Callable[[Any], Sequence[Any]]) -> Callable[[Any], Sequence[Any]]:
-        """The same function, whose events are noted."""
-
-        def decode_and_note(batch: Any) -> Sequence[Any]:
-            events = decode(batch)
-            self.note(events)
-            return events
-
-        return decode_and_note
+    def noting(self, decoder: BatchDecoder) -> BatchDecoder:
+        """The same decoder, whose events are noted."""
+        return _NotedDecoder(decoder, self)
 
     def _left(self) -> tuple[float, str]:
         """The seconds until the first timeout is over, and its name."""
@@ -189,3 +184,18 @@ class ContentClock:
                 self._end()
                 return result
         raise self._error()
+
+
+class _NotedDecoder:
+    """Decodes as another one does, and lets a clock note the events."""
+
+    __slots__ = ("_clock", "_decoder")
+
+    def __init__(self, decoder: BatchDecoder, clock: ContentClock) -> None:
+        self._decoder, self._clock = decoder, clock
+
+    def decode(self, batch: Any, /) -> Sequence[Any]:
+        """The events of a batch."""
+        events = self._decoder.decode(batch)
+        self._clock.note(events)
+        return events

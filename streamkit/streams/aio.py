@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator
+import types
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
 from functools import partial
 from types import AsyncGeneratorType, CoroutineType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -21,7 +22,6 @@ from ..events import Event, Run, RunStep
 from ..handlers import Handler
 from ..messages import Message
 from ..shared_names import share_names
-from ..sources.awaiting import finish
 from ..sources.chunks import AsyncChunks
 from ..sources.open_async import open_async, source_of_async_stream
 from ..sources.recognition import wants_async
@@ -230,9 +230,10 @@ class AsyncStreamManager(Manager):
                 yield picked
         self._final()
 
-    async def _advance(
+    @types.coroutine
+    def _advance(
         self, course: Any, *, signal: Any = _NOT_BEGUN, error: BaseException | None = None, to_end: bool = False
-    ) -> Event | None:
+    ) -> Generator[Any, Any, Event | None]:
         """Perform steps up to the next event, and return it; None at their end. No other task may perform any meanwhile.
 
         Args:
@@ -243,18 +244,31 @@ class AsyncStreamManager(Manager):
         sleeps = self._sleeps or self._enter_loop()
         before, self._running = self._running, course
         sleeps.enter()
+        value: Any = None
         try:
+            if signal is _NOT_BEGUN:
+                signal = course.send(None) if error is None else course.throw(error)
             while True:
-                if signal is _NOT_BEGUN:
-                    signal = course.send(None) if error is None else course.throw(error)
-                event: Event | None = await finish(course, signal, sleeps)
-                if not to_end or event is None:
-                    return event
-                signal, error = _NOT_BEGUN, None
+                if isinstance(signal, Event):
+                    if not to_end:
+                        return signal
+                    signal = course.send(None)
+                    continue
+                value = error = None
+                begun = sleeps.begin(signal)
+                try:
+                    value = yield signal
+                except GeneratorExit:  # nobody awaits this any more; there is no task that could leave a scope
+                    course.close()
+                    raise
+                except BaseException as raised:
+                    error = raised
+                error = sleeps.end(begun, value, error)
+                signal = course.send(value) if error is None else course.throw(error)
         except StopIteration:
             return None
         finally:
-            error = None  # its traceback refers to this frame
+            value = error = None  # an error's traceback refers to this frame
             self._running = before
             if self._pause is not None:
                 self._pause.set()
@@ -266,7 +280,7 @@ class AsyncStreamManager(Manager):
 
     # Each coroutine that only awaits another one would be held while the task sleeps.
 
-    def _perform_all(self, course: Any, error: BaseException | None = None) -> Coroutine[Any, Any, object]:
+    def _perform_all(self, course: Any, error: BaseException | None = None) -> Awaitable[object]:
         """Perform steps, and hand out no event."""
         return self._advance(course, error=error, to_end=True)
 
@@ -304,7 +318,7 @@ class AsyncStreamManager(Manager):
         finally:
             sleeps.is_opening = False
 
-    def _drain(self) -> Coroutine[Any, Any, object]:
+    def _drain(self) -> Awaitable[object]:
         """Run to the end, without handing out events."""
         if self._is_running:
             self._refuse_second_reader("task")
@@ -356,7 +370,7 @@ class AsyncStreamManager(Manager):
     def _stop_waiting(self) -> None:
         self._wake()
         if self._sleeps is not None:
-            self._sleeps.stop()
+            self._sleeps.stop(self._may_interrupt)
         if self._source is not None and self._source.cancel is not None:
             self._source.cancel()
 
@@ -364,7 +378,8 @@ class AsyncStreamManager(Manager):
         if self._wakeup is not None:
             self._wakeup.set()
 
-    def _answered(self) -> None:
+    def answer_came(self) -> None:
+        """As `Manager.answer_came`."""
         self._in_loop(self._take_answers)
 
     def _take_answers(self) -> None:

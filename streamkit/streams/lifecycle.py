@@ -8,13 +8,13 @@ an unanswered confirmation means, whether the run goes on with another source, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from typing import Any, Literal
 
-from ..core.delivery import NO_SHORTCUT, HookStopped, Shortcut, Steps, add_note
+from ..core.delivery import NO_SHORTCUT, BatchDecoder, HookStopped, Shortcut, Steps, add_note
 from ..core.open_messages import NOTHING
 from ..core.steps import CLOSE, CallForSource, OpenSource, Stopped, WaitForAnswers
 from ..errors import RunFailedError, StreamkitError, UsageError
@@ -51,8 +51,8 @@ class Lifecycle(StreamState):
             if self._source is None:
                 yield from self._open(self._source_given)
             while self._source_decoder is not None:
-                decode = self._decode
-                while not self._is_read and (yield from self._deliver_batches(decode)):
+                source = self._batch_decoder
+                while not self._is_read and (yield from self._deliver_batches(source)):
                     yield from self._deliver_answers(at_end=False)
                 yield from self._finish_source()
                 if (recorded := self._source_decoder.source.traits.recorded_end) is not None:
@@ -157,11 +157,10 @@ class Lifecycle(StreamState):
         self._source_opened(source)
 
     @property
-    def _decode(self) -> Callable[[Any], Sequence[Any]]:
-        """Makes events of a batch of the present source."""
+    def _batch_decoder(self) -> BatchDecoder:
+        """Makes events of the batches of the present source."""
         assert self._source_decoder is not None
-        decode = self._source_decoder.decode
-        return decode if self._clock is None else self._clock.noting(decode)
+        return self._source_decoder if self._clock is None else self._clock.noting(self._source_decoder)
 
     def _claim_handlers(self) -> None:
         """The stream starts: its handlers are its own from here on.
@@ -254,8 +253,8 @@ class Lifecycle(StreamState):
             try:
                 yield from self._open(value)
                 yield from self._deliver(self._action_taken())
-                decode = self._decode
-                while not self._is_read and (yield from self._deliver_batches(decode)):
+                source = self._batch_decoder
+                while not self._is_read and (yield from self._deliver_batches(source)):
                     pass
                 yield from self._finish_source()
                 self._nested_outcome = self._engine.runs.outcome

@@ -36,7 +36,7 @@ class Manager(Lifecycle, Readable):
         self, source: Any, handlers: tuple[Handler, ...], options: StreamOptions = NO_OPTIONS, *, awaitables: bool
     ) -> None:
         self._source_given = source
-        super().__init__(handlers, options, wake=self._answered, awaitables=awaitables)
+        super().__init__(handlers, options, waker=self, awaitables=awaitables)
 
     @property
     def _answer_text(self) -> AnswerText:
@@ -54,8 +54,8 @@ class Manager(Lifecycle, Readable):
             self._made_deadlines = Deadlines()
         return self._made_deadlines
 
-    def _answered(self) -> None:
-        """Something was answered or deferred, perhaps in another thread."""
+    def answer_came(self) -> None:
+        """Something was answered or deferred, perhaps in another thread. For streamkit itself."""
         raise NotImplementedError("the manager's")
 
     def _check_text_is_left(self) -> None:

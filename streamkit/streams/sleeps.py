@@ -18,26 +18,23 @@ __all__ = ["TaskSleeps", "sleeps_on"]
 class TaskSleeps(Sleeps):
     """The sleeps of the task that reads a stream.
 
-    Args:
-        may_interrupt: returns whether the task waits for the source, and may be interrupted in that.
-
     Attributes:
         find_task: returns the current task, in much less time than anyio does.
         is_opening: whether the task waits for a source that is being opened.
     """
 
+    __slots__ = ("_is_stopped", "is_opening")
     find_task: Callable[[], Any]
-    is_opening = False
-    _is_stopped = False  # `stop` was called: the present or the next sleep is interrupted
 
-    def __init__(self, may_interrupt: Callable[[], bool]) -> None:
-        self._may_interrupt = may_interrupt
+    def __init__(self) -> None:
+        self.is_opening = False
+        self._is_stopped = False  # `stop` was called: the present or the next sleep is interrupted
 
     def enter(self) -> None:
         """Note that the current task reads the stream from here on."""
 
-    def stop(self) -> None:
-        """Interrupt the sleep, or the next. For the event loop's thread."""
+    def stop(self, may_interrupt: Callable[[], bool]) -> None:
+        """Interrupt the sleep, or the next, once this says that the task waits for its source. For the event loop's thread."""
         raise NotImplementedError
 
     def is_interruption(self, error: BaseException) -> bool:
@@ -46,23 +43,39 @@ class TaskSleeps(Sleeps):
 
 
 def sleeps_on(native_token: Any, may_interrupt: Callable[[], bool]) -> TaskSleeps:
-    """The sleeps of tasks in the event loop that has this token: asyncio's or trio's."""
-    return (FutureSleeps if hasattr(native_token, "create_task") else ScopedSleeps)(may_interrupt)
+    """Those of a task of the event loop that has this token.
+
+    Args:
+        may_interrupt: whether the task waits for the source, and is to be interrupted in that.
+    """
+    return FutureSleeps() if hasattr(native_token, "create_task") else ScopedSleeps(may_interrupt)
 
 
 _AWAKE: Final = object()
+
+
+def _never() -> bool:
+    """Whether a sleep is to be interrupted that nobody has stopped."""
+    return False
 
 
 class FutureSleeps(TaskSleeps):
     """On asyncio. A task sleeps until a future is done, and cancelling that wakes it as `Task.cancel` would, which does the
     same and no more. A cancel scope for each sleep would cost ten times as much."""
 
+    __slots__ = ("_is_interrupted", "_may_interrupt", "_requests", "_signal", "_task", "_was_interrupted")
     find_task = staticmethod(asyncio.current_task)
-    _signal: Any = _AWAKE  # that future; None while the task sleeps until the loop's next round
-    _is_interrupted = False  # `stop` has interrupted the present sleep
-    _was_interrupted = False  # it has interrupted a sleep, and the source cleans up
     _task: Any
-    _requests = 0  # `Task.cancelling()` when it began to read; if it is greater, somebody has cancelled the task itself
+    _requests: (
+        int  # `Task.cancelling()` when it began to read; if it is greater, somebody has cancelled the task itself
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._signal: Any = _AWAKE  # that future; None while the task sleeps until the loop's next round
+        self._is_interrupted = False  # `stop` has interrupted the present sleep
+        self._was_interrupted = False  # it has interrupted a sleep, and the source cleans up
+        self._may_interrupt: Callable[[], bool] = _never
 
     def enter(self) -> None:
         self._task = self.find_task()
@@ -82,8 +95,8 @@ class FutureSleeps(TaskSleeps):
             self._was_interrupted = error is not None  # None: what it waited for has ignored the cancellation
         return error
 
-    def stop(self) -> None:
-        self._is_stopped = True
+    def stop(self, may_interrupt: Callable[[], bool]) -> None:
+        self._is_stopped, self._may_interrupt = True, may_interrupt
         if self._signal is not _AWAKE:
             self._interrupt()
 
@@ -101,12 +114,14 @@ class FutureSleeps(TaskSleeps):
 class ScopedSleeps(TaskSleeps):
     """On trio, where nothing but a cancel scope wakes a task. One is open while the task sleeps, and encloses no code."""
 
-    _scope: Any = None  # the newest
+    __slots__ = ("_may_interrupt", "_new_scope", "_scope", "find_task")
 
     def __init__(self, may_interrupt: Callable[[], bool]) -> None:
-        super().__init__(may_interrupt)
+        super().__init__()
         import trio.lowlevel  # only here, where trio runs already
 
+        self._may_interrupt = may_interrupt
+        self._scope: Any = None  # the newest
         self.find_task = trio.lowlevel.current_task
         self._new_scope: Callable[[], Any] = trio.CancelScope  # anyio's costs a fifth more
 
@@ -127,7 +142,7 @@ class ScopedSleeps(TaskSleeps):
             begun.__exit__(raised and type(raised), raised, raised and raised.__traceback__)
         return error
 
-    def stop(self) -> None:
+    def stop(self, may_interrupt: Callable[[], bool]) -> None:
         self._is_stopped = True
         if self._scope is not None:
             self._scope.cancel()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..answers import Confirmation
 from ..core.engine import Engine
+from ..core.pending import Waker
 from ..core.run_tracker import merge
 from ..errors import IncompleteStreamError, RunFailedError, SourceTimeoutError, StreamkitError, UsageError
 from ..events import (
@@ -55,9 +56,7 @@ class StreamState(StreamView):
     on_wait: Callable[[], None] | None = None
     """Called before the stream waits for answers, without which it cannot go on. For streamkit itself."""
 
-    def __init__(
-        self, handlers: Sequence[Handler], options: StreamOptions, *, wake: Callable[[], None], awaitables: bool
-    ) -> None:
+    def __init__(self, handlers: Sequence[Handler], options: StreamOptions, *, waker: Waker, awaitables: bool) -> None:
         attached: list[Handler] = []
         for one in handlers:
             if not isinstance(cast("object", one), Handler):
@@ -66,7 +65,7 @@ class StreamState(StreamView):
             attached.append(handler)
             if (receive := handler.streamkit_receiver()) is not None:
                 self._receivers = (*self._receivers, receive)
-        super().__init__(Engine(strict=options.strict, wake=wake), attached, awaits=awaitables)
+        super().__init__(Engine(strict=options.strict, waker=waker), attached, awaits=awaitables)
         if options != NO_OPTIONS:
             self._take(options)
         if awaitables:

@@ -190,7 +190,7 @@ class StreamManager(Manager):
 
     def cancel(self) -> None:
         self._closing = True
-        self._answered()
+        self.answer_came()
         if (calls := self._calls) is not None:
             calls.stop()
         if (source := self._source) is not None:
@@ -320,7 +320,8 @@ class StreamManager(Manager):
         if self._source is not None:
             self._source.close()
 
-    def _answered(self) -> None:
+    def answer_came(self) -> None:
+        """As `Manager.answer_came`."""
         if (wakeup := self._wakeup) is not None:
             wakeup.set()
 

@@ -70,7 +70,7 @@ class StreamView(Delivery):
     @property
     def pending(self) -> Mapping[str, Confirmation | ToolCallMessage]:
         """The questions that wait for an answer: confirmations by their id, tool calls by their call id. It is live."""
-        return Pending(self._engine.pending)
+        return Pending(self._engine)
 
     @property
     def tool_outputs(self) -> Sequence[ToolOutputMessage]:

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 from ...events import Delta, Event, MetadataHeld, RawEvent, Run, RunCreated, RunDone, StreamWarning
 from ...messages.json_text import NOT_JSON
 from ...shared_names import share_names
-from ..held_values import NOTHING
+from ..held_values import NOTHING, HeldSize
 from ..values import (
     LARGEST_COUNT,
     WireObject,
@@ -329,6 +329,8 @@ class Decoder(FastPath):
 
     def _hold(self, message_id: str | None, value: object) -> None:
         """Count a value that is held until a message is done. The sizes are reported together, some kilobytes at a time."""
+        if self._held is None:
+            self._held = HeldSize()
         if size := self._held.add(value):
             self._warnings.append(MetadataHeld(message_id, size))
 

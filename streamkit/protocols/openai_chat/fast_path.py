@@ -43,6 +43,7 @@ class FastPath(base.Decoder):
     _new_usage: WireObject | None = None  # of the newest chunk, if it has any and that has changed
     _unusual_batches = 0  # how many more batches are tried as extended deltas first
     _object_form: ObjectForm = NO_FORM
+    _held: HeldSize | None = None  # most answers have nothing that is held
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)
@@ -50,7 +51,6 @@ class FastPath(base.Decoder):
         self._choices: dict[int, Choice] = {}
         self._repeated = RepeatedFields()
         self._warnings: list[Event] = []  # of the newest chunk, and what is held
-        self._held = HeldSize()
 
     def _feed_other(self, frame: Any) -> list[Event]:
         """The events of a frame that is not a delta of an open message, or that has an SSE id."""

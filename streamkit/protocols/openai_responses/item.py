@@ -69,6 +69,7 @@ class Item:
     done_ids: set[str] = _NONE
     delta_item_ids: tuple[str | None, ...] = ()
     pending_arguments: Sequence[str] = ()
+    metadata: dict[str, Any] = NOTHING
     _pending: dict[str, _FinalPart] = NOTHING  # by message id
     _wire: WireObject = NOTHING  # its newest form, until a message has it
 
@@ -76,12 +77,17 @@ class Item:
         self.id = id
         self.type = self.first_type = type
         self.output_index = output_index
-        self.metadata: dict[str, Any] = {}
         self.parts = PartIds(id)
         if type not in _TYPES_ALONE:
             self.learn({}, NO_FIELDS)
 
     # -- what it states about itself
+
+    def add_metadata(self, values: WireObject) -> WireObject:
+        """Add to its metadata. Returns what of that is new."""
+        if self.metadata is NOTHING and values:
+            self.metadata = {}
+        return add_values(self.metadata, values)
 
     def learn(self, wire: WireObject, own: ObjectFields) -> WireObject:
         """Take over what a form of the item states about it, its plain fields in `own`. Returns what of its metadata is
@@ -99,7 +105,7 @@ class Item:
         changed: WireObject = NOTHING
         if not wire.keys() <= OWN_KEYS:
             values = {key: value for key, value in wire.items() if key not in OWN_KEYS and value not in (None, [])}
-            changed = add_values(self.metadata, values)
+            changed = self.add_metadata(values)
         if is_plain:
             return changed
         if (call := CALLS.get(type)) is not None:
@@ -107,7 +113,7 @@ class Item:
         elif type == "shell_call":
             self._learn_shell_call(wire)
         elif type == "program" or (type in OUTPUT_KEYS and type != "function_call_output"):
-            self.metadata["item_type"] = type
+            self.add_metadata({"item_type": type})
         return changed
 
     def _learn_call(self, call: Call, wire: WireObject) -> None:
@@ -116,18 +122,18 @@ class Item:
         if not call.has_name:
             self.name = self.name or self.type.removesuffix("_call")
         if self.type == "custom_tool_call":
-            self.metadata["custom"] = True
+            self.add_metadata({"custom": True})
         elif self.type != "function_call":
-            self.metadata["item_type"] = self.type
+            self.add_metadata({"item_type": self.type})
 
     def _learn_shell_call(self, wire: WireObject) -> None:
         """A shell call's limits, and whether its output is wanted: OpenAI runs the commands in its own containers."""
-        self.metadata["item_type"] = self.type
         action = as_object(wire.get("action"))
-        self.metadata |= {key: action[key] for key in action if key != "commands" and action[key] is not None}
+        own = {key: action[key] for key in action if key != "commands" and action[key] is not None}
+        self.add_metadata({"item_type": self.type, **own})
         is_in_container = as_object(self.metadata.get("environment")).get("type") == "container_reference"
         if wire and not is_in_container:
-            self.metadata["wants_output"] = True
+            self.add_metadata({"wants_output": True})
 
     # -- its parts
 

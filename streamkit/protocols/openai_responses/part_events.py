@@ -138,7 +138,7 @@ def read_partial_image(state: ResponseState, fields: EventFields, event: WireObj
         return []
     item = state.items.of_event(fields, "image_generation_call")
     if format := as_text(event.get("output_format")):
-        item.metadata["output_format"] = format
+        item.add_metadata({"output_format": format})
     events = item.open("image")
     item.has_preview = True
     metadata = {"partial_image_index": as_count(event.get("partial_image_index")) or 0}

@@ -17,29 +17,44 @@ class PartIds:
     Attributes:
         item_id: the id of the item.
         by_part: the message ids, by kind and index.
-        by_id: for each message id the number, the kind and the index of its part, in the order in which parts came.
         is_reserved: whether the item's id is that of a message which is open, but not known to be any part.
     """
 
-    __slots__ = ("by_id", "by_part", "is_reserved", "item_id")
+    __slots__ = ("_made_by_id", "by_part", "is_reserved", "item_id")
 
     def __init__(self, item_id: str) -> None:
         self.item_id = item_id
         self.by_part: dict[tuple[str, int], str] = {}
-        self.by_id: dict[str, tuple[int, str, int]] = {}
         self.is_reserved = False
+        self._made_by_id: dict[str, tuple[int, str, int]] | None = None  # most items have one part
+
+    @property
+    def by_id(self) -> dict[str, tuple[int, str, int]]:
+        """For each message id the number, the kind and the index of its part, in the order in which parts came."""
+        if (made := self._made_by_id) is None:
+            self._made_by_id = made = dict[str, tuple[int, str, int]]()
+            for (kind, index), id in self.by_part.items():
+                made.setdefault(id, (len(made), kind, index))
+        return made
+
+    def has_id(self, id: str) -> bool:
+        """Whether a part has this id, or had it."""
+        if self._made_by_id is None and len(self.by_part) == 1:
+            return id in self.by_part.values()
+        return id in self.by_id
 
     def reserve(self) -> None:
         """The part that has the item's id is not known after all: the next one has it, whatever it is."""
         self.by_part.clear()
-        self.by_id.clear()
+        self._made_by_id = None
         self.is_reserved = True
 
     def assign(self, kind: str, index: int, id: str) -> None:
         """Give a part this id."""
         self.is_reserved = False
+        if self._made_by_id is not None or (kind, index) in self.by_part:  # an id that it had before stays used
+            self.by_id.setdefault(id, (len(self.by_id), kind, index))
         self.by_part[kind, index] = id
-        self.by_id.setdefault(id, (len(self.by_id), kind, index))
 
     def id_for(self, kind: str, index: int) -> str:
         """The id of a part: the one it has, or the one that it would be assigned next."""
@@ -51,9 +66,10 @@ class PartIds:
         if pattern := PARTS[kind].id_pattern:
             return pattern.format(id=self.item_id, index=index)
         # Some servers do not begin the indexes of an item at 0, so the first part counts as the one at 0.
-        is_first = index == 0 or not self.by_part
-        id = self.item_id if is_first else f"{self.item_id}.{index}"
-        return f"{self.item_id}.{kind}.{index}" if id in self.by_id else id
+        if not self.by_part:
+            return self.item_id
+        id = self.item_id if index == 0 else f"{self.item_id}.{index}"
+        return f"{self.item_id}.{kind}.{index}" if self.has_id(id) else id
 
     def ensure(self, kind: str, index: int) -> str:
         """The id of a part, which is assigned to it if it has none yet."""

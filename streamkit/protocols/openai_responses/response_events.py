@@ -38,7 +38,7 @@ def read_item_added(state: ResponseState, fields: EventFields, event: WireObject
     id = own.id or ""
     item = state.items.begin(id, own.type or "", fields.output_index)
     events: list[Event] = []
-    if (changed := item.learn(wire, own)) and (size := state.held.add(changed)):
+    if (changed := item.learn(wire, own)) and (size := state.hold(changed)):
         events.append(MetadataHeld(None, size))
     type = item.type
     if type in _PART_OF_ITEM:

@@ -9,6 +9,7 @@ import msgspec
 
 from ...messages import Message
 from ..held_values import NOTHING, HeldSize
+from ..values import WireObject
 from .item import Item
 from .item_index import ItemIndex
 from .item_types import PARTS
@@ -79,7 +80,6 @@ class ResponseState:
 
     Attributes:
         new_id: returns an unused message id.
-        held: counts what its items hold.
         has_begun: whether the run has begun.
         has_ended: whether the run has ended.
         is_complete: whether the terminal rule is met.
@@ -92,10 +92,10 @@ class ResponseState:
     """
 
     __slots__ = (
+        "_held",
         "has_begun",
         "has_ended",
         "has_summaries",
-        "held",
         "is_complete",
         "items",
         "latest_target",
@@ -106,7 +106,7 @@ class ResponseState:
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         self.new_id = new_id
-        self.held = HeldSize()
+        self._held: HeldSize | None = None  # most responses have nothing that is held
         self.reset()
 
     def reset(self) -> None:
@@ -119,6 +119,12 @@ class ResponseState:
         self.speech_ids: dict[type[Message], str] = NOTHING
         self.targets: dict[str | None, DeltaTarget] = {}
         self.latest_target = NO_TARGET
+
+    def hold(self, values: WireObject) -> int:
+        """Count values that an item holds. Returns as `HeldSize.add`."""
+        if self._held is None:
+            self._held = HeldSize()
+        return self._held.add(values)
 
     def expect_deltas(self, item: Item, item_id: str, stem: str, index: int) -> None:
         """Let the fast path take the deltas of this open part that have the common form.
@@ -160,6 +166,6 @@ class ResponseState:
         """Let the tolerant path read the item's deltas again, because parts of it are done."""
         for item_id in item.delta_item_ids:
             target = self.targets.get(item_id)
-            if target is not None and target.message_id in item.parts.by_id:
+            if target is not None and item.parts.has_id(target.message_id):
                 del self.targets[item_id]
         item.delta_item_ids = ()
