@@ -18,7 +18,7 @@ from .run import MemoryRun
 
 __all__ = ["MemoryWriter"]
 
-_PAUSE = 1.0  # seconds after which a producer that waits for room looks again
+_PAUSE = 1.0  # seconds after which a producer that waits for room checks again
 
 
 class MemoryWriter(LogWriter):
@@ -27,6 +27,7 @@ class MemoryWriter(LogWriter):
     Attributes:
         control: what the producer receives messages with.
         is_abandoned: whether `abandon` was called.
+        epoch: the run's epoch while this is its producer; 0 before `claim`.
     """
 
     waits = False
@@ -43,7 +44,7 @@ class MemoryWriter(LogWriter):
         self.epoch = self._run.claim(self) or 0
         return self.epoch > 0
 
-    def take_stock(self) -> None:
+    def receive_missed(self) -> None:
         """Receive the cancellation and the answers that came for earlier producers."""
         run = self._run
         if run.cancel_reason is not None:
@@ -76,7 +77,7 @@ class MemoryWriter(LogWriter):
         """Number events, and write them."""
         run = self._run
         with run.lock:
-            if run.epoch != self.epoch or not run.is_steady:
+            if run.epoch != self.epoch or not run.has_producer:
                 run.check(self.epoch)
             cursors = run.log.append(events)
         run.heartbeat()
@@ -153,9 +154,9 @@ class MemoryWriter(LogWriter):
         self._run.heartbeat()
 
     def abandon(self) -> None:
-        """Give the run up without a word, as a process does that dies. It takes no lock."""
+        """Stop writing without ending the run, as if the process had died. Takes no lock."""
         self.is_abandoned = True
-        self._run.unsettle()
+        self._run.producer_gone()
 
     # -- room for more
 
@@ -190,8 +191,11 @@ class MemoryWriter(LogWriter):
 
 
 def _pauses() -> Callable[[], float]:
-    """For how long to wait for room before each look. After the first pause in vain, readers are collected that nobody closed
-    before they were dropped: the producer would wait for one that stands in a cycle of references."""
+    """A function that returns how many seconds to wait for room before the next check.
+
+    After the first pause in vain it runs the garbage collector: a reader that was dropped without being closed, and is part of
+    a reference cycle, would otherwise keep the producer waiting.
+    """
     collects_at = time.monotonic() + _PAUSE
 
     def pause() -> float:
