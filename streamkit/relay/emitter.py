@@ -21,6 +21,8 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from functools import partial
 from typing import Any, Self
 
+import msgspec
+
 from ..answers import Confirmation
 from ..core.split_text import split_or_whole
 from ..errors import UsageError
@@ -36,8 +38,6 @@ from ..messages import (
     ToolOutputMessage,
     output_text,
 )
-from ..messages.json_text import has_surrogates
-from ..protocols import codec
 from ..sources.source import AsyncSource, Readable, Source
 from ..streams.api import astream, stream
 from .call_index import CallIndex
@@ -48,6 +48,8 @@ from .reader import Reader
 from .writer import Writer
 
 __all__ = ["Approval", "Emitter", "Lane", "Output", "Part"]
+
+_encode = msgspec.json.Encoder().encode  # of deltas that are made here: nothing about them has to be looked at
 
 
 class Emitter(Writer, Readable):
@@ -125,34 +127,38 @@ class Emitter(Writer, Readable):
         """Append to the open message if it is of this kind, else begin one. An append bypasses the engine: nothing
         has to be completed."""
         if text.__class__ is not str:
-            _check_text(text)
+            text = _plain_text(text)
         if not text:
             return
         with self._ready() if self._log.bounded else self._lock:
             message = self._message
-            if (
-                message is None
-                or kind is not self._kind
-                or format != self._format
-                or message.status != "in_progress"
-                or self._ended
-            ):
+            if message is None or kind is not self._kind or format != self._format or message.status != "in_progress":
                 self._end_message()
                 self._complete(kind.created_event(kind() if format is None else kind(format=format)))
                 self._times.mark("first", time.monotonic())
                 self._message = message = self._engine.messages[-1]
                 self._kind, self._format = kind, format
                 self._holds_half = False
-            event = kind.delta_event(message.id, text, metadata=metadata)
-            if self._holds_half or (not text.isascii() and has_surrogates(text)):
+            event = kind.delta_event(message.id, text, False, metadata)
+            try:
+                line = b"" if self._holds_half else _encode(event)
+            except ValueError:  # half of a surrogate pair
+                line = b""
+            if not line:
                 self._complete(split_or_whole(event))
                 self._holds_half = "\ud800" <= text[-1] <= "\udbff"
                 return
-            message.pieces.append(text)
-            if len(message.pieces) >= COMPACT_AT:
+            pieces = message.pieces
+            pieces.append(text)
+            if len(pieces) >= COMPACT_AT:
                 message.compact()
             self._current = event
-            self._events.store((codec.encode_delta(event),))
+            events = self._events
+            events.cursor = self._log.append_delta(line, event if metadata is None else None)
+            snapshots = events.snapshots  # the rest is as in `EventLog.store`
+            snapshots.left -= 1
+            if snapshots.left <= 0:
+                snapshots.make()
 
     # -- messages side by side
 
@@ -185,7 +191,7 @@ class Emitter(Writer, Readable):
 
     def write_piece(self, message: Message, value: str, metadata: Mapping[str, Any] | None) -> None:
         """Write some more of a message that `begin_part` began; for `Part`."""
-        _check_text(value)
+        value = _plain_text(value)
         with self._ready():
             if message.status != "in_progress":
                 raise UsageError(f"message {message.id!r} has ended ({message.status}): nothing more can be written")
@@ -327,10 +333,11 @@ class Emitter(Writer, Readable):
         return aiter(astream(self.reader()))
 
 
-def _check_text(value: object) -> None:
-    """Raise `UsageError` if it is no text."""
+def _plain_text(value: object) -> str:
+    """A text as a plain str, whatever subclass it has. Raises `UsageError` if it is no text."""
     if not isinstance(value, str):
         raise UsageError(f"text is a str, not {value!r}")
+    return str.__str__(value)
 
 
 def _in_lane(lane: str | None) -> dict[str, Any]:

@@ -66,12 +66,12 @@ class Writer(StreamState):
         self.relay: Relay = MemoryRelay() if relay is None else relay
         self.run_id = run_id or secrets.token_urlsafe(16)
         self._model = model
-        self._lock = threading.RLock()
         self._message: Message | None = None  # open; the next call of the same kind appends to it
         self._feed: Items | None = None  # what joins the pieces of the body that is being fed
         self._watchers: set[Callable[[], None]] = set()
         self._times.start = time.monotonic()
         self._log = self.relay.open(self.run_id, {"model": model} if model else {}, control=received)
+        self._lock = self._log.writing_lock()
         self._events = EventLog(self._engine, self._log, self.relay.limit)
 
     @property

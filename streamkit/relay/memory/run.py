@@ -42,7 +42,8 @@ class MemoryRun:
         waiting: the wakers of readers that wait for the next event, in the order they came.
         watchers: called whenever a reader goes on or leaves.
         is_gone: whether it was deleted.
-        is_steady: whether it has a producer that may write more.
+        writing_epoch: the epoch of the producer that may write more; 0 if none may.
+        newest_thread: the one of the producer's threads that gave the last sign of life.
         busy: as `LogWriter.busy`.
     """
 
@@ -50,7 +51,7 @@ class MemoryRun:
         self, run_id: str, info: Mapping[str, Any], limit: int, overflow: Overflow, timeout: float | None
     ) -> None:
         self.id = run_id
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # its producer holds it around several calls
         self.log = Log(run_name(run_id))
         self.limit = limit
         self.timeout = timeout
@@ -58,7 +59,8 @@ class MemoryRun:
         self.epoch = 0
         self.writer: weakref.ref[MemoryWriter] | None = None
         self.questions = Questions()
-        self.is_gone = self.is_steady = False
+        self.is_gone = False
+        self.writing_epoch = 0
         self.busy = self.was_read = False
         self.last_sign = time.monotonic()
         self.waiting: dict[ThreadWaker | TaskWaker, None] = {}
@@ -73,7 +75,7 @@ class MemoryRun:
         self._readings: dict[int, weakref.ref[MemoryReading]] = {}
         self._last_left = 0.0  # when a reader left, on the monotonic clock
         self._threads: list[threading.Thread] = []  # of the producer
-        self._thread: threading.Thread | None = None  # the newest of them
+        self.newest_thread: threading.Thread | None = None
 
     # -- its record
 
@@ -116,7 +118,7 @@ class MemoryRun:
             if self.epoch and (self.status_now not in ("paused", "lost") or self.status == "lost" or self.is_gone):
                 return None
             self.epoch += 1
-            self.status, self.busy, self.is_steady = "running", False, True
+            self.status, self.busy, self.writing_epoch = "running", False, self.epoch
             self.writer = weakref.ref(writer, self._writer_died)
             self.log.begin(self.epoch)
             self.last_sign = time.monotonic()
@@ -127,7 +129,7 @@ class MemoryRun:
 
     def unsettle(self) -> None:
         """Its producer is gone. The next reader that has nothing to read ends the run. It takes no lock."""
-        self.is_steady = False
+        self.writing_epoch = 0
         self.wake()
         self.report_progress()
 
@@ -158,7 +160,7 @@ class MemoryRun:
     ) -> None:
         """Leave it in this status. With the lock held."""
         self._info.update(info or {})
-        self.status, self.is_steady = status, False
+        self.status, self.writing_epoch = status, 0
         self.last_sign = time.monotonic()
         if status in FINAL:
             self._error = None if error is None else dict(error)
@@ -169,7 +171,7 @@ class MemoryRun:
     def delete(self) -> None:
         """It is gone from its relay."""
         with self.lock:
-            self.is_gone, self.is_steady = True, False
+            self.is_gone, self.writing_epoch = True, 0
             if self.status not in FINAL:
                 self.questions.close()
         self.wake()
@@ -257,8 +259,8 @@ class MemoryRun:
         """Report that the producer is alive. The thread that calls this counts as one of the producer's."""
         self.last_sign = time.monotonic()
         thread = threading.current_thread()
-        if thread is not self._thread:
-            self._thread = thread
+        if thread is not self.newest_thread:
+            self.newest_thread = thread
             self._threads = [one for one in self._threads if one.is_alive() and one is not thread] + [thread]
 
     def pause(self, timeout: float) -> float:
