@@ -1605,10 +1605,11 @@ def test_a_token_costs_a_reader_no_more_than_a_queue() -> None:
         await asyncio.gather(sk.astream(items(), sk.EventHandler()).until_done(), produce())
 
     def cost(way: Callable[[int], Coroutine[Any, Any, None]]) -> float:
-        few, many = (opcodes(asyncio.run, way(count)) for count in (60, 360))
+        _, few, many = (opcodes(asyncio.run, way(count)) for count in (60, 60, 360))  # the first does what is done once
         return (many - few) / 300
 
-    assert cost(through_an_emitter) <= cost(through_a_queue)
+    baseline = cost(through_a_queue)
+    assert cost(through_an_emitter) <= baseline
 
 
 def test_readers_that_wait_for_a_token_have_events_of_their_own() -> None:
