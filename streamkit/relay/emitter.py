@@ -24,6 +24,7 @@ from typing import Any, Self
 import msgspec
 
 from ..answers import Confirmation
+from ..arguments import check_kind, check_seconds
 from ..core.split_text import split_or_whole
 from ..errors import UsageError
 from ..events import ConfirmationCreated, Event, MessageDone, ToolCallDone, ToolOutputDone
@@ -80,6 +81,7 @@ class Emitter(Writer, Readable):
         strict: bool = False,
         timeout: float | None = None,
     ) -> None:
+        check_seconds("timeout", timeout, or_none=True)
         super().__init__(relay, run_id, model=model, strict=strict)
         self._timeout = timeout
         self._kind: type[Message] | None = None  # the open message's class
@@ -104,16 +106,19 @@ class Emitter(Writer, Readable):
 
     def reasoning(self, value: str, format: str | None = None) -> None:
         """Emit some reasoning; `format` is `summary` for a summary of it."""
+        check_kind("format", format, str)
         self._append_text(ReasoningMessage, value, None, format)
 
     def code(self, value: str, language: str | None = None) -> None:
         """Emit some code that is to run. Another language begins another message; without one, it is the same."""
+        check_kind("language", language, str)
         if language is None and isinstance(self._message, CodeMessage):
             language = self._message.format
         self._append_text(CodeMessage, value, None, language)
 
     def console(self, value: str, stream: str | None = None) -> None:
         """Emit some output of running code; `stream` is `stdout` or `stderr`, if that is known."""
+        check_kind("stream", stream, str)
         self._append_text(ConsoleMessage, value, {"stream": stream} if stream else None)
 
     def end_message(self) -> None:
@@ -225,6 +230,9 @@ class Emitter(Writer, Readable):
             timeout: wait for the output for so many seconds, whatever the readers do; None as for `confirm`.
             lane: the name of the lane that it belongs to.
         """
+        check_kind("name", name, str)
+        check_kind("call_id", call_id, str)
+        check_seconds("timeout", timeout, or_none=True)
         content = output_text(arguments)
         with self._ready():
             self._end_message()
@@ -285,6 +293,9 @@ class Emitter(Writer, Readable):
         Raises:
             UsageError: there is nothing to confirm, or a confirmation with this id is pending.
         """
+        check_kind("subject", subject, Message)
+        check_kind("id", id, str)
+        check_seconds("timeout", timeout, or_none=True)
         with self._ready():
             self._end_message()
             self._calls.update(self._engine.messages)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Generator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
-from ...errors import SourceError
+from ...arguments import check_seconds
+from ...errors import SourceError, UsageError
 from ..cursors import Entry, place_of
 from ..ending import end_abandoned_run
 from ..interface import FINAL, Gap
@@ -31,6 +32,9 @@ class MemoryReading(Reading):
 
     def __init__(self, relay: MemoryRelay, run: MemoryRun, after: str | None, gap: Gap, timeout: float | None) -> None:
         super().__init__()
+        check_seconds("timeout", timeout, or_none=True)
+        if gap not in get_args(Gap):
+            raise UsageError(f"`gap` is one of {', '.join(get_args(Gap))}, not {gap!r}")
         self._relay = relay
         self._run = run
         self._gap = gap

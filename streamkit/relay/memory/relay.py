@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any, get_args
 
+from ...arguments import check_count, check_seconds
 from ...errors import SourceError, UsageError
 from ..ending import end_abandoned_run
 from ..interface import FINAL, Control, Gap, Relay, RunRecord
@@ -37,7 +38,7 @@ class MemoryRelay(Relay):
         ttl_paused: seconds for which a run is kept that has no producer and waits for answers.
 
     Raises:
-        UsageError: the limit is less than 1, or there is no such policy.
+        UsageError: the limit is no whole number from 1 on, a time is no number of seconds, or there is no such policy.
     """
 
     waits = False
@@ -52,10 +53,12 @@ class MemoryRelay(Relay):
         ttl_open: float = 3600.0,
         ttl_paused: float = 7 * 86_400.0,
     ) -> None:
-        if limit < 1:
-            raise UsageError(f"a relay's limit is at least 1, not {limit!r}")
+        check_count("limit", limit)
         if overflow not in get_args(Overflow):
             raise UsageError(f"there is no overflow policy {overflow!r}; there are: {', '.join(get_args(Overflow))}")
+        check_seconds("timeout", timeout, or_none=True)
+        for name, seconds in (("ttl", ttl), ("ttl_open", ttl_open), ("ttl_paused", ttl_paused)):
+            check_seconds(name, seconds)
         self.limit = self._limit = limit
         self._overflow: Overflow = overflow
         self._timeout = timeout
