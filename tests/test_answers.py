@@ -957,7 +957,7 @@ async def test_a_model_that_never_stops_calling_is_stopped(face: Face, limit: in
 
 @pytest.mark.parametrize("limit", [0, -1, True, "3", None, 2.0])
 def test_max_steps_is_a_number_from_1_on(limit: Any) -> None:
-    with pytest.raises(sk.UsageError, match="max_steps is a number from 1 on"):
+    with pytest.raises(sk.UsageError, match="`max_steps` is a whole number from 1 on"):
         sk.stream(chat("Hello"), max_steps=limit)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import types
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any
@@ -288,6 +289,39 @@ async def test_an_iterator_may_be_traced(face: Face) -> None:
             assert await stream.get_final_text() == "".join(WORDS)
 
 
+@async_faces
+@body
+async def test_an_iterator_may_return_generators_that_are_coroutines(face: Face) -> None:
+    """They have no `__await__`. Nor need what an awaitable's `__await__` returns be a generator."""
+
+    class Generators(Iterated):
+        @types.coroutine
+        def __anext__(self) -> Any:
+            return (yield from super().__anext__().__await__())
+
+    class Steps:
+        def __init__(self, item: Any) -> None:
+            self.coroutine = item
+
+        def __iter__(self) -> Any:
+            return self
+
+        def __next__(self) -> Any:
+            return self.coroutine.send(None)
+
+        __await__ = __iter__
+
+    class OnlyNext(Iterated):
+        def __anext__(self) -> Any:
+            return Steps(super().__anext__())
+
+    for kind in (Generators, OnlyNext):
+        for sleeps in SLEEPS.values() if kind is Generators else (SLEEPS["never"],):
+            for timeouts in (None, sk.Timeouts(idle=60)):
+                stream = face.stream(kind(chat(*WORDS), sleeps), timeouts=timeouts)
+                assert await stream.get_final_text() == "".join(WORDS)
+
+
 def test_an_iterator_may_return_futures() -> None:
     """Any awaitable, also one that its own task brings about."""
 
@@ -322,6 +356,58 @@ def test_a_cancelled_stream_of_items_is_freed_at_once() -> None:
         assert [reference() for reference in asyncio.run(main())] == [None, None]
     finally:
         gc.enable()
+
+
+def test_a_cancelled_task_is_cancelled_where_its_source_sleeps_for_one_round_of_the_loop() -> None:
+    """There is no future that could be cancelled."""
+    course: list[str] = []
+
+    async def main() -> None:
+        async def items() -> AsyncIterator[Any]:
+            for item in chat(*"abc", finish=None):
+                yield item
+            task.cancel()
+            await asyncio.sleep(0)
+            course.append("went on")
+
+        task = asyncio.ensure_future(sk.astream(items()).until_done())
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(asyncio.wait_for(main(), 10))
+    assert course == []
+
+
+def test_the_source_of_a_cancelled_task_cleans_up_though_the_stream_is_cancelled_then() -> None:
+    """It has had its cancellation."""
+    cleaned: list[str] = []
+
+    async def main() -> None:
+        sleeps, cleans_up, may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        async def items() -> AsyncIterator[Any]:
+            for item in chat(*"abc", finish=None):
+                yield item
+            try:
+                sleeps.set()
+                await asyncio.Event().wait()
+            finally:
+                cleans_up.set()
+                await may_end.wait()
+                cleaned.append("to its end")
+
+        stream = sk.astream(items())
+        task = asyncio.ensure_future(stream.until_done())
+        await sleeps.wait()
+        task.cancel()
+        await cleans_up.wait()
+        stream.cancel()
+        asyncio.get_running_loop().call_soon(may_end.set)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(asyncio.wait_for(main(), 10))
+    assert cleaned == ["to its end"]
 
 
 def test_the_source_of_a_dropped_stream_is_awaited_to_its_end() -> None:

@@ -521,6 +521,36 @@ def test_only_a_wait_that_is_no_clean_up_is_stopped(producer: Callable[[Line], I
         assert (Stopped in map(type, raised)) == (producer in READING)
 
 
+def test_a_wait_is_stopped_where_the_stream_itself_is_read_in_a_clean_up() -> None:
+    """What cleans up is around the stream, and no part of its source."""
+    ended: list[bool] = []
+    with contextlib.ExitStack() as keep:
+        line = Line(keep)
+        calls = Interruptible()
+
+        def work() -> None:
+            try:
+                raise LookupError
+            finally:
+                with contextlib.suppress(Stopped):
+                    for _ in calls.each(in_with(line)):
+                        pass
+                ended.append(calls.is_stopped)
+
+        def run() -> None:
+            with contextlib.suppress(LookupError):
+                work()
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        keep.callback(line.theirs.close)  # whatever fails, the thread ends
+        line.wait_until_read(thread)
+        calls.stop()
+        thread.join(10)
+        assert not thread.is_alive()
+    assert ended == [True]
+
+
 def test_a_stop_never_comes_after_the_wait() -> None:
     """The thread goes on while another one finds out what it waits for. It is not stopped in what it does by then."""
     in_finally, may_go, cleaned = threading.Event(), threading.Event(), threading.Event()

@@ -472,7 +472,7 @@ def test_the_instance_is_there_and_holds_nothing() -> None:
     code = (
         "from streamkit.compat.open_interpreter import interpreter\n"
         "assert interpreter._computer is None\n"
-        "assert interpreter.llm._cached is None"
+        "assert not interpreter.llm._clients"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
 
@@ -569,6 +569,31 @@ def test_close_ends_the_processes_and_keeps_the_conversation() -> None:
         second = one.computer
     with pytest.raises(sk.UsageError, match="closed"):
         second.run("python", "1")
+
+
+def test_close_closes_the_clients_that_were_made() -> None:
+    """Of each setting that was used. Another chat makes a new one. A client that was passed in stays open, and so do those
+    of an `Llm` that was passed in."""
+    with ModelServer(Reply("Hello.")) as server, OpenInterpreter(computer=ToyComputer()) as one:
+        one.llm.api_base = server.url
+        made: list[Any] = []
+        for key in ("a", "b"):
+            one.llm.api_key = key
+            one.chat("go", display=False)
+            made.append(one.llm.resolve(offline=False)[0])
+        one.close()
+        assert [client.is_closed() for client in made] == [True, True]
+        one.chat("go on", display=False)
+        last, _ = one.llm.resolve(offline=False)
+        assert not last.is_closed()
+    assert last.is_closed()
+    with OpenInterpreter(llm=one.llm, computer=ToyComputer()) as other:
+        shared, _ = other.llm.resolve(offline=False)
+        other.close()
+        assert not shared.is_closed()
+        other.llm.client = shared
+        one.close()
+    assert shared.is_closed()
 
 
 @pytest.mark.slow

@@ -71,27 +71,31 @@ class GuideHandler(AssistantEventHandler):
 
 
 def _through_the_client(server: ModelServer, handler: GuideHandler) -> None:
-    client = openai.OpenAI(base_url=server.url, api_key="any")
-    with client.beta.threads.runs.stream(thread_id="t", assistant_id="a", event_handler=handler) as stream:
+    with (
+        openai.OpenAI(base_url=server.url, api_key="any") as client,
+        client.beta.threads.runs.stream(thread_id="t", assistant_id="a", event_handler=handler) as stream,
+    ):
         stream.until_done()
 
 
 def _over_assistants(server: ModelServer, handler: GuideHandler) -> None:
-    client = openai.OpenAI(base_url=server.url, api_key="any")
-    sk.stream(
-        lambda: client.beta.threads.runs.create(thread_id="t", assistant_id="a", stream=True), handler
-    ).until_done()
+    with openai.OpenAI(base_url=server.url, api_key="any") as client:
+        sk.stream(
+            lambda: client.beta.threads.runs.create(thread_id="t", assistant_id="a", stream=True), handler
+        ).until_done()
 
 
 def _over_responses(server: ModelServer, handler: GuideHandler) -> None:
-    client = openai.OpenAI(base_url=server.url, api_key="any")
-    sk.stream(lambda: client.responses.create(model="m", input="x", stream=True), handler).until_done()
+    with openai.OpenAI(base_url=server.url, api_key="any") as client:
+        sk.stream(lambda: client.responses.create(model="m", input="x", stream=True), handler).until_done()
 
 
 def _over_anthropic(server: ModelServer, handler: GuideHandler) -> None:
     anthropic = pytest.importorskip("anthropic")
-    client = anthropic.Anthropic(base_url=server.root_url, api_key="any")
-    sk.stream(lambda: client.messages.create(model="m", max_tokens=9, messages=[], stream=True), handler).until_done()
+    with anthropic.Anthropic(base_url=server.root_url, api_key="any") as client:
+        sk.stream(
+            lambda: client.messages.create(model="m", max_tokens=9, messages=[], stream=True), handler
+        ).until_done()
 
 
 STARTS: dict[str, Callable[[ModelServer, GuideHandler], None]] = {

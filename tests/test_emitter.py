@@ -1156,7 +1156,7 @@ def test_a_call_whose_output_nobody_gives_is_not_waited_for_without_end(monkeypa
 
 
 def test_a_question_that_nobody_reads_does_not_keep_a_run_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The signs of life of a producer that waits end with the question."""
+    """The heartbeats of a producer that waits end with the question."""
     monkeypatch.setattr("streamkit.relay.questions.LONGEST", 0.1)
     relay = MemoryRelay(ttl_open=0.3)
     emitter = sk.Emitter(relay, "run")
@@ -1216,7 +1216,7 @@ def test_a_run_that_is_gone_ends_its_emitter() -> None:
 def test_there_is_nothing_to_confirm_before_there_is_code() -> None:
     """And no question is asked twice under one name."""
     emitter = sk.Emitter()
-    with pytest.raises(sk.UsageError, match="no code"):
+    with pytest.raises(sk.UsageError, match="nothing to confirm"):
         emitter.confirm()
     emitter.code("x", "python")
     emitter.confirm(id="c")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import anyio
@@ -587,6 +587,26 @@ async def test_a_source_that_cannot_be_closed_fails_the_stream(face: Face) -> No
     assert isinstance(error, sk.SourceError)
     assert isinstance(error.__cause__, OSError)
     told.check_brackets()
+
+
+def emitted() -> sk.Emitter:
+    with sk.Emitter() as emitter:
+        emitter.text("Hel")
+        emitter.text("lo")
+    return emitter
+
+
+@every_face
+@pytest.mark.parametrize(
+    "make",
+    [lambda: chat("Hel", "lo"), lambda: sk.stream(chat("Hel", "lo")), emitted],
+    ids=["list", "stream", "emitter"],
+)
+@body
+async def test_a_hook_may_close_a_stream_of_what_cannot_be_interrupted(face: Face, make: Callable[[], Any]) -> None:
+    stream = face.stream(make(), face.told(on_text_delta=lambda told, delta, snapshot: told.stream.close()))
+    await stream.until_done()
+    assert (stream.status, [message.content for message in stream.messages]) == ("cancelled", ["Hel"])
 
 
 @async_faces

@@ -15,7 +15,7 @@ import pytest
 import streamkit as sk
 from streamkit import protocols
 from streamkit.protocols import codec
-from streamkit.protocols.event_stream import HEARTBEAT, SSE_HEADERS, EventStreamWriter, event_stream_headers
+from streamkit.protocols.event_stream import KEEPALIVE, SSE_HEADERS, EventStreamWriter, event_stream_headers
 from streamkit.protocols.framing import SseFramer, as_frame
 from streamkit.streams.error_mask import ErrorMask
 from streamkit.testing import ModelServer, Reply
@@ -72,7 +72,7 @@ def test_the_native_protocol_is_the_events_with_their_cursors() -> None:
         b"data: " + LINES[1] + b"\n\n",
     ]
     assert writer.ending() == b""
-    assert EventStreamWriter("streamkit", retry=None).opening() == HEARTBEAT == b": hb\n\n"
+    assert EventStreamWriter("streamkit", retry=None).opening() == KEEPALIVE == b": hb\n\n"
     assert EventStreamWriter("streamkit", retry=5).opening() == b"retry: 5\n\n"
 
 
@@ -233,12 +233,12 @@ TEXT = [*CHUNKS[:3], CHUNKS[3]]
 
 
 def body_of(name: str) -> bytes:
-    """A whole stream in a protocol, with a heartbeat before each event, and a cursor for each."""
+    """A whole stream in a protocol, with a keepalive comment before each event, and a cursor for each."""
     writer = EventStreamWriter(name)
     body = writer.opening()
     for number, event in enumerate(sk.stream(iter(TEXT))):
         event.position = number
-        body += HEARTBEAT + writer.event(event)
+        body += KEEPALIVE + writer.event(event)
     return body + writer.ending()
 
 

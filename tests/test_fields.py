@@ -601,7 +601,7 @@ def test_without_fields_nothing_is_added_to_the_way_of_a_delta() -> None:
     assert plain._source_decoder is not None
     assert fielded._source_decoder is not None
     assert plain._source_decoder.decoder is not None
-    feeds = [stream._source_decoder.direct[2] for stream in (plain, fielded)]
+    feeds = [stream._source_decoder.shortcut[2] for stream in (plain, fielded)]
     assert feeds[0] == plain._source_decoder.decoder.feed_frames
     assert feeds[1] != fielded._source_decoder.decoder.feed_frames
 

@@ -218,6 +218,21 @@ def test_two_calls_of_one_id_each_get_their_own_output() -> None:
     assert told == [("two", "second", ["c"])]
 
 
+def test_two_calls_of_one_id_are_two_questions_to_the_readers_of_an_emitter() -> None:
+    """Each has an answer of its own, whichever comes first."""
+    relay = sk.MemoryRelay()
+    with sk.Emitter(relay, "run") as emitter:
+        first, second = (emitter.tool_call(name, {}, call_id="c") for name in ("one", "two"))
+        assert [*emitter.pending] == ["c", "c.2"]
+        relay.answer("run", "c.2", {"output": "second"})
+        relay.answer("run", "c", {"output": "first"})
+        assert (first.wait(), second.wait()) == ("first", "second")
+    questions = relay.get("run").questions
+    assert [questions[id]["subject"]["name"] for id in ("c", "c.2")] == ["one", "two"]
+    answered = {message.name: message.content for message in emitter.messages if message.type == "tool_output"}
+    assert answered == {"one": "first", "two": "second"}
+
+
 @pytest.mark.parametrize("named", [True, False], ids=["with their call ids", "of the newest call"])
 def test_an_emitter_finds_the_calls_of_thousands_of_outputs(named: bool) -> None:
     """All calls come first, as a model sends them; readers may answer them, so they are pending meanwhile."""

@@ -294,6 +294,31 @@ async def test_a_transport_failure_comes_again(face: Face, tmp_path: Path) -> No
     assert "on_timeout" in told.hooks
 
 
+FRAMES = b"".join(b"data: " + json.dumps(item).encode() + b"\n\n" for item in chat("Hel", finish=None))
+CUTS = {
+    "an event": ([FRAMES + b'data: {"cut":', b' "of'], None, '{"cut": "of'),
+    "the first event": ([b"\n da", b'ta: {"choi'], None, '\n data: {"choi'),
+    "a byte order mark, of a protocol that was given": ([b"\xef", b"\xbb"], "openai_chat", "\udcef\udcbb"),
+    "an event after one of no protocol": ([b"data: 1\n\n", b'data: {"cut'], None, '{"cut'),
+    "text": ([b"Hello ", b"there"], None, "Hello there"),
+    "nothing but space": ([b"  \n"], None, "  \n"),
+}
+
+
+@pytest.mark.parametrize("case", CUTS)
+def test_a_recording_has_the_beginning_of_what_was_cut_off(case: str, tmp_path: Path) -> None:
+    """The item in the middle of which its source ended; the whole source where no item is complete."""
+    source, protocol, cut = CUTS[case]
+    path = tmp_path / "recording"
+    with pytest.raises(sk.StreamkitError) as live:
+        sk.stream(source, sk.Recorder(path), protocol=protocol).until_done()
+    lines = map(json.loads, path.read_text().splitlines())
+    assert [line["cut"] for line in lines if "cut" in line] == [cut]
+    with pytest.raises(sk.StreamkitError) as again:
+        sk.stream(path, protocol=protocol).until_done()
+    assert str(again.value) == str(live.value)
+
+
 @every_face
 @body
 async def test_a_hooks_error_is_not_the_recordings(face: Face, tmp_path: Path) -> None:

@@ -278,7 +278,7 @@ def test_a_run_that_is_not_there_is_told_as_not_found(relay_of: Callable[..., Re
 
 
 def test_a_closed_run_expires() -> None:
-    """And an open one whose producer gave no sign of life; a reader of that one is told."""
+    """And an open one whose producer sent no heartbeat; a reader of that one is told."""
     relay = MemoryRelay(ttl=0.05, ttl_open=1)
     written(relay, "a", run_id="closed")
     log = Producer(relay, "open")
@@ -986,7 +986,7 @@ def test_any_source_whose_items_have_ids_is_gone_on_with() -> None:
 
 
 def test_a_silent_producer_is_told_as_a_timeout() -> None:
-    """Of the reader's own limit, here after a second of signs of life."""
+    """Of the reader's own limit, here after a second of heartbeats."""
     relay = MemoryRelay(timeout=math.inf)
     log = Producer(relay)
     log.append(story("abc")[:5])

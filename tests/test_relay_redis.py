@@ -607,7 +607,7 @@ def test_an_unreachable_server_is_an_error_of_the_source(monkeypatch: pytest.Mon
 
 
 def test_a_reader_of_another_process_that_died_does_not_count_for_long() -> None:
-    """Its sign of life expires."""
+    """Its heartbeat expires."""
     relay = ON_REDIS.make()
     relay.open("run", control=lambda control: None)
     with redis.Redis.from_url(shared_server().url) as client:

@@ -26,7 +26,7 @@ from streamkit.testing import ModelServer, Reply
 
 from .faces import FACES, Face, ask, async_faces, body, chat, every_face, sync_face
 
-HEARTBEAT = b": hb\n\n"
+KEEPALIVE = b": hb\n\n"
 SECRET = "hunter2"
 
 
@@ -138,7 +138,7 @@ async def test_the_body_is_the_stream_in_a_protocol(face: Face) -> None:
         reply = Body(face, stream, protocol)
         assert await reply.take() == b"retry: 1000\n\n"
         written = await reply.rest()
-        assert HEARTBEAT not in written
+        assert KEEPALIVE not in written
         assert written.endswith(sentinel)
         assert sk.stream([written]).get_final_text() == "Héllo"
         assert stream.ended
@@ -162,21 +162,21 @@ async def test_the_headers_are_fixed_before_the_first_byte(face: Face) -> None:
 @every_face
 @body
 async def test_the_first_bytes_come_before_the_source_is_there(face: Face) -> None:
-    """The headers leave with them. While nothing comes there are heartbeats, and no event is lost by them."""
+    """The headers leave with them. While nothing comes there are keepalive comments, and no event is lost by them."""
     source = Held()
     chunks = chat("a", "b")
     reply = Body(face, face.stream(source), keepalive=0.01)
     assert await reply.take() == b"retry: 1000\n\n"
     written = b""
     for chunk in [*chunks, None]:
-        assert await reply.take() == HEARTBEAT
-        assert await reply.take() == HEARTBEAT
+        assert await reply.take() == KEEPALIVE
+        assert await reply.take() == KEEPALIVE
         source.put(chunk)
-        while (item := await reply.take()) == HEARTBEAT:
+        while (item := await reply.take()) == KEEPALIVE:
             pass
         written += item or b""
     written += await reply.rest()
-    assert types_of(written.replace(HEARTBEAT, b"")) == [event.type for event in sk.stream(chunks)]
+    assert types_of(written.replace(KEEPALIVE, b"")) == [event.type for event in sk.stream(chunks)]
 
 
 @async_faces

@@ -25,7 +25,7 @@ from .faces import AsyncTold, SyncTold, ask, calls, chat
 from .web_frameworks import FRAMEWORKS, SERVED, Client, serve
 
 SECRET = "hunter2"
-HEARTBEAT = b": hb\n\n"
+KEEPALIVE = b": hb\n\n"
 
 
 class Framework(NamedTuple):
@@ -177,7 +177,7 @@ def test_it_is_kept_alive_while_a_tool_sleeps(framework: Framework) -> None:
 
     page = framework.get(make)
     page.read_until(b"tool_call_created")
-    page.read_until(HEARTBEAT * 3)
+    page.read_until(KEEPALIVE * 3)
     awake.set()
     assert b"Good morning" in page.read_all()
 

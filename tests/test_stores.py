@@ -5,6 +5,7 @@ A store of another kind gets an entry in `STORES`: how it is opened, and whether
 
 from __future__ import annotations
 
+import gc
 import os
 import sqlite3
 import stat
@@ -252,6 +253,30 @@ def test_only_its_owner_may_read_the_file(tmp_path: Path) -> None:
         os.umask(before)
     store.close()
     assert rights == {"c.db": 0o600, "c.db-wal": 0o600, "c.db-shm": 0o600}
+
+
+def test_a_store_in_memory_that_is_dropped_is_closed() -> None:
+    """As that of an app is, which nobody else has. Python 3.13 warns of databases that are not."""
+    store = MemoryStore()
+    database = store._database
+    del store
+    gc.collect()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        database.execute("SELECT 1")
+
+
+def test_a_file_that_is_no_database_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the store cannot be opened, nobody else could close it."""
+    opened: list[sqlite3.Connection] = []
+    connect = sqlite3.connect
+    monkeypatch.setattr(
+        sqlite3, "connect", lambda *given, **named: opened.append(connect(*given, **named)) or opened[0]
+    )
+    (tmp_path / "text").write_text("This is no database, and never was one." * 100)
+    with pytest.raises(sk.SourceError, match="cannot be opened: file is not a database"):
+        SQLiteStore(tmp_path / "text")
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        opened[0].execute("SELECT 1")
 
 
 def test_a_store_that_fails_is_a_source_error(tmp_path: Path) -> None:

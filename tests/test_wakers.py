@@ -42,8 +42,16 @@ def line_of(*wakers: ThreadWaker) -> deque[ThreadWaker]:
     return line
 
 
+def test_only_the_first_thread_in_a_line_that_waits_is_woken() -> None:
+    """The others are left to it."""
+    busy, first, second = ThreadWaker(), ThreadWaker(), ThreadWaker()
+    first.waits = second.waits = True
+    line = line_of(busy, first, second)
+    wake_next(line)
+    assert [*line] == [second]
+
+
 def test_each_thread_in_a_line_wakes_the_next_one() -> None:
-    """Only the first is woken."""
     wakers = [ThreadWaker() for _ in range(5)]
     threads = [*map(asleep, wakers)]
     wake_next(line_of(*wakers))
@@ -73,7 +81,7 @@ def test_threads_that_are_slow_or_leave_keep_no_event_from_others(
     monkeypatch: pytest.MonkeyPatch, pause: float
 ) -> None:
     """They get each one while the slow ones are at the first, whether waits end by themselves in the middle or not at all."""
-    monkeypatch.setattr("streamkit.relay.memory.run.MemoryRun.pause", lambda self, timeout: pause)
+    monkeypatch.setattr("streamkit.relay.memory.run.MemoryRun.first_wait", lambda self, timeout: pause)
     relay = MemoryRelay()
     writer = relay.open("run", control=lambda control: None)
     readings = [relay.read("run") for _ in range(12)]
@@ -239,12 +247,21 @@ def test_a_task_that_waits_is_woken_from_its_event_loop_and_from_other_threads(b
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_a_wait_ends_by_itself(backend: str) -> None:
-    """After about as many seconds as it was told, the second time, too."""
+    """After about as many seconds as it was told, the second time, too, and after one that could have taken longer."""
 
     async def main() -> None:
         waker = task_waker()
+
+        async def wait() -> None:
+            await waker.wait(100 * PATIENCE)
+
         with anyio.fail_after(PATIENCE):
             await waker.wait(0.001)
+            await waker.wait(0.001)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(wait)
+                await anyio.wait_all_tasks_blocked()
+                waker.wake()
             await waker.wait(0.001)
         waker.close()
 

@@ -1,7 +1,7 @@
 """The delta loop: takes a source's batches, completes their events, and delivers them to hooks and to iteration.
 
-It stands here once for both faces, and does no input or output: `core.steps` says how a manager drives it. Every event
-goes to all handlers, in their order, before the next event is completed, and then to whoever iterates.
+Threads and tasks share it, so it does no input or output: `core.steps` says how a manager drives it. Every event goes to all
+handlers, in their order, and then to whoever iterates, before the next event is completed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..messages import COMPACT_AT
 from .engine import Engine
 from .steps import END, PULL, Step, Stopped
 
-__all__ = ["NOT_DIRECT", "NO_MORE", "Delivery", "Direct", "HookStopped", "Steps", "add_note"]
+__all__ = ["NO_MORE", "NO_SHORTCUT", "Delivery", "HookStopped", "Shortcut", "Steps", "add_note"]
 
 Steps: TypeAlias = Generator[Step | Event | Awaitable[Any], Any, None]
 """What a manager drives: see `core.steps`."""
@@ -29,21 +29,22 @@ _DeltaHook: TypeAlias = Callable[[Any, Any], Any]  # takes the delta and its sna
 _Calls: TypeAlias = Sequence[Call | _DeltaHook]  # those of one kind of event
 
 
-Direct: TypeAlias = tuple[AbstractSet[type[Any]], Callable[[Any], Any], Callable[[Any], Sequence[Any]]]
-"""The classes of batches that two calls alone make events of; and these two: of bytes, the one that makes frames of them and
-the one that makes events of these."""
+Shortcut: TypeAlias = tuple[AbstractSet[type[Any]], Callable[[Any], Any], Callable[[Any], Sequence[Any]]]
+"""How the delta loop decodes common batches by itself: the classes of these batches, and two functions. For such a batch
+`second(first(batch))` are its events. Of bytes, the first function makes frames, and the second makes events of these; of
+parsed items, one of the two makes the events, and the other passes them on."""
 
-NOT_DIRECT: Direct = (frozenset(), list, list)
+NO_SHORTCUT: Shortcut = (frozenset(), list, list)
 
 NO_MORE: list[Any] = []
-"""In the place of the events of a batch: the source has ended, and has no batch any more."""
+"""Returned in place of a batch's events when the source has ended."""
 
-# No row yet: the message, its id, the class of its deltas, its pieces, the hooks, and the event, which is here because CPython
-# 3.13 loads only a function's first 16 variables in pairs.
-_NO_ROW: tuple[Any, Any, Any, Any, Any, Any] = (None, None, None, [], (), None)
+# What the delta loop has of a message before the first one: the message, its id, the class of its deltas, its pieces, the
+# hooks; and the event, which is here because CPython 3.13 loads only a function's first 16 variables in pairs.
+_NO_MESSAGE: tuple[Any, Any, Any, Any, Any, Any] = (None, None, None, [], (), None)
 
 
-_UNOBSERVED: set[type[Event]] = set()  # the classes of events that mean nothing for any stream itself
+_UNOBSERVED: set[type[Event]] = set()  # the classes of events for which `_observe` has nothing to do
 
 
 class HookStopped(Exception):
@@ -59,14 +60,16 @@ class Delivery:
         awaits: whether a task drives the stream, so that a hook may return an awaitable.
     """
 
-    # Where a stream begins. They stand here and not in each stream, for most streams change few of them.
+    # The values with which a stream begins. They are the class's, because most streams change few of them.
     _awaits = False
-    _coroutine: type[CoroutineType[Any, Any, Any]] | None = None  # what a hook returns that certainly has to be awaited
-    _current: Any = None  # an event
+    _coroutine: type[CoroutineType[Any, Any, Any]] | None = (
+        None  # the class of results that certainly have to be awaited
+    )
+    _current: Any = None  # the event that is delivered now, or was last
     # The events that are being delivered; None while the manager waits for the source.
     _batch: Sequence[Event] | None = ()
-    _ending = False  # it ends early: the async manager shields what is awaited from cancellation
-    _ended = False  # `StreamEnd` was delivered
+    _ending = False  # the stream ends early: the async manager shields what is awaited from cancellation
+    _ended = False  # `StreamEnd` was delivered, or is next
     _nested = False  # a source is read inside another
     _iterated = True  # somebody iterates, so events are handed out as well
 
@@ -74,7 +77,7 @@ class Delivery:
         self._engine = engine
         if awaits is not self._awaits:
             self._awaits, self._coroutine = awaits, CoroutineType if awaits else None
-        # Of the last event before the current one that had one, as `_calls_of` saw it.
+        # The position of the last event that had one, before the current event.
         self._position: int | str | None = None
         self._closing = False  # `close` or `cancel` was called, or the stream failed
         self._use_handlers(handlers)
@@ -108,12 +111,14 @@ class Delivery:
 
     # -- batches
 
-    # Pulls batches and delivers their events. False: the source has ended. True: look again before the next pull.
-    # A delta of an open message is the common case: its text is appended, its hooks are called. Deltas of a message
-    # come in rows, so message and hooks are looked up once a row. All other events are the engine's to complete.
+    # Pulls batches and delivers their events. Returns False if the source has ended, and True if the lifecycle has something to
+    # decide before the next pull.
+    # A delta of an open message is the common case: its text is appended, its hooks are called. Most deltas follow another one
+    # of the same message, so message and hooks are looked up only where the message changes. All other events are completed by
+    # the engine.
     def _deliver_batches(self, decode: Callable[[Any], Sequence[Any]]) -> Generator[Any, Any, bool]:
-        engine, (message, message_id, kind, pieces, hooks, event), pull = self._engine, _NO_ROW, self._pull_now
-        (direct, to_frames, to_events), decoder, look_again = NOT_DIRECT, engine.decoder, False
+        engine, (message, message_id, kind, pieces, hooks, event), pull = self._engine, _NO_MESSAGE, self._pull_now
+        (classes, to_frames, to_events), decoder, look_again = NO_SHORTCUT, engine.decoder, False
         try:
             while True:
                 if self._position is not None:
@@ -125,7 +130,7 @@ class Delivery:
                     batch = self._result_of_failed_pull(error)
                 if self._closing:
                     return self._check()
-                batch = self._batch = decode(batch) if batch.__class__ not in direct else to_events(to_frames(batch))
+                batch = self._batch = decode(batch) if batch.__class__ not in classes else to_events(to_frames(batch))
                 for event in batch:
                     if event.message_id is not message_id or event.__class__ is not kind or event.replace:
                         found = engine.find_open(event.message_id)
@@ -155,10 +160,10 @@ class Delivery:
                     engine.compact(message)
                 if (look_again or not batch or engine.changes) and not self._pull_has_begun:
                     look_again, engine.cause = False, None  # the item that it came from may be large
-                    if batch is NO_MORE or not direct or decoder.exhausted or engine.pending or engine.declined:
-                        if batch is NO_MORE or (way := self._way_of_next()) is None:
+                    if batch is NO_MORE or not classes or decoder.exhausted or engine.pending or engine.declined:
+                        if batch is NO_MORE or (shortcut := self._next_shortcut()) is None:
                             return batch is not NO_MORE
-                        (direct, to_frames, to_events), decoder = way, engine.decoder
+                        (classes, to_frames, to_events), decoder = shortcut, engine.decoder
         except StopIteration as error:
             raise HookStopped from error
 
@@ -185,20 +190,20 @@ class Delivery:
             raise Stopped from None  # closing the source is what broke the pull
         raise_source_error(error)
 
-    def _way_of_next(self) -> Direct | None:
-        """How the next batch becomes events. None if something is to be decided before the source is pulled again."""
+    def _next_shortcut(self) -> Shortcut | None:
+        """How common batches of the present source are decoded. None if something is to be decided before it is pulled again."""
         raise NotImplementedError("the lifecycle's")
 
     def _check(self) -> bool:
-        """Go no further once `close` or `cancel` was called. What the end itself emits is delivered; a source that is read
-        inside another stops even after the end. Returns False: there is no reason to look again."""
+        """Raise `Stopped` if `close` or `cancel` was called before the stream's end, or while a source is read inside another.
+        Returns False otherwise, as the delta loop does at the end of a source."""
         if self._closing and (self._nested or not self._ended):
             raise Stopped
         return False
 
     def _count_unseen(self, event: Usage) -> bool:
-        """Count tokens that no hook and no iteration wants to know of: some servers send them with each delta. False if
-        somebody does, or if they begin a step."""
+        """Count tokens without delivering the event, if nobody would receive it: some servers send usage with each delta. False
+        if the event has to be delivered, or begins a step."""
         if self._iterated or Usage in self._hooks or self._closing:
             return False
         if not self._engine.count_in_step(event):
@@ -279,7 +284,7 @@ class Delivery:
             self._ending = before
 
     def _observe(self, event: Event) -> bool:
-        """Take note of what an event means for the stream itself. False: no event of this class means anything."""
+        """Note what an event means for the stream itself. False if no event of this class means anything for it."""
         return False
 
     def _last_position(self) -> int | str | None:

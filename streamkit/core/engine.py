@@ -74,8 +74,8 @@ class Engine(MessageContent):
         is_ending: whether the stream ends, so that what is open is closed.
         is_canonical: whether the source is another stream's events, whose end is this stream's end.
         source_ends: the cursors of the events with which a canonical source ended, by their class.
+        ends_before: the classes of those among them that come before the cursor after which the stream resumes.
         cause: the event that is being completed, or was last.
-        ends_before: those of them that stand before the cursor after which the stream resumes.
     """
 
     failure: e.StreamException | None = None
@@ -275,8 +275,8 @@ class Engine(MessageContent):
                 yield event
 
     def takes_place(self, event: e.Event) -> bool:
-        """Give an event of the stream's end the cursor that it has in a canonical source. False, where it was delivered
-        before the cursor after which the stream resumes."""
+        """Give an event of the stream's end the cursor that it has in a canonical source. Returns False if it is not to be
+        delivered, because it comes before the cursor after which the stream resumes."""
         event.position = self.source_ends.get(event.__class__)
         return event.__class__ not in self.ends_before
 

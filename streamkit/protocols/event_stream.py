@@ -29,7 +29,7 @@ from . import codec, registry
 from .base import Encoder
 from .frames import sse_frame
 
-__all__ = ["HEARTBEAT", "SSE_HEADERS", "EventStreamWriter", "event_stream_headers"]
+__all__ = ["KEEPALIVE", "SSE_HEADERS", "EventStreamWriter", "event_stream_headers"]
 
 SSE_HEADERS: Mapping[str, str] = MappingProxyType(
     {
@@ -40,8 +40,9 @@ SSE_HEADERS: Mapping[str, str] = MappingProxyType(
 )
 """The headers of an event stream in any protocol. (`Connection` is the server's, and forbidden in WSGI and HTTP/2.)"""
 
-HEARTBEAT = b": hb\n\n"
-"""A comment, which clients skip. It shows both ends that the connection is there."""
+KEEPALIVE = b": hb\n\n"
+"""A comment, which clients skip, sent while there is nothing else to send. It keeps the connection open, and a write that fails
+shows that the client has left."""
 
 _BREAKS_A_LINE = re.compile("[\0\r\n]")  # a cursor with these cannot stand in a frame
 _MAY_SHOW_AN_ERROR = (b'"error":', b'"decoder-error"')  # in a line whose event `mask` may change
@@ -86,7 +87,7 @@ class EventStreamWriter:
 
     def opening(self) -> bytes:
         """What comes first, and at once: the headers leave with it."""
-        return HEARTBEAT if self._retry is None else b"retry: %d\n\n" % self._retry
+        return KEEPALIVE if self._retry is None else b"retry: %d\n\n" % self._retry
 
     def event(self, event: Event) -> bytes:
         """The frames of the next event; b"" if the protocol has none for it."""

@@ -86,9 +86,8 @@ class Emitter(Writer, Readable):
         self._timeout = timeout
         self._kind: type[Message] | None = None  # the open message's class
         self._format: str | None = None  # and its format
-        self._holds_half = (
-            False  # whether its text ends with half of a surrogate pair, so that the engine has to add more
-        )
+        # Whether its text ends with half of a surrogate pair, which the engine holds until the other half comes.
+        self._holds_half = False
         self._calls = CallIndex()
         self._question_count = 0
 
@@ -301,10 +300,10 @@ class Emitter(Writer, Readable):
             self._calls.update(self._engine.messages)
             subject = subject or self._calls.newest_subject
             if subject is None:
-                raise UsageError("there is no code and no tool call yet that could be confirmed")
+                raise UsageError("there is nothing to confirm: emit code or a tool call first, or pass `subject=`")
             id = id or self._unused_id("confirmation")
             if id in self._engine.pending:
-                raise UsageError(f"confirmation {id!r} is pending already")
+                raise UsageError(f"confirmation {id!r} is pending already: use another `id`")
             self._engine.takes_approvals, self._engine.takes_edits = True, editable
             self._complete(ConfirmationCreated(Confirmation(id, subject)))
             self._engine.takes_edits = True
@@ -347,7 +346,7 @@ class Emitter(Writer, Readable):
 def _plain_text(value: object) -> str:
     """A text as a plain str, whatever subclass it has. Raises `UsageError` if it is no text."""
     if not isinstance(value, str):
-        raise UsageError(f"text is a str, not {value!r}")
+        raise UsageError(f"emitted text is a str, not {value!r}")
     return str.__str__(value)
 
 

@@ -378,8 +378,8 @@ class Relay(InTasks, ABC):
 
     def reader(self, run_id: str, after: Cursor | None = None, *, timeout: float | None = None) -> Reader:
         """A reader of a run: a source for `stream` and `astream`, and an iterable of the events in the log. Arguments
-        and errors are those of `read`. In a task, where a relay that waits would block the event loop, that there is no such
-        run is raised where it is read, or by `areader`."""
+        and errors are those of `read`. In a task, with a relay whose methods wait, nothing is looked up here: a run that does
+        not exist is reported when it is read, or by `areader`."""
         return Reader(self, run_id, after, timeout)
 
     # -- for tasks

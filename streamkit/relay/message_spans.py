@@ -1,6 +1,6 @@
-"""Which events that a producer writes are those of one message, from its first to its last one.
+"""Finds out which of a producer's events belong to one message, and reports them to the log once the message has ended.
 
-A log that knows them spares readers that only rebuild the state all lines but the last, which has the whole message.
+The last of these events has all of the message. So a reader that only rebuilds the state of a run need not read the others.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from .interface import LogWriter
 
 __all__ = ["MessageSpans"]
 
-_REPORT_AFTER = 256  # events: a reader goes over so few of them in no time
+_REPORT_AFTER = 256  # events; leaving out fewer of them would save a reader hardly any time
 
 
 class MessageSpans:
-    """Finds the messages whose events stand together, with nothing but their deltas in between, and reports them.
+    """Finds the messages whose events follow each other in the log, with nothing else in between, and reports them.
 
     Args:
         log: what the events are written with.
@@ -25,17 +25,23 @@ class MessageSpans:
     def __init__(self, log: LogWriter) -> None:
         self._log = log
         self._open: set[str] = set()
-        self._newest: Message | None = None  # has begun while no other was open, and since then had only deltas
+        # The newest message, if no other was open when it began, and only deltas of it came since.
+        self._newest: Message | None = None
         self._first = 0  # the number of its first event
         self._call_id: str | None = None  # as its first event has it
-        self._ended: list[tuple[int, int]] = []  # that are to be reported
+        self._ended: list[tuple[int, int]] = []  # the spans that are to be reported: numbers of first and last events
 
     def resume(self, messages: Iterable[Message]) -> None:
-        """These messages, which an earlier producer has written, are open."""
+        """Note the messages that are open when this producer takes over the run from another one."""
         self._open.update(message.id for message in messages)
 
     def begin(self, message: Message, number: int, written: int) -> None:
-        """A message begins with the event that has this number, of which so many are written."""
+        """A message begins.
+
+        Args:
+            number: that of the event with which it begins.
+            written: how many events are in the log so far.
+        """
         ended = self._ended
         if ended and number - ended[0][0] > _REPORT_AFTER and ended[-1][1] <= written:
             self._log.messages_ended(ended)
@@ -46,12 +52,12 @@ class MessageSpans:
 
     def end(self, message: Message, number: int) -> None:
         """A message ends with the event that has this number."""
-        # Where it got its `call_id` meanwhile, it has answered the call since then, and not since it began.
+        # If it got its `call_id` later than its first event, the call was open in between, which its last event alone cannot show.
         if self._newest is message and message.call_id == self._call_id:
             self._ended.append((self._first, number))
         self._newest = None
         self._open.discard(message.id)
 
     def interrupt(self) -> None:
-        """Another event comes, which is no delta."""
+        """An event comes that is neither a delta nor the beginning or end of a message."""
         self._newest = None

@@ -28,7 +28,7 @@ __all__ = ["Approval", "Output"]
 
 LONGEST = 300.0  # seconds for which a question waits where nobody set a limit
 UNATTENDED = 30.0  # seconds for which a question waits for another reader after the last one left
-_HEARTBEAT = 1.0  # seconds between two signs of life of a producer that waits
+_HEARTBEAT = 1.0  # seconds between two heartbeats of a producer that waits
 
 
 class _Question:
@@ -54,7 +54,7 @@ class _Question:
         await async_wait_until(decided, self._writer.watch, self._pause)
 
     def _pause(self) -> float:
-        """Give a sign of life; returns the seconds until the next one, or until a time limit."""
+        """Send a heartbeat. Returns the seconds until the next one, or until a time limit."""
         self._writer.heartbeat()
         end = self._end - time.monotonic()
         seconds = min(_HEARTBEAT, UNATTENDED)

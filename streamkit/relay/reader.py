@@ -111,7 +111,9 @@ class _Events:
             UsageError: the cursor is not one of this run, or is not the one that the reader has.
         """
         if after is not None and self._after is not None and after != self._after:
-            raise UsageError(f"the stream is to go on after {after!r}, and its reader after {self._after!r}")
+            raise UsageError(
+                f"the stream resumes after {after!r}, but its reader begins after {self._after!r}: pass `after=` to one of them"
+            )
         after = after if after is not None else self._after
         if after is None or not self.reading.rewind(after) or not place_of(after, self._run_id).number:
             return None

@@ -1,6 +1,6 @@
 """Wakers: one thread or task waits, any thread wakes it. One that was woken before it waits does not wait at all.
 
-Waking takes no lock, because the garbage collector may wake in the middle of anything.
+Waking takes no lock: the garbage collector may end a reader, which wakes others, in the middle of any code.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ThreadWaker:
 
     Attributes:
         waits: whether the thread waits now.
-        line: the threads that are to be woken one after the other, of which this was one.
+        line: the queue that this was taken from (see `wake_next`): once awake, the thread wakes the next one in it.
     """
 
     def __init__(self) -> None:
@@ -60,8 +60,8 @@ class ThreadWaker:
         self._asleep.acquire(blocking=False)
 
     def wait(self, seconds: float) -> None:
-        """Wait until woken, for at most so many seconds. What woke it is forgotten. However that ends, the next thread in the
-        line is woken then."""
+        """Wait until woken, for at most so many seconds. The next call waits again. In any case the next thread in the line is
+        woken afterwards."""
         self.waits = True
         try:
             self._asleep.acquire(True, seconds if seconds < _LONGEST else _LONGEST)
@@ -78,10 +78,11 @@ _NO_LINE: deque[ThreadWaker] = deque()  # nothing is added to it
 
 
 def wake_next(line: deque[ThreadWaker]) -> None:
-    """Wake the first thread in a line that waits; the rest of the line is its business. Threads are not woken all at once: while
-    one runs, the others would only go to sleep again, until the interpreter is free.
+    """Wake the first thread in a line that waits. That thread wakes the next one.
 
-    Those before it that do not wait, because they have found something to do meanwhile, do not hold up the line."""
+    Threads are not woken all at once: while one runs, the others would only go to sleep again, until the interpreter is free.
+    Threads that do not wait, because they have something to read already, are taken out of the line on the way.
+    """
     waits = False
     while line and not waits:
         try:
@@ -89,7 +90,7 @@ def wake_next(line: deque[ThreadWaker]) -> None:
         except IndexError:
             return  # another thread woke the last one
         waker.wake()
-        waits = waker.waits  # and if it does, it comes to the line when it goes on
+        waits = waker.waits  # if so, its `wait` goes on with the line
 
 
 class TaskWaker(ABC):
@@ -123,8 +124,8 @@ class TaskWaker(ABC):
 
     @abstractmethod
     def wait(self, seconds: float) -> Awaitable[None]:
-        """To be awaited at once: wait until woken, for at most about so many seconds; it may return earlier. What woke it is
-        forgotten."""
+        """Wait until woken, for at most about so many seconds; it may return earlier. The next call waits again. The result has
+        to be awaited at once."""
 
     @abstractmethod
     def close(self) -> None:

@@ -43,7 +43,7 @@ from .memory import MemoryRelay
 
 __all__ = ["Writer"]
 
-_FEWEST = 1000  # messages that a writer keeps, however small its log
+_FEWEST = 1000  # messages that a writer keeps at least, however small its log is
 
 
 class Writer(StreamState):
@@ -162,7 +162,7 @@ class Writer(StreamState):
         """End the run. If what was fed is cut off, or its run failed, readers receive that. Closing again changes
         nothing."""
         with self._lock:
-            if self._ended or self._is_gone():
+            if self._ended or self._end_if_gone():
                 return
             try:
                 self._begin()
@@ -217,11 +217,11 @@ class Writer(StreamState):
                 self.cancel()
             case Fenced():
                 with self._lock:
-                    self._is_gone()
+                    self._end_if_gone()
 
     def write_answers(self) -> None:
-        """Write the outcome of the questions that were answered; any thread may call it. The registry decides which answer
-        counts. Nobody who writes waits for that."""
+        """Write the outcomes of the questions that were answered; any thread may call it. The relay's registry decides which
+        answer counts; the lock is not held while it is asked, so that other threads can write."""
         while True:
             with self._lock:
                 waiting = None if self._ended else self._engine.next_answered()
@@ -247,11 +247,12 @@ class Writer(StreamState):
         return self._events.give_up(question_id, refusal)
 
     def is_unattended(self, question_id: str, seconds: float) -> bool:
-        """Whether every reader goes on without a question, or for so long none has been there that could answer it."""
+        """Whether every reader has gone on without answering a question, or no reader that could answer it has been there for so
+        many seconds."""
         return self._events.is_unattended(question_id, seconds)
 
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` at each answer and at the end; returns the function that ends that."""
+        """Call `wake` at each answer and at the end. Returns the function that undoes this."""
         self._watchers.add(wake)
         return lambda: self._watchers.discard(wake)
 
@@ -314,7 +315,7 @@ class Writer(StreamState):
     def _end(self, error: BaseException) -> None:
         """End the run as failed, or as cancelled."""
         with self._lock:
-            if self._ended or self._is_gone():
+            if self._ended or self._end_if_gone():
                 return
             self._begin()
             if isinstance(error, (SystemExit, KeyboardInterrupt)):
@@ -322,8 +323,8 @@ class Writer(StreamState):
             self._append(self._failed(_for_readers(error) if isinstance(error, Exception) else error))
             self._finish()
 
-    def _is_gone(self) -> bool:
-        """Whether the run was deleted or closed in its relay. Then it has ended here, too."""
+    def _end_if_gone(self) -> bool:
+        """Whether the run was deleted or closed in its relay. If so, it is ended here, too."""
         if self._log.fenced is None:
             return False
         if self._ended:

@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from ..errors import SourceError, UsageError
 from ..events import Event, RunRequiresAction, StreamException
-from ..protocols.event_stream import HEARTBEAT, EventStreamWriter
+from ..protocols.event_stream import KEEPALIVE, EventStreamWriter
 from ..relay import Entry, Reading, RunRecord
 from ..relay.cursors import place_of
 from ..streams.failures import details_of
@@ -38,7 +38,7 @@ __all__ = [
     "open_reading",
 ]
 
-SILENCE = 15.0  # seconds until a heartbeat
+SILENCE = 15.0  # seconds without a frame until a keepalive comment
 _MOST = 256  # entries in one write
 _WAITS = b'"run_requires_action"'
 
@@ -210,7 +210,7 @@ class EventStream(StreamingResponse):
                 if entries is None:
                     break
                 if not entries:
-                    yield HEARTBEAT
+                    yield KEEPALIVE
                 for start in range(0, len(entries), _MOST):
                     part = entries[start : start + _MOST]
                     if frames.needs_questions(part):

@@ -1,37 +1,57 @@
-"""Awaiting in place of a task, so that something can be done about each of its sleeps.
+"""Drives awaitable code step by step, so that each sleep of the task can be prepared, and interrupted.
 
-A cancel scope around a pull would cost more than the pull, and would enclose code that is not ours: a generator or a context
-manager may enter its own scopes and task groups in one pull, and leave them in another. Between two sleeps, nothing of ours
-is open.
+A task sleeps when the code that it runs yields a signal to the event loop. A cancel scope around an entire pull would cost
+more than the pull, and would enclose code that is not ours: a generator or a context manager may enter its own scopes and task
+groups in one pull, and leave them in another. So scopes of ours are open only while the task sleeps.
 """
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+import sys
 import types
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
+from types import AsyncGeneratorType
 from typing import Any
+
+import anyio
 
 from ..events import Event
 
-__all__ = ["Sleeps", "finish"]
+__all__ = [
+    "Sleeps",
+    "TimedSleeps",
+    "as_coroutines",
+    "await_with",
+    "finish",
+    "gives_coroutines",
+    "innermost_scope",
+    "is_cancellation",
+]
 
 
 class Sleeps:
-    """What is done about the sleeps of a task. This does nothing about them."""
+    """Called before and after each sleep of a task. This class does nothing then."""
 
     def begin(self, signal: Any) -> Any:
-        """The task is to sleep: the event loop gets this signal. What it returns is for `end`."""
+        """The task is about to sleep, and yields this signal to the event loop. What it returns is passed to `end`."""
 
     def end(self, begun: Any, value: Any, error: BaseException | None) -> BaseException | None:
-        """The task sleeps no more, and got this value or this error. Returns the error for whoever slept, None for the
-        value."""
+        """The task was woken with this value, or with this error. Returns the error that is raised where the code slept; None
+        to go on with the value."""
         return error
 
 
 @types.coroutine
 def finish(steps: Any, signal: Any, sleeps: Sleeps) -> Generator[Any, Any, Any]:
-    """Go on with steps that yield signals for the event loop, and perhaps events: from this signal, which they have yielded, up
-    to the next event, which is returned, or to their end, and what they return."""
+    """Run steps on, which have yielded this signal, until they yield an event or end. Returns the event, or what they return.
+
+    Args:
+        steps: a generator that yields signals for the event loop, and perhaps events.
+        signal: what it has yielded last.
+        sleeps: is called before and after each sleep.
+    """
     while not isinstance(signal, Event):
         value: Any = None
         error: BaseException | None = None
@@ -51,3 +71,94 @@ def finish(steps: Any, signal: Any, sleeps: Sleeps) -> Generator[Any, Any, Any]:
         finally:
             value = error = None  # an error's traceback refers to this frame
     return signal
+
+
+async def await_with(function: Callable[[], Awaitable[Any]], sleeps: Sleeps) -> Any:
+    """What an awaitable gives that a function returns."""
+    steps: Any = as_coroutines(function)()
+    try:
+        signal = steps.send(None)
+    except StopIteration as end:  # nothing has slept
+        return end.value
+    return await finish(steps, signal, sleeps)
+
+
+class TimedSleeps(Sleeps):
+    """Sleeps that are over after so many seconds. The one that lasts longer is interrupted, once, and what cleans up then
+    sleeps undisturbed.
+
+    Attributes:
+        are_over: whether one was interrupted.
+        was_cancelled: whether a later one was: not by this.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._deadline = anyio.current_time() + seconds
+        self.are_over = self.was_cancelled = False
+
+    def begin(self, signal: Any) -> anyio.CancelScope | None:
+        if self.are_over:
+            return None
+        scope = anyio.CancelScope(deadline=self._deadline)
+        scope.__enter__()
+        return scope
+
+    def end(self, begun: Any, value: Any, error: BaseException | None) -> BaseException | None:
+        raised: Any = error or getattr(value, "error", None)  # trio sends errors as values
+        if begun is None:
+            self.was_cancelled = raised is not None and is_cancellation(raised)
+        else:
+            begun.__exit__(raised and type(raised), raised, raised and raised.__traceback__)
+            self.are_over = begun.cancelled_caught
+        return error
+
+
+def is_cancellation(error: BaseException) -> bool:
+    """Whether an error is nothing but the event loop's cancellation of a task."""
+    group: Any = error
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(is_cancellation, group.exceptions))
+    return isinstance(error, anyio.get_cancelled_exc_class())
+
+
+def innermost_scope() -> object:
+    """What tells whether the present task has entered or left a cancel scope since the last time; None where that cannot be
+    known. No public function shows it."""
+    try:
+        task: Any = asyncio.current_task()
+    except RuntimeError:
+        task = None
+    if task is not None:
+        states = getattr(sys.modules.get("anyio._backends._asyncio"), "_task_states", {})
+        return getattr(states.get(task), "cancel_scope", None)
+    if "trio" not in sys.modules:
+        return None
+    import trio.lowlevel  # which runs already
+
+    try:
+        return getattr(trio.lowlevel.current_task(), "_cancel_status", None)
+    except RuntimeError:
+        return None  # nothing runs
+
+
+def gives_coroutines(pull: Any) -> bool:
+    """Whether `yield from` takes what it returns directly. Calling `__await__` would cost as much as the rest of a pull.
+
+    Exact classes are compared, because an object that wraps a function, such as a tracer's, may have that function's attributes.
+    """
+    if type(pull) is types.MethodWrapperType:
+        return type(pull.__self__) is AsyncGeneratorType
+    function = pull.__func__ if type(pull) is types.MethodType else pull
+    return type(function) is types.FunctionType and bool(function.__code__.co_flags & inspect.CO_COROUTINE)
+
+
+def as_coroutines(pull: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
+    """The same function, where what it returns has all that an awaitable may lack: a generator that `types.coroutine` made one
+    has no `__await__`, and that of a class need not give a generator."""
+    if gives_coroutines(pull):
+        return pull
+
+    async def awaited() -> Any:
+        return await pull()
+
+    return awaited

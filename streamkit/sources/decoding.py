@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..core.delivery import NO_MORE, NOT_DIRECT, Direct
+from ..core.delivery import NO_MORE, NO_SHORTCUT, Shortcut
 from ..core.engine import Engine
 from ..core.steps import END
 from ..errors import IncompleteStreamError, ProtocolError, StreamkitError, raise_source_error
@@ -31,27 +31,38 @@ if TYPE_CHECKING:
 __all__ = ["ItemDecoder", "SourceDecoder"]
 
 _BYTES, _TUPLE, _OWN = frozenset({bytes}), frozenset({tuple}), frozenset({OwnEvents})  # classes of batches
-_OTHER = (tuple, Event, int)  # elements of batches that are frames, another stream's events, or bytes
+_OTHER = (
+    tuple,
+    Event,
+    int,
+)  # classes of a batch's elements that are no parsed items: a frame, an event, one of the bytes
 _SHOWN = 60  # bytes of an unknown source that an error shows
-_UNRECOGNISED_LIMIT = 200  # items held while none has a shape of its own
+_UNRECOGNISED_LIMIT = 200  # items held while the protocol is not known
 
 
-_ENDED = Source(iter(()), lambda: None)  # in the place of the source of a stream that is over
+_ENDED = Source(iter(()), lambda: None)  # the source of a stream that is over
 
 
 class SourceDecoder:
     """Decodes the batches of one source to events. A stream has one for each source that it reads.
 
-    Without a `protocol` it holds items until one has a shape that only one protocol has, then decodes all of them.
+    If the protocol was not named, it holds items until one has a shape that only one protocol has, then decodes all of them.
+
+    Args:
+        source: what is read.
+        engine: the stream's.
+        kind: the decoder's class; None if the protocol is to be recognised.
+        receivers: are called with each batch of frames or items before it is decoded: those of recorders.
+        after: the cursor after which the stream resumes; None for the beginning.
+        fields: makes messages of the arguments that `fields=` names.
 
     Attributes:
         source: what is read.
         decoder: None until the protocol is known.
-        cut: the beginning of the item in the middle of which the source ended; of the whole source, if no item was
+        cut: the bytes of the item in the middle of which the source ended; the source's first bytes, if no item was
             complete. None before the source's end, and if it ended between two items.
         is_over: whether the source has ended, and its last events were handled.
-        direct: the two calls that make events of a batch of bytes, once nothing but the framer and the decoder takes part:
-            the way of most streams, and the fast one. The same of a tuple of items, where nothing but the decoder does.
+        shortcut: how the delta loop decodes batches by itself, once nothing but the framer and the decoder takes part.
         resumption: skips what comes before the cursor; None if the source is read from its beginning.
     """
 
@@ -60,10 +71,9 @@ class SourceDecoder:
     _seen = b""  # the source's first bytes, until the protocol is known
     _held: tuple[Any, ...] = ()  # items, until the protocol is known
     decoder: Decoder | None = None
-    direct: Direct = NOT_DIRECT
+    shortcut: Shortcut = NO_SHORTCUT
     resumption: Resumption | None = None
-    # From items that are parsed already to events, once nothing but the decoder takes part. Bytes among them have ints for
-    # elements.
+    # Makes events of parsed items, once nothing but the decoder takes part. Batches of bytes may still come between.
     _of_items: Callable[[Sequence[Any]], Sequence[Event]] | None = None
     cut: bytes | None = None
     is_over = False
@@ -117,11 +127,11 @@ class SourceDecoder:
         """The events of a batch of the source: bytes, or a list of frames or of items. `NO_MORE` of its end."""
         if batch is None or batch is END:
             return NO_MORE
-        kinds, to_frames, to_events = self.direct
+        kinds, to_frames, to_events = self.shortcut
         return to_events(to_frames(batch)) if batch.__class__ in kinds else self._decode_batch(batch)
 
     def _decode_batch(self, batch: Any) -> Sequence[Event]:
-        """The events of a batch in which others may take part."""
+        """The events of a batch that the shortcut does not take. Sets the shortcut for the next ones, where there can be one."""
         if (of_items := self._of_items) is not None:
             kind = batch.__class__
             if kind is tuple or kind is OwnEvents or (batch and not isinstance(batch[0], _OTHER)):
@@ -130,15 +140,15 @@ class SourceDecoder:
         decoder = self.decoder
         if decoder is not None and not self._receivers and self.resumption is None:
             if self._framer is not None:
-                self.direct = _BYTES, self._frames_of_bytes(self._framer), self._with_fields(decoder.feed_frames)
+                self.shortcut = _BYTES, self._frames_of_bytes(self._framer), self._with_fields(decoder.feed_frames)
             elif self._upstream is None and type(batch) is not bytes:  # whose framing does not show yet
                 self._of_items = self._with_fields(decoder.feed_items)
                 is_own = batch.__class__ is OwnEvents
-                self.direct = (_OWN, self._of_items, tuple) if is_own else self._way_of_items(decoder)
+                self.shortcut = (_OWN, self._of_items, tuple) if is_own else self._shortcut_of_items(decoder)
         return events
 
     def _with_fields(self, feed: Callable[[Any], Sequence[Event]]) -> Callable[[Any], Sequence[Event]]:
-        """This function, with the events of fields among those that it returns."""
+        """A function that returns what this one does, and the events of the messages that `fields=` makes of it."""
         if self._fields is None:
             return feed
         fields = self._fields.feed
@@ -147,11 +157,11 @@ class SourceDecoder:
     def _frames_of_bytes(self, framer: Framer) -> Callable[[bytes], Frames]:
         return framer.feed
 
-    def _way_of_items(self, decoder: Decoder) -> Direct:
+    def _shortcut_of_items(self, decoder: Decoder) -> Shortcut:
         return _TUPLE, tuple, self._with_fields(decoder.feed_items)
 
     def _filtered(self, events: Sequence[Event]) -> Sequence[Event]:
-        """These events with the messages that `fields=` makes of arguments, without those before the cursor."""
+        """These events, with the messages that `fields=` makes of them, and without what comes before the cursor."""
         if self._fields is not None:
             events = self._fields.feed(events)
         return events if self.resumption is None else self.resumption.feed(events)
@@ -176,7 +186,7 @@ class SourceDecoder:
         return events if self._upstream is None else self._upstream.link(events)
 
     def _decode_first(self, chunk: bytes) -> Sequence[Event]:
-        """Hold the first bytes until they show how they are framed."""
+        """The events of the first bytes, once they show how the source is framed. Until then they are held."""
         start = (self._start + chunk).lstrip(b" \t\r\n")
         self._framer = framer = framer_for(start, self._engine.limits.line)
         if framer is None:
@@ -198,7 +208,7 @@ class SourceDecoder:
     # -- protocols
 
     def _recognise(self, batch: Sequence[Any], *, parsed: bool) -> Sequence[Event]:
-        """Hold items until one has a shape of its own, then decode them all."""
+        """Hold items until one has a shape that only one protocol has, then decode them all."""
         held_before = len(self._held)
         self._held += tuple(batch)
         for number, item in enumerate(batch, held_before):
@@ -248,11 +258,12 @@ class SourceDecoder:
 
     @property
     def may_ask(self) -> bool:
-        """Whether the source is, or was when it was recorded, a producer that takes a pull for an answer."""
+        """Whether the source is, or was when it was recorded, a producer in this process that may ask a question, and takes it
+        as approved when the next item is pulled."""
         return self.source.traits.live or self.source.traits.was_live
 
     def _drop_event_names(self) -> None:
-        """Leave out the event names that the decoder ignores, where the decoder alone gets the frames."""
+        """Let the framer leave out the event names that the decoder ignores, where nobody else receives the frames."""
         assert self.decoder is not None
         if self._framer is not None and not self._receivers:
             self._framer.expect_names(self.decoder.sse_event_names)
@@ -261,7 +272,7 @@ class SourceDecoder:
 
     def release(self) -> None:
         """Drop the references to handlers and to the decoder's newest items, once nothing more comes."""
-        self._receivers, self.direct, self._of_items = (), NOT_DIRECT, None
+        self._receivers, self.shortcut, self._of_items = (), NO_SHORTCUT, None
         if self.decoder is not None and not self.is_over:
             self.decoder.foreign_decoder = None
             self.decoder.forget()
@@ -285,7 +296,7 @@ class SourceDecoder:
             if len(complete) != len(rest):
                 self._take_cut(as_frame(rest[-1])[2])
         if self._start.strip() or (self.decoder is None and not self._held and self._seen):
-            self._take_cut(self._seen or self._start)
+            self._take_cut(self._start)
         if (recorded := self.source.traits.recorded_end) is not None and recorded.cut is not None:
             self._take_cut(recorded.cut)
         decoders = [self.decoder, self._foreign.decoder if self._foreign is not None else None]
@@ -357,7 +368,7 @@ class SourceDecoder:
         raise self._unrecognised()
 
 
-_NAMES = """source decoder resumption cut is_over _engine _receivers _fields _read_to_end _framer _start _seen _held direct
+_NAMES = """source decoder resumption cut is_over _engine _receivers _fields _read_to_end _framer _start _seen _held shortcut
 _of_items _upstream _foreign _was_complete"""
 share_names(SourceDecoder, _NAMES)
 
@@ -365,10 +376,10 @@ share_names(SourceDecoder, _NAMES)
 class ItemDecoder(SourceDecoder):
     """Decodes a source that gives one item at a time: an object, or bytes or text of a body."""
 
-    _has_rows = False  # whether a stream that pulls items in rows may do so
+    _has_rows = False  # whether the shortcut makes an `ItemRow` of an item
 
     def _frames_of_bytes(self, framer: Framer) -> Callable[[bytes], Frames]:
-        """The frames that a piece of a body completes, where it may be a line without its newline."""
+        """What makes frames of a piece of a body, which may be a line without its newline."""
         assert self.source.items is not None
         body = self.source.items.body
         if body.is_plain:
@@ -376,7 +387,7 @@ class ItemDecoder(SourceDecoder):
         body.framer = framer
         return body.feed_frames
 
-    def _way_of_items(self, decoder: Decoder) -> Direct:
+    def _shortcut_of_items(self, decoder: Decoder) -> Shortcut:
         kind, source = type(decoder), self.source
         has_no_plain = kind.plain_event is Decoder.plain_event or kind.feed_item is not Decoder.feed_item
         if self._fields is not None or has_no_plain:
@@ -391,7 +402,7 @@ class ItemDecoder(SourceDecoder):
         """As `SourceDecoder.decode`, of one item."""
         if batch is END:
             return NO_MORE
-        kinds, to_frames, to_events = self.direct
+        kinds, to_frames, to_events = self.shortcut
         if batch.__class__ not in kinds:
             return self._decode_alone(batch)
         if self._has_rows and self.decoder is not None:
@@ -399,7 +410,7 @@ class ItemDecoder(SourceDecoder):
         return to_events(to_frames(batch))
 
     def _decode_alone(self, batch: Any) -> Sequence[Event]:
-        """The events of an item that may be anything."""
+        """The events of an item of any kind."""
         assert self.source.items is not None
         try:
             prepared = self.source.items.batch(batch)

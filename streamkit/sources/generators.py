@@ -1,9 +1,9 @@
-"""Async generators as sources, which their stream closes, and nobody else.
+"""Async generators as sources, which only their stream closes, and never the event loop.
 
-When an event loop ends it closes all async generators that it knows of, at once and in any order. A client's are nested, and
-the outer ones close the inner ones, as a stream closes them all: Python then prints "asynchronous generator is already
-running". So a source's generators begin unknown to the loop, and are referred to here until their stream is closed. The
-stream itself is what the loop closes.
+When an event loop ends, it closes all async generators that it knows of, at once and in any order. A client's generators are
+nested, and the outer ones close the inner ones. If the loop closes an inner one meanwhile, Python prints "asynchronous
+generator is already running". So a source's generators are started without the loop's knowledge. `_open` refers to them until their stream is
+closed, and the loop closes the stream (`AsyncStreamManager._end_when_dropped`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
-from .awaiting import Sleeps, finish
+from .awaiting import Sleeps, finish, innermost_scope
 from .items import Items
 from .source import AsyncSource, SourceTraits
 
@@ -21,8 +21,8 @@ __all__ = ["GeneratorSource"]
 _open: set[AsyncGenerator[Any, Any]] = set()
 
 
-class _Begun(Sleeps):
-    """Calls a function at the first sleep."""
+class _CallAtSleep(Sleeps):
+    """Calls a function when the task begins to sleep. (Only the first call has an effect here.)"""
 
     def __init__(self, function: Callable[[], object]) -> None:
         self._function = function
@@ -41,7 +41,7 @@ class GeneratorSource(AsyncSource):
         nested: whether it reads generators that `close` ends, too. They begin with it.
     """
 
-    __slots__ = ("_generator", "_has_begun", "_nested")
+    __slots__ = ("_generator", "_has_begun", "_holds_scope", "_nested")
 
     def __init__(
         self,
@@ -54,9 +54,13 @@ class GeneratorSource(AsyncSource):
     ) -> None:
         super().__init__(self._first, close, traits or SourceTraits(), items=items)
         self._generator = generator
-        self._has_begun = False
+        self._has_begun = self._holds_scope = False
         self._nested = nested
         _open.add(generator)
+
+    @property
+    def holds_scope(self) -> bool:
+        return self._holds_scope
 
     async def close(self) -> None:
         try:
@@ -65,9 +69,9 @@ class GeneratorSource(AsyncSource):
             _open.discard(self._generator)
 
     async def _first(self) -> Any:
-        """The first item. What begins until the first sleep is unknown to the loop, or the generator alone is. The items
-        after it come from the generator itself."""
-        if self._has_begun:  # a clock stands in the place of `next`
+        """Pull the first item. The loop does not learn of generators that begin before the first sleep, if they are nested;
+        else of this generator alone. Later items are pulled from the generator itself."""
+        if self._has_begun:  # `next` was replaced by a clock's, which still calls this
             return await self._generator.__anext__()
         self._has_begun = True
         if self.next == self._first:
@@ -77,6 +81,7 @@ class GeneratorSource(AsyncSource):
         def register() -> None:
             sys.set_asyncgen_hooks(firstiter=registers)
 
+        scope = innermost_scope()
         sys.set_asyncgen_hooks(firstiter=None)
         try:
             steps: Any = self._generator.__anext__().__await__()
@@ -86,6 +91,7 @@ class GeneratorSource(AsyncSource):
                 signal = next(steps)
             except StopIteration as end:  # nothing has slept
                 return end.value
-            return await finish(steps, signal, _Begun(register))
+            return await finish(steps, signal, _CallAtSleep(register))
         finally:
             register()
+            self._holds_scope = innermost_scope() is not scope

@@ -1,11 +1,11 @@
 """Stopping a thread that waits for the network, from another thread.
 
-No thread can be stopped soundly wherever it is: it may hold a lock, or have changed half of something. So it is
-stopped in one place alone, where it waits for the bytes of a connection: httpcore's streams (httpx, and with it the
-clients of openai and anthropic) and the standard library's (`http.client`, and with it urllib and requests). There its
-connection is shut down, and `Stopped` is raised in it, which no client takes for a failure to try again. A function of
-the user's may also read streams of its own, as a sub-agent's: these are cancelled. Any other wait ends when it ends, and
-so does each wait in a `finally` and in what leaves a `with`: the network may be what they clean up.
+A thread cannot be stopped safely just anywhere: it may hold a lock, or have changed half of something. So it is stopped only
+while it waits for the bytes of a connection, in httpcore's streams (httpx, and with it the clients of openai and anthropic) or
+the standard library's (`http.client`, and with it urllib and requests). The connection is shut down, and `Stopped` is raised in
+the thread, so that no client takes this for a failure and tries again. A user's function may also read streams of its own, such
+as a sub-agent's: these are cancelled. All other waits are left alone. So are those in a `finally`, and in code that leaves a
+`with`: it may use the network to clean up.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ __all__ = ["Interruptible", "Stopped", "hang_up", "hang_up_response", "stop_with
 
 _T = TypeVar("_T")
 _caller: contextvars.ContextVar[Interruptible | None] = contextvars.ContextVar("streamkit_caller", default=None)
-_SOON, _LATER = 0.01, 0.5  # seconds between two looks at a thread that was not waiting for the network yet
+_SOON, _LATER = (
+    0.01,
+    0.5,
+)  # the first and the longest pause, in seconds, before checking again whether a thread can be stopped
 
 
 class _Stream(Protocol):
@@ -40,7 +43,8 @@ class _Stream(Protocol):
 
 
 class Interruptible:
-    """Makes calls, one at a time, that another thread or a signal handler can stop. Once stopped, it makes no more."""
+    """Makes calls, or pulls an iterator, so that another thread or a signal handler can stop it. Once stopped, it does no more.
+    It makes one call at a time."""
 
     __slots__ = ("_has_raised", "_lock", "_pulled", "_stopped", "_stopped_streams", "_streams", "_thread")
 
@@ -48,9 +52,9 @@ class Interruptible:
         self._lock = threading.Lock()
         self._thread: int | None = None  # the one that is in a call
         self._stopped = self._stopped_streams = False
-        self._has_raised = False  # an exception was set for the call; perhaps it is not raised yet
+        self._has_raised = False  # `_break` has set an exception for the thread, which may not have raised it yet
         self._streams: tuple[weakref.ref[_Stream], ...] = ()  # those that the call began to read
-        self._pulled: weakref.ref[GeneratorType[Any, None, None]] | None = None  # what `each` gave
+        self._pulled: weakref.ref[GeneratorType[Any, None, None]] | None = None  # what `each` has returned
 
     def call(self, function: Callable[..., _T], *arguments: Any) -> _T:
         """Call the function and return its result.
@@ -171,8 +175,9 @@ class Interruptible:
         return None  # it was pulled in the meantime
 
     def _break(self) -> bool:
-        """Stop the thread if it waits for the network. Returns False if it does something else, or may go on all the same.
-        Called with the lock held, so the thread cannot leave its call meanwhile."""
+        """Stop the thread if it waits for the network. Returns False if this has to be tried again: the thread does something
+        else, or a call inside of the call may have taken the stop as its own. Called with the lock held, so that the thread
+        cannot leave its call meanwhile."""
         thread = self._find_thread()
         if thread is None:
             return True

@@ -1,5 +1,8 @@
-"""The events of items that are pulled one by one, as one batch: as long as each is a plain delta, the delta loop has nothing to
-decide between two of them."""
+"""Rows: items that are pulled one by one, given to the delta loop as one batch.
+
+A source that yields single items would cost a batch for each of them. As long as each item is a plain delta, there is nothing
+to decide between two of them; so the delta loop iterates over a row, which pulls the next item when it is asked for.
+"""
 
 from __future__ import annotations
 
@@ -19,22 +22,28 @@ from .source import AsyncSource, Source
 
 __all__ = ["ItemRow", "row_as_it_is", "rows_of"]
 
-_LONGEST = 256  # items: after so many, the delta loop looks at the sizes of messages
+_LONGEST = 256  # items; after a batch, the delta loop compares the sizes of messages with the limits
 
 
 class ItemRow(Reversible[Event]):
-    """An item that was pulled, and those after it: each is pulled when the events of the one before were delivered.
+    """The events of an item that was pulled, and of those after it. An item is pulled when the events of the one before were
+    delivered.
 
-    The row ends with the first item that is no plain delta, or that has no position where the one before has; when there are
-    changes; and where the task has to sleep for the next item. It is iterated once. Then it is false if its last item had no
-    events, so that the stream looks whether that ended the source. Backwards it has the events of the last item, and the one
-    before these: what a stream needs that looks for the position of the last event that has one.
+    The row ends
+
+    - after an item that is no plain delta, or that has no position although one before it has;
+    - when something was answered (`engine.changes`), which the stream takes up before it pulls again;
+    - where the task has to sleep for the next item.
+
+    It can be iterated once. After that it is false if its last item had no events: the stream then checks whether that item
+    ended the source. `reversed` gives the events of the last item, and the one before these, in which the stream looks for
+    the last event that has a position.
 
     Args:
         decoder: reads the items.
-        source: gives the items after it.
-        engine: knows what was answered, which the stream is to look at before it pulls.
-        decode: makes events of an item that may be anything.
+        source: gives the items after the first.
+        engine: the stream's.
+        decode: makes events of an item of any kind.
         item: the first item.
     """
 
@@ -70,7 +79,9 @@ class ItemRow(Reversible[Event]):
             for item in items:
                 try:
                     event = plain_event(item)
-                except Exception:  # another item; what is wrong with it the tolerant path finds
+                except (
+                    Exception
+                ):  # no plain delta; the tolerant path reports what is wrong with the item, if anything is
                     break
                 if event is None:
                     break
@@ -111,15 +122,15 @@ class ItemRow(Reversible[Event]):
 
 
 def row_as_it_is(row: ItemRow) -> Any:
-    """The row. A way to read batches has two calls."""
+    """The row itself: the second function of a `Shortcut`, of which the first one has made the row."""
     return row
 
 
 def rows_of(
     source: Source | AsyncSource, decoder: Decoder, engine: Engine, decode: Callable[[Any], Sequence[Event]]
 ) -> Callable[[Any], Any]:
-    """A function that makes a row of an item of a source. Of one that a task had to sleep for, it makes events: the next item
-    is hardly there at once."""
+    """A function that makes a row of an item of this source. If a task had to sleep for the item, the function returns the
+    item's own events: the next item is probably not there yet either, so a row would gain nothing."""
     if isinstance(source, Source):
         return partial(ItemRow, decoder, source, engine, decode)
 

@@ -1,4 +1,7 @@
-"""What a thread waits for, as another thread sees it in its frames: whether it may be stopped there."""
+"""Finds out from a thread's frames which connection the thread waits for, and whether it may be stopped there.
+
+It runs in the thread that stops the other one; `interrupt` says why only such a wait is interrupted.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,11 @@ __all__ = ["awaited_connection", "is_in_another_call"]
 
 
 def awaited_connection(top: FrameType | None, owner: object, owners: Collection[CodeType]) -> socket.socket | None:
-    """The connection that a thread reads or writes and may be stopped in; None if it does something else, or cleans up.
+    """The connection that a thread reads or writes at this moment; None if it does something else, or cleans up.
 
     Args:
         top: the thread's innermost frame.
-        owner: what made the call that is to be stopped. Frames outside of that call are not looked at.
+        owner: the `Interruptible` that made the call which is to be stopped. Frames outside of that call are ignored.
         owners: the code of its methods that make calls.
     """
     connection: socket.socket | None = None
@@ -31,8 +34,8 @@ def awaited_connection(top: FrameType | None, owner: object, owners: Collection[
 
 
 def is_in_another_call(top: FrameType | None, owner: object, owners: Collection[CodeType]) -> bool:
-    """Whether another one's call was made inside the call that is to be stopped: it may take the stop for its own. Arguments
-    as of `awaited_connection`."""
+    """Whether the call that is to be stopped has made a call of another `Interruptible`, which may take the stop as its own.
+    The arguments are those of `awaited_connection`."""
     calls = (frame.f_locals.get("self") for frame in _frames(top) if frame.f_code in owners)
     return next(calls, owner) is not owner
 
@@ -44,7 +47,7 @@ def _frames(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def _connection_of(frame: FrameType) -> socket.socket | None:
-    """What the frame reads or writes."""
+    """The socket that a frame reads or writes; None if it does neither."""
     code = frame.f_code
     if code.co_name not in ("read", "write", "readinto") or code.co_varnames[:1] != ("self",):
         return None
@@ -62,12 +65,12 @@ def _of_httpcore(stream: Any) -> Any:
 
 
 def _cleans_up(frame: FrameType) -> bool:
-    """Whether a frame is in a `finally`, or is what leaves a `with`. What is done there is to be done in any case."""
+    """Whether a frame is in a `finally`, or leaves a `with`: such code has to run to its end."""
     code, at = frame.f_code, frame.f_lasti
     if code.co_name == "__exit__":
         return True
     if sys.version_info >= (3, 14):
-        return False  # the bytecode of `finally` was not looked at there
+        return False  # this code does not know the bytecode of `finally` in later versions of Python
     instructions = [*dis.get_instructions(code)]
     present = max((one for one in instructions if one.offset <= at), key=lambda one: one.offset)  # its caches follow it
     return any(
@@ -77,8 +80,8 @@ def _cleans_up(frame: FrameType) -> bool:
 
 
 def _finally_blocks(code: CodeType, instructions: list[dis.Instruction]) -> Iterator[dis.Instruction]:
-    """The instructions of all `finally` blocks of some code, as they are where an exception was raised. Where none was, copies
-    of them are run, which have the same positions in the source text."""
+    """The instructions of all `finally` blocks of some code, for the case that an exception was raised. For the other case the
+    compiler makes copies of them, which have the same positions in the source text."""
     places = {one.offset: place for place, one in enumerate(instructions)}
     bytecode: Any = dis.Bytecode(code)  # Any: its type does not show the exception table
     entries: list[Any] = bytecode.exception_entries
@@ -90,6 +93,7 @@ def _finally_blocks(code: CodeType, instructions: list[dis.Instruction]) -> Iter
 
 def _is_finally(block: list[dis.Instruction]) -> bool:
     """Whether the instructions that handle an exception are those of a `finally`, and not of an `except` or a `with`."""
-    marks = ("CHECK_EXC_MATCH", "CHECK_EG_MATCH", "WITH_EXCEPT_START", "PUSH_EXC_INFO")  # the last: of what it holds
+    # The first of these tells. The last one belongs to a `try` inside of the block, so the block itself had none of the others.
+    marks = ("CHECK_EXC_MATCH", "CHECK_EG_MATCH", "WITH_EXCEPT_START", "PUSH_EXC_INFO")
     first_mark = next((one.opname for one in block if one.opname in marks), marks[-1])
     return first_mark == marks[-1] and block[0].opname != "POP_TOP"  # which a bare `except` begins with

@@ -15,6 +15,7 @@ import anyio
 
 from ..errors import raise_source_error
 from ..limits import DEFAULT_LIMITS, Limits
+from .awaiting import as_coroutines, innermost_scope
 from .chunks import AsyncChunks, SyncChunks
 from .generators import GeneratorSource
 from .items import Items
@@ -128,7 +129,7 @@ class _AsyncIterableSource(AsyncSource):
 
     def __init__(self, iterator: Any, value: Any, *, live: bool) -> None:
         traits, items = LIVE if live else NO_TRAITS, Items(live=live)
-        super().__init__(iterator.__anext__, _close_nothing, traits, items=items)
+        super().__init__(as_coroutines(iterator.__anext__), _close_nothing, traits, items=items)
         self._iterator, self._value = iterator, value
 
     async def close(self) -> None:
@@ -148,7 +149,11 @@ async def _close_both(iterator: Any, value: Any) -> None:
     for thing in distinct(iterator, value):
         close = getattr(thing, "aclose", None) or getattr(thing, "close", None)
         if callable(close) and inspect.isawaitable(result := close()):
-            await result
+            try:
+                await result
+            except BaseExceptionGroup as group:  # a task group in a generator wraps what ends that, too
+                if (rest := group.split(GeneratorExit)[1]) is not None:
+                    raise rest from None
 
 
 def _of_async_iterable(value: Any) -> AsyncSource:
@@ -162,6 +167,7 @@ def _of_async_iterable(value: Any) -> AsyncSource:
 
 async def _of_async_context(value: Any, limits: Limits) -> AsyncSource:
     stack = contextlib.AsyncExitStack()
+    scope = innermost_scope()
     try:
         entered = await stack.enter_async_context(value)
     except Exception as error:
@@ -172,4 +178,18 @@ async def _of_async_context(value: Any, limits: Limits) -> AsyncSource:
         await stack.aclose()
         raise
     stack.push_async_callback(source.close)
-    return AsyncSource(source.pull, stack.aclose, source.traits)
+    return _ContextSource(source, stack, holds_scope=innermost_scope() is not scope)
+
+
+class _ContextSource(AsyncSource):
+    """The source that a context manager gave when it was entered. Closing it leaves the context."""
+
+    __slots__ = ("_holds_scope", "_source")
+
+    def __init__(self, source: AsyncSource, stack: contextlib.AsyncExitStack, *, holds_scope: bool) -> None:
+        super().__init__(source.pull, stack.aclose, source.traits)
+        self._source, self._holds_scope = source, holds_scope
+
+    @property
+    def holds_scope(self) -> bool:
+        return self._holds_scope or self._source.holds_scope

@@ -1,38 +1,37 @@
-"""The items of an async source, pulled where nothing can be awaited, as far as they are there at once."""
+"""Pulls an async source from code that cannot await: it gets the items that are there at once, without sleeping."""
 
 from __future__ import annotations
 
-import inspect
 import types
 from collections.abc import Awaitable, Callable, Generator
-from types import AsyncGeneratorType
 from typing import Any
 
 from ..core.steps import END
+from .awaiting import gives_coroutines
 
 __all__ = ["PulledItems"]
 
 
 class PulledItems:
-    """Pulls the items of an async source: for a row of items, and for the task.
+    """Pulls the items of an async source, both for an `ItemRow` and for the task that reads the stream.
 
-    A row takes those that are there at once. Where the task has to sleep for the next one, the row keeps in `signal` what the
-    event loop is to get, and ends; the task then goes on with that pull before it does anything else.
+    A row takes the items that are there at once. If the task has to sleep for the next one, the row stores what the source
+    yielded for the event loop in `signal`, and ends. The task then awaits this object, which continues the same pull.
 
     Args:
-        pull: returns the next item, or raises `StopAsyncIteration`.
+        pull: returns an awaitable of the next item, which raises `StopAsyncIteration` at the end.
 
     Attributes:
-        values: the items, one after the other. What it yields while a pull is under way is for the event loop.
-        signal: what it yielded last, while a pull is under way.
-        has_slept: whether the task slept for the item that it has pulled last.
-        is_stopped: whether the stream was cancelled, so that no further item is of use.
+        values: a generator of the items. While a pull is under way, what it yields is no item, but for the event loop.
+        signal: what `values` yielded last, if a row has left a pull under way.
+        has_slept: whether the task had to sleep for the newest item.
+        is_stopped: whether the stream was cancelled, so that no further item is needed.
     """
 
     __slots__ = ("has_slept", "is_stopped", "signal", "values")
 
     def __init__(self, pull: Callable[[], Awaitable[Any]]) -> None:
-        begin: Any = pull if _gives_coroutines(pull) else lambda: pull().__await__()
+        begin: Any = pull if gives_coroutines(pull) else lambda: pull().__await__()
         self.values: Any = self._pull_each(begin)  # Any: its type does not show that it is a generator
         self.signal: Any = None
         self.has_slept = self.is_stopped = False
@@ -50,7 +49,7 @@ class PulledItems:
             return
 
     def end(self) -> None:
-        """Pull no more, so that `values` does not refer to this any longer."""
+        """Pull no more. Closing `values` breaks the reference cycle between it and this object."""
         if not (self.values.gi_running or self.is_under_way):
             self.values.close()
 
@@ -86,12 +85,3 @@ class PulledItems:
         except StopIteration:
             return END
         return value
-
-
-def _gives_coroutines(pull: Any) -> bool:
-    """Whether what it returns can be awaited without its `__await__`, which would cost as much as the rest of a pull. Classes
-    are compared, because what stands for a function, as a tracer does, shows the attributes of that function."""
-    if type(pull) is types.MethodWrapperType:
-        return type(pull.__self__) is AsyncGeneratorType
-    function = pull.__func__ if type(pull) is types.MethodType else pull
-    return type(function) is types.FunctionType and bool(function.__code__.co_flags & inspect.CO_COROUTINE)

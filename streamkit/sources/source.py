@@ -244,6 +244,11 @@ class AsyncSource:
         """Whether a row pulls an item just now."""
         return self.pulled is not None and self.pulled.values.gi_running
 
+    @property
+    def holds_scope(self) -> bool:
+        """Whether it has entered a cancel scope or a task group in a pull, or where it was opened, that closing it leaves."""
+        return False
+
     def stop(self) -> None:
         """The stream was cancelled: what a row pulls now is of no use."""
         if self.pulled is not None:

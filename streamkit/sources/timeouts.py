@@ -11,8 +11,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-import anyio
-
 from ..errors import SourceTimeoutError
 from ..events import Event, RawEvent, RunCreated, RunStepCreated, StreamWarning, Usage
 from ..limits import Timeouts
@@ -174,14 +172,20 @@ class ContentClock:
     # -- waits of a task
 
     async def wait_async(self, function: Callable[[], Awaitable[_T]]) -> _T:
-        """As `wait`, in a task."""
-        with anyio.move_on_after(self._begin()):
-            try:
-                result = await function()
-            finally:
-                ended = self._left()[0] <= 0
-                if not ended:
+        """As `wait`, in a task. No cancel scope encloses the function: it may pull a generator that holds scopes of its own."""
+        from .awaiting import TimedSleeps, await_with, is_cancellation  # not for threads
+
+        sleeps = TimedSleeps(self._begin())
+        try:
+            result: _T = await await_with(function, sleeps)
+        except BaseException as error:
+            is_end = isinstance(error, StopAsyncIteration)  # a task group of the source's took the interruption
+            if not sleeps.are_over or not (is_end or (is_cancellation(error) and not sleeps.was_cancelled)):
+                if self._left()[0] > 0:
                     self._end()
-            self._end()
-            return result
+                raise
+        else:
+            if not sleeps.are_over:
+                self._end()
+                return result
         raise self._error()

@@ -6,6 +6,7 @@ import os
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -52,12 +53,7 @@ class SQLiteStore(Store):
         try:
             if self.path != ":memory:":  # SQLite gives its other files the rights of this one
                 os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
-            self._database = sqlite3.connect(
-                self.path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
-            )
-            self._database.execute("PRAGMA journal_mode = WAL")
-            self._database.execute("PRAGMA synchronous = NORMAL")
-            self._database.executescript(_TABLE)
+            self._database = _open(self.path)
         except (sqlite3.Error, OSError) as error:
             raise SourceError(f"the store {self.path!r} cannot be opened: {error}") from error
 
@@ -162,12 +158,25 @@ class SQLiteStore(Store):
 
 
 class MemoryStore(SQLiteStore):
-    """Conversations in the memory of this process: they are lost when it ends."""
+    """Conversations in the memory of this process: they are lost when it ends. It need not be closed."""
 
     waits = False
 
     def __init__(self) -> None:
         super().__init__(":memory:")
+        weakref.finalize(self, self._database.close)  # nobody sees the one that an app makes for itself
+
+
+def _open(path: str) -> sqlite3.Connection:
+    database = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
+    try:
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = NORMAL")
+        database.executescript(_TABLE)
+    except BaseException:
+        database.close()
+        raise
+    return database
 
 
 def _conversation(row: Sequence[Any]) -> Conversation:

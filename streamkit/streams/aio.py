@@ -291,6 +291,8 @@ class AsyncStreamManager(Manager):
                     return await self._close_source()
                 if self._work is not None:
                     await shielded(self._work.stop())
+                if self._source is not None and self._source.holds_scope:
+                    return await self._close_source()  # a scope of ours would be inside the one that it leaves
                 return await shielded(self._close_source())
 
     async def _open_in(self, opening: Awaitable[Any]) -> Any:

@@ -1,8 +1,8 @@
 """The shared part of `stream.sse()` for threads and for tasks: which bytes are sent when, and what a disconnect does.
 
-The stream runs in a thread or a task of its own, so that the response can wait for it with a timeout and send heartbeats
-meanwhile, without interrupting a pull of the source, which would lose an event. `Frames` is the queue between the two. It is
-the last handler of the stream, so a client receives an event after all other handlers have.
+The stream runs in a thread or a task of its own, so that the response can wait for it with a timeout and send keepalive
+comments meanwhile, without interrupting a pull of the source, which would lose an event. `Frames` is the queue between the
+two. It is the last handler of the stream, so a client receives an event after all other handlers have.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..errors import UsageError
 from ..events import Delta, Event, StreamEnd, StreamException
 from ..handlers import Handler
 from ..protocols.base import Encoder
-from ..protocols.event_stream import HEARTBEAT, EventStreamWriter
+from ..protocols.event_stream import KEEPALIVE, EventStreamWriter
 from .error_mask import ErrorMask
 
 __all__ = ["EventStream", "Frames", "OnDisconnect"]
@@ -25,15 +25,15 @@ __all__ = ["EventStream", "Frames", "OnDisconnect"]
 OnDisconnect: TypeAlias = Literal["cancel", "continue"]
 """What happens when the client disconnects: the stream is cancelled, or it is read to its end all the same."""
 
-_MOST = 256  # writes that wait for a slow client; the stream waits where there are more
+_MOST = 256  # pieces that wait for a slow client; with more, the stream waits
 
 
 class Frames(Handler):
     """The queue of frames that were encoded and not sent yet. When it is full, the stream waits in `wait_for_room`.
 
     Attributes:
-        is_over: the stream has ended: nothing more is added.
-        is_closed: the response is closed: nothing more is taken.
+        is_over: whether the stream has ended, so that nothing more is added.
+        is_closed: whether the response is closed, so that nothing more is taken.
     """
 
     def __init__(self, manager: Any, writer: EventStreamWriter, mask: ErrorMask) -> None:
@@ -58,7 +58,7 @@ class Frames(Handler):
         return len(self._waiting) >= _MOST and not self.is_closed and not self._manager.is_closing
 
     def take(self) -> bytes | None:
-        """All that is ready; a heartbeat if nothing is; None after the end."""
+        """All that is ready; a keepalive comment if nothing is; None after the end."""
         is_over = self.is_over  # read before the frames are taken: another thread may add the last ones meanwhile
         taken: list[bytes] = []
         with contextlib.suppress(IndexError):  # all were taken, or another thread has discarded them
@@ -67,7 +67,7 @@ class Frames(Handler):
         _set(self._room)
         if taken:
             return b"".join(taken)
-        return None if is_over or self.is_closed else HEARTBEAT
+        return None if is_over or self.is_closed else KEEPALIVE
 
     def handle(self, event: Event, /) -> Any:
         """Add an event's frames. Returns what waits for room if the queue is full."""
@@ -129,7 +129,7 @@ class EventStream:
     Args:
         manager: the stream.
         protocol: the name of a protocol, or its encoder.
-        keepalive: the seconds without a frame after which a heartbeat comes; None for none.
+        keepalive: the seconds without a frame after which a keepalive comment is sent; None for never.
         on_disconnect: what happens when the client disconnects.
         retry: as for `EventStreamWriter`.
         expose_errors: send the texts of errors.
@@ -138,10 +138,10 @@ class EventStream:
         UsageError: an argument is wrong, or the stream was read already.
     """
 
-    _kind = "thread"  # that iterates it
+    _kind = "thread"  # or "task": what iterates it
     _has_begun = False
-    _is_read = False  # at this moment
-    _is_spent = False  # its end was returned
+    _is_read = False  # somebody waits for its next bytes at this moment
+    _is_spent = False  # iteration has come to its end
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class EventStream:
         raise NotImplementedError("defined for threads and for tasks")
 
     def __del__(self) -> None:
-        """A response was dropped."""
+        """The response was dropped without being closed, so nobody reads the stream any more."""
         if self._has_begun and not self._frames.is_over:
             self._frames.drop()
             if not self._continues:

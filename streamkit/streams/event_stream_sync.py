@@ -93,7 +93,7 @@ class SyncEventStream(EventStream, Iterator[bytes]):
         return self
 
     def __next__(self) -> bytes:
-        """The frames that are ready; else waits for the next, or sends a heartbeat."""
+        """The frames that are ready; else waits for the next, or sends a keepalive comment."""
         self._check_single()
         if not self._has_begun:
             self._begin()

@@ -1,6 +1,6 @@
 """The course of a stream, from opening its first source to `StreamEnd`, for the sync and the async manager.
 
-    open -> (pull batches -> settle what is answered) * -> source's end -> settle -> next source, if there is one -> end
+    open -> (pull batches -> deliver answers) * -> the source's end -> deliver answers -> the next source, if there is one -> the end
 
 It is a generator of steps that a manager drives (`core.steps`), and decides everything: when the source is pulled again, what
 an unanswered confirmation means, whether the run goes on with another source, and how each failure ends the stream.
@@ -14,7 +14,7 @@ from functools import partial
 from itertools import chain
 from typing import Any, Literal
 
-from ..core.delivery import NOT_DIRECT, Direct, HookStopped, Steps, add_note
+from ..core.delivery import NO_SHORTCUT, HookStopped, Shortcut, Steps, add_note
 from ..core.open_messages import NOTHING
 from ..core.steps import CLOSE, CallForSource, OpenSource, Stopped, WaitForAnswers
 from ..errors import RunFailedError, StreamkitError, UsageError
@@ -53,11 +53,11 @@ class Lifecycle(StreamState):
             while self._source_decoder is not None:
                 decode = self._decode
                 while not self._is_read and (yield from self._deliver_batches(decode)):
-                    yield from self._settle(at_end=False)
+                    yield from self._deliver_answers(at_end=False)
                 yield from self._finish_source()
                 if (recorded := self._source_decoder.source.traits.recorded_end) is not None:
                     yield from self._deliver(self._recorded_answers(recorded))
-                yield from self._settle(at_end=True)
+                yield from self._deliver_answers(at_end=True)
                 if (next_source := self._next_source()) is None or not (yield from self._open_next(next_source)):
                     break
             yield from self._deliver(chain(self._missing_answers(), self._engine.end(), self._last()))
@@ -90,7 +90,7 @@ class Lifecycle(StreamState):
         return not isinstance(error, (StopIteration, StopAsyncIteration))
 
     def _enter(self) -> Steps:
-        """Open the source ahead of the first pull, for a `with` block."""
+        """Open the source, for a `with` block. Without one it is opened at the first use."""
         if self._source is not None or self._ended:
             return
         try:
@@ -119,7 +119,7 @@ class Lifecycle(StreamState):
         raise NotImplementedError("the manager has the clock")
 
     def _release(self) -> None:
-        """Drop what refers back to the stream, so that it is freed as soon as nothing else refers to it."""
+        """Drop references that lead back to the stream, so that it is freed as soon as nobody holds it."""
         self._handlers, self._receivers, self._batch, self._own_hooks, self._own_names = (), (), (), (), ()
         self._hooks = NOTHING
         self._source_given = self._source = self._then = self._clock = None
@@ -129,7 +129,7 @@ class Lifecycle(StreamState):
         self._release_steps()
 
     def _release_steps(self) -> None:
-        """Drop the generators that have ended, and what opened the source."""
+        """Drop the generators that have ended."""
         raise NotImplementedError("the manager's")
 
     # -- sources
@@ -213,7 +213,7 @@ class Lifecycle(StreamState):
             return True
         return source_decoder is not None and source_decoder.exhausted
 
-    def _way_of_next(self) -> Direct | None:
+    def _next_shortcut(self) -> Shortcut | None:
         if self._closing:
             self._check()
         engine, source_decoder = self._engine, self._source_decoder
@@ -221,7 +221,7 @@ class Lifecycle(StreamState):
             return None
         if (decoder.exhausted or engine.declined) and self._is_read:
             return None
-        return NOT_DIRECT if self._clock is not None else source_decoder.direct
+        return NO_SHORTCUT if self._clock is not None else source_decoder.shortcut
 
     def _next_source(self) -> Callable[[], Any] | None:
         """What gives the run's next source; None where the run ends."""
@@ -270,7 +270,7 @@ class Lifecycle(StreamState):
             yield CLOSE
 
     def _action_taken(self) -> Iterator[Event]:
-        """The nested source carries the outputs of the calls: they take no answer of ours any more, and their step ends."""
+        """End the step of the calls whose outputs the nested source has: they cannot be answered here any more."""
         runs = self._engine.runs
         self._engine.drop_calls()
         if runs.step is not None:
@@ -294,11 +294,11 @@ class Lifecycle(StreamState):
 
     # -- answers
 
-    def _settle(self, *, at_end: bool) -> Steps:
-        """Deliver what was answered. Where the source cannot continue without an answer, wait for those that were
-        deferred, and decline the confirmations that nobody deferred."""
+    def _deliver_answers(self, *, at_end: bool) -> Steps:
+        """Deliver the outcomes of what was answered. If the source cannot continue without an answer, wait for the answers that
+        were deferred, and decline the confirmations that nobody deferred."""
         while self._engine.has_questions:
-            for events in self._deliver_answers():
+            for events in self._events_of_answers():
                 yield from self._deliver(events)
             if not self._engine.must_wait(at_end=at_end):
                 return

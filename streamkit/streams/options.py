@@ -36,9 +36,10 @@ class StreamOptions(msgspec.Struct, frozen=True):
         Raises:
             UsageError: an option has the wrong type.
         """
-        from ..arguments import check_kind  # few streams have options
+        from ..arguments import check_count, check_kind  # few streams have options
 
-        _check(self.then, self.after, self.max_steps)
+        _check(self.then, self.after)
+        check_count("max_steps", self.max_steps)
         check_kind("limits", self.limits, Limits)
         check_kind("timeouts", self.timeouts, Timeouts)
 
@@ -60,10 +61,8 @@ def decoder_of(protocol: object) -> type[Decoder] | None:
     raise UsageError(f"a protocol is a name or a Decoder class, not {protocol!r}")
 
 
-def _check(then: object, after: object, max_steps: object) -> None:
+def _check(then: object, after: object) -> None:
     if then is not None and not callable(then):
         raise UsageError(f"`then` is called with the stream for its next source; {then!r} cannot be called")
     if after is not None and not isinstance(after, str):
         raise UsageError(f"a cursor is a str, as `stream.cursor` returns it, not {after!r}")
-    if type(max_steps) is not int or max_steps < 1:
-        raise UsageError(f"max_steps is a number from 1 on, not {max_steps!r}")

@@ -1,7 +1,7 @@
-"""How `cancel` ends a wait for an async source, without the task: it interrupts the sleep that the task is in.
+"""How `cancel` ends a wait for an async source without cancelling the task: it interrupts the sleep that the task is in.
 
-Only a sleep can be interrupted, and only where the stream waits for its source. The code that sleeps gets the event loop's
-cancellation there, once, and cleans up undisturbed.
+Only a sleep is interrupted, and only while the stream waits for its source. The code that sleeps gets the event loop's
+cancellation error there, once; while it cleans up, it is not interrupted again.
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-import anyio
-
-from ..sources.awaiting import Sleeps
+from ..sources.awaiting import Sleeps, is_cancellation
 
 __all__ = ["TaskSleeps", "sleeps_on"]
 
@@ -21,7 +19,7 @@ class TaskSleeps(Sleeps):
     """The sleeps of the task that reads a stream.
 
     Args:
-        may_interrupt: whether the task waits for the source, and is to be interrupted in that.
+        may_interrupt: returns whether the task waits for the source, and may be interrupted in that.
 
     Attributes:
         find_task: returns the current task, in much less time than anyio does.
@@ -30,13 +28,13 @@ class TaskSleeps(Sleeps):
 
     find_task: Callable[[], Any]
     is_opening = False
-    _is_stopped = False  # from here on each sleep is interrupted, until one was
+    _is_stopped = False  # `stop` was called: the present or the next sleep is interrupted
 
     def __init__(self, may_interrupt: Callable[[], bool]) -> None:
         self._may_interrupt = may_interrupt
 
     def enter(self) -> None:
-        """It is the current task that reads from here on."""
+        """Note that the current task reads the stream from here on."""
 
     def stop(self) -> None:
         """Interrupt the sleep, or the next. For the event loop's thread."""
@@ -48,7 +46,7 @@ class TaskSleeps(Sleeps):
 
 
 def sleeps_on(native_token: Any, may_interrupt: Callable[[], bool]) -> TaskSleeps:
-    """Those of a task of the event loop that has this token."""
+    """The sleeps of tasks in the event loop that has this token: asyncio's or trio's."""
     return (FutureSleeps if hasattr(native_token, "create_task") else ScopedSleeps)(may_interrupt)
 
 
@@ -60,11 +58,11 @@ class FutureSleeps(TaskSleeps):
     same and no more. A cancel scope for each sleep would cost ten times as much."""
 
     find_task = staticmethod(asyncio.current_task)
-    _signal: Any = _AWAKE  # that future; None where the task sleeps until the loop's next round
-    _is_interrupted = False  # this sleep
-    _was_interrupted = False  # some sleep: the source cleans up
+    _signal: Any = _AWAKE  # that future; None while the task sleeps until the loop's next round
+    _is_interrupted = False  # `stop` has interrupted the present sleep
+    _was_interrupted = False  # it has interrupted a sleep, and the source cleans up
     _task: Any
-    _requests = 0  # to cancel the task, when it began to read; if there are more, it is cancelled itself
+    _requests = 0  # `Task.cancelling()` when it began to read; if it is greater, somebody has cancelled the task itself
 
     def enter(self) -> None:
         self._task = self.find_task()
@@ -81,7 +79,7 @@ class FutureSleeps(TaskSleeps):
             self._is_interrupted = False
             if error is None and signal is None:
                 return asyncio.CancelledError()
-            self._was_interrupted = error is not None  # else what it waited for took no notice
+            self._was_interrupted = error is not None  # None: what it waited for has ignored the cancellation
         return error
 
     def stop(self) -> None:
@@ -97,7 +95,7 @@ class FutureSleeps(TaskSleeps):
 
     def is_interruption(self, error: BaseException) -> bool:
         was_interrupted, self._was_interrupted = self._was_interrupted, False
-        return was_interrupted and _is_cancellation(error) and self._task.cancelling() <= self._requests
+        return was_interrupted and is_cancellation(error) and self._task.cancelling() <= self._requests
 
 
 class ScopedSleeps(TaskSleeps):
@@ -135,15 +133,7 @@ class ScopedSleeps(TaskSleeps):
             self._scope.cancel()
 
     def is_interruption(self, error: BaseException) -> bool:
-        if self._scope is None or not self._scope.cancelled_caught or not _is_cancellation(error):
+        if self._scope is None or not self._scope.cancelled_caught or not is_cancellation(error):
             return False
         self._scope = None
         return True
-
-
-def _is_cancellation(error: BaseException) -> bool:
-    """Whether an error is nothing but the event loop's cancellation of a task."""
-    group: Any = error
-    if isinstance(error, BaseExceptionGroup):
-        return all(map(_is_cancellation, group.exceptions))
-    return isinstance(error, anyio.get_cancelled_exc_class())

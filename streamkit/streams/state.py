@@ -42,7 +42,7 @@ class StreamState(StreamView):
     Handlers read it as `self.stream`; the managers of `stream` and `astream` have the same members.
     """
 
-    # Where a stream begins, and what most streams have.
+    # The values with which a stream begins. Most streams keep most of them.
     _protocol: type[Decoder] | None = None
     _then: Callable[[Any], Any] | None = None
     _after: str | None = None
@@ -53,7 +53,7 @@ class StreamState(StreamView):
     _nested_outcome: Run | None = None  # how the run of a source ended that was read inside this one
     _answers_taken = 0
     on_wait: Callable[[], None] | None = None
-    """Called before the stream waits: nothing but answers is missing. For streamkit itself."""
+    """Called before the stream waits for answers, without which it cannot go on. For streamkit itself."""
 
     def __init__(
         self, handlers: Sequence[Handler], options: StreamOptions, *, wake: Callable[[], None], awaitables: bool
@@ -75,7 +75,7 @@ class StreamState(StreamView):
         self._bind(attached)
 
     def _take(self, options: StreamOptions) -> None:
-        """Take over the options that have a value. The class has the others.
+        """Set the options that differ from the defaults, which are the class's.
 
         Raises:
             UsageError: an option is wrong.
@@ -203,8 +203,8 @@ class StreamState(StreamView):
 
     # -- answers and endings
 
-    def _deliver_answers(self) -> Iterator[Iterator[Event]]:
-        """The events of each answer that was given since the last time."""
+    def _events_of_answers(self) -> Iterator[Iterator[Event]]:
+        """For each answer that was given since the last call, the events of its outcome."""
         while (waiting := self._engine.next_answered()) is not None:
             answer = waiting.answer_slot
             assert answer is not None

@@ -1,7 +1,7 @@
-"""Tasks of an async stream, on asyncio and trio: its own one, and those beside it, which belong to no task group.
+"""Tasks beside an async stream, on asyncio and trio. They belong to no task group.
 
-A stream hands out its events to loops and generators that may be left at any time, and in any task. No task group can be
-open there. So what runs beside the stream is a task that the stream itself cancels and waits for.
+A stream hands out its events to loops and generators that may be left at any time, and in any task, so no task group can be
+open meanwhile. Instead, the stream itself cancels the tasks beside it, and waits for their end.
 """
 
 from __future__ import annotations
@@ -24,15 +24,18 @@ __all__ = ["Work", "close_unused", "is_called_by", "scheduler", "shielded", "sta
 
 
 def scheduler(token: Any = None) -> Callable[[Callable[[], object]], object]:
-    """A function that runs another one soon, from any thread, in the event loop that has this token of its own; without one,
-    in the present event loop."""
+    """A function that schedules another one in an event loop, from any thread.
+
+    Args:
+        token: the event loop's own, from `anyio.lowlevel.current_token`; None for the running loop.
+    """
     token = token or anyio.lowlevel.current_token().native_token
     soon: Callable[[Callable[[], object]], object] = getattr(token, "run_sync_soon", None) or token.call_soon_threadsafe
     return soon
 
 
 def is_called_by(code: CodeType, owner: object) -> bool:
-    """Whether a method, with this code, of this object is among the callers of the function that calls this."""
+    """Whether the code that runs was called, through whatever functions, by the method of this object that has this code."""
     frame = inspect.currentframe()
     while frame is not None:
         if frame.f_code is code and frame.f_locals.get("self") is owner:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -206,13 +207,11 @@ def answer_text(id: str, text: str) -> dict[str, Any]:
     return {"id": id, "type": "message", "status": "completed", "content": [part], "role": "assistant"}
 
 
-def ask_agent(server: strict.StrictServer, protocol: str, **options: Any) -> sk.Agent:
-    client: Any
-    if protocol == "anthropic":
-        client = anthropic.Anthropic(base_url=server.url, api_key="k", max_retries=0)
-    else:
-        client = openai.OpenAI(base_url=server.url, api_key="k", max_retries=0)
-    return sk.Agent(client, model="m", protocol=protocol, tools=[get_weather], **options)
+@contextmanager
+def ask_agent(server: strict.StrictServer, protocol: str, **options: Any) -> Iterator[sk.Agent]:
+    kind: Any = anthropic.Anthropic if protocol == "anthropic" else openai.OpenAI
+    with kind(base_url=server.url, api_key="k", max_retries=0) as client:
+        yield sk.Agent(client, model="m", protocol=protocol, tools=[get_weather], **options)
 
 
 def run_through(agent: sk.Agent, path: Path) -> str:
@@ -238,8 +237,10 @@ def test_an_agent_returns_items_to_the_responses_api(
     """Unchanged, in each later request."""
     answers = [[*before, CALL], [answer_text("msg_2", "7 °C.")], [answer_text("msg_3", "Yes.")]]
     bodies = [strict.response_events(f"resp_{number}", *items) for number, items in enumerate(answers)]
-    with strict.StrictServer(bodies, strict.check_responses(answers)) as server:
-        agent = ask_agent(server, "openai_responses")
+    with (
+        strict.StrictServer(bodies, strict.check_responses(answers)) as server,
+        ask_agent(server, "openai_responses") as agent,
+    ):
         assert run_through(agent, tmp_path / "c.json") == "Yes."
         assert server.refusals == []
         received = [item for item in server.requests[-1]["input"] if item.get("id")]
@@ -418,8 +419,10 @@ def test_an_agent_returns_what_a_chat_server_wants_back(server_name: str, tmp_pa
         strict.chat_chunks({"content": "7 °C."}),
         strict.chat_chunks({"content": "Yes."}),
     ]
-    with strict.StrictServer(bodies, strict.check_chat(required, allowed)) as server:
-        agent = ask_agent(server, "openai_chat")
+    with (
+        strict.StrictServer(bodies, strict.check_chat(required, allowed)) as server,
+        ask_agent(server, "openai_chat") as agent,
+    ):
         assert run_through(agent, tmp_path / "c.json") == "Yes."
         assert server.refusals == []
 
@@ -498,8 +501,10 @@ def test_an_agent_returns_blocks_to_the_messages_api(before: list[dict[str, Any]
         strict.anthropic_events(f"msg_{n}", *blocks, stop_reason=reason)
         for n, (blocks, reason) in enumerate(zip(answers, reasons, strict=True))
     ]
-    with strict.StrictServer(bodies, strict.check_anthropic(answers)) as server:
-        agent = ask_agent(server, "anthropic")
+    with (
+        strict.StrictServer(bodies, strict.check_anthropic(answers)) as server,
+        ask_agent(server, "anthropic") as agent,
+    ):
         assert run_through(agent, tmp_path / "c.json") == "Yes."
         assert server.refusals == []
 
@@ -511,8 +516,11 @@ def test_an_agent_stays_in_the_container_in_which_code_waits() -> None:
         strict.anthropic_events("msg_2", {"type": "text", "text": "7 °C."}),
     ]
     bodies[0][-2]["delta"]["container"] = {"id": "container_1", "expires_at": "2030-01-01T00:00:00Z"}
-    with strict.StrictServer(bodies, strict.check_anthropic([[TOOL_USE]])) as server:
-        assert ask_agent(server, "anthropic").stream("Is it warm?").get_final_text() == "7 °C."
+    with (
+        strict.StrictServer(bodies, strict.check_anthropic([[TOOL_USE]])) as server,
+        ask_agent(server, "anthropic") as agent,
+    ):
+        assert agent.stream("Is it warm?").get_final_text() == "7 °C."
         assert [request.get("container") for request in server.requests] == [None, "container_1"]
 
 

@@ -1849,8 +1849,10 @@ def test_the_server_answers_without_a_stream_and_turns_down_what_makes_no_sense(
 
 def test_a_complete_run_is_streamed() -> None:
     """What a request without `stream` gives."""
-    with ModelServer(ASKED) as server:
-        client = openai.OpenAI(base_url=server.url, api_key="any", max_retries=0)
+    with (
+        ModelServer(ASKED) as server,
+        openai.OpenAI(base_url=server.url, api_key="any", max_retries=0) as client,
+    ):
         stream = sk.stream(lambda: client.beta.threads.runs.create(thread_id="t", assistant_id="a"))
         stream.until_done()
     assert (stream.status, [m.type for m in stream.messages]) == ("requires_action", ["tool_call", "tool_call"])

@@ -25,7 +25,9 @@ from ..agent.parts import ToyComputer, code
 __all__ = ["TOKEN", "Agents", "Client", "Frame", "eventually", "frames_of", "serve", "wait_for"]
 
 TOKEN = "correct-horse"
-_TIMEOUT = 12.0  # seconds of silence; less than those until a heartbeat, which would keep a test waiting for ever
+_TIMEOUT = (
+    12.0  # seconds of silence; less than those until a keepalive comment, which would keep a test waiting for ever
+)
 SECRET = "sk-secret /home/somebody"  # in errors that no client may see
 ASK = {
     "name": "ask",

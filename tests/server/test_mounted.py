@@ -91,13 +91,20 @@ HANGS = "import time\nfor n in range(10_000):\n    print('tick', flush=True)\n  
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_stop_ends_real_code(kind: str) -> None:
     """Within a second; the process that ran it is not busy any more, and nothing is printed after the end."""
-    with ModelServer(Reply("I will. ", code(HANGS))) as model, Computer() as computer:
+    with (
+        ModelServer(Reply("I will. ", code(HANGS))) as model,
+        Computer() as computer,
+        openai.OpenAI(base_url=model.url, api_key="any") as sync,
+    ):
+        # Its connections end with each response: none outlives the event loop of the server.
+        headers = {"Connection": "close"}
+        asynchronous = openai.AsyncOpenAI(base_url=model.url, api_key="any", default_headers=headers)
         options: dict[str, Any] = {"model": "m", "protocol": "openai_chat", "computer": computer, "auto_run": True}
 
         def factory(context: Any) -> Any:
             if kind == "sync":
-                return sk.Agent(openai.OpenAI(base_url=model.url, api_key="any"), **options)
-            return sk.AsyncAgent(openai.AsyncOpenAI(base_url=model.url, api_key="any"), **options)
+                return sk.Agent(sync, **options)
+            return sk.AsyncAgent(asynchronous, **options)
 
         with serve(create_app(factory, token=TOKEN)) as url, Client(url) as client:
             run = client.begin("go")

@@ -52,7 +52,7 @@ class StreamingServerInterface(AgentChunkStreamingInterface):
     Args:
         multi_step: Continue the stream after a step, until the agent yields. Default: True.
         limit: How many items the log holds for readers. Default: 65,536.
-        timeout: Seconds without a sign of life after which generators raise `SourceTimeoutError`; None for no limit.
+        timeout: Seconds without an event or a heartbeat after which generators raise `SourceTimeoutError`; None for no limit.
 
     Attributes:
         streaming_mode: Answers arrive by `process_chunk`; then the same texts in other methods are left out.
@@ -131,7 +131,7 @@ class StreamingServerInterface(AgentChunkStreamingInterface):
         self._emitter.fail(error)
 
     def heartbeat(self) -> None:
-        """A sign of life, for an agent that has nothing to send for a long time: the `timeout` starts anew."""
+        """Report that the agent is alive although it has nothing to send for a long time: the `timeout` starts anew."""
         self._emitter.heartbeat()
 
     @staticmethod
@@ -159,7 +159,7 @@ class StreamingServerInterface(AgentChunkStreamingInterface):
 
         Raises:
             SourceError: The agent failed or is gone, or this reader is behind it by more than `limit` items.
-            SourceTimeoutError: The agent gave no sign of life for `timeout` seconds.
+            SourceTimeoutError: The agent sent nothing, and no heartbeat, for `timeout` seconds.
         """
         reader = self._emitter.reader(timeout=self.timeout)
         items = _chunks(reader, self._model) if self.streaming_chat_completion_mode else _items(reader)

@@ -104,6 +104,7 @@ class OpenInterpreter:
         **others: Any,
     ) -> None:
         self.llm = llm or Llm()
+        self._own_llm = None if llm is not None else self.llm  # created here, so closed here
         self.messages: list[dict[str, Any]] = [dict(message) for message in messages or ()]
         self.offline = offline
         self.auto_run: bool = auto_run
@@ -152,13 +153,16 @@ class OpenInterpreter:
         self._previous = 0
 
     def close(self) -> None:
-        """Stop a chat that is running, and end the processes in which code ran. The conversation stays.
+        """Stop a chat that is running, end the processes in which code ran, and close the connections to the model. The
+        conversation stays. What was passed in is not closed.
 
         Leaving `with` calls it. Another chat may follow: it starts new processes.
         """
         if self._stream is not None:
             self._stream.close()
         self._close_computer()
+        if self._own_llm is not None:
+            self._own_llm.close()
 
     def __enter__(self) -> Self:
         return self

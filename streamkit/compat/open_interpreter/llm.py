@@ -36,7 +36,7 @@ LLM_SETTINGS = (
     *("supports_functions", "supports_vision", "client"),
 )
 """The attributes of `Llm`."""
-_NAMES = (*LLM_SETTINGS, "_cached")
+_NAMES = (*LLM_SETTINGS, "_clients")
 
 
 class Llm:
@@ -69,7 +69,7 @@ class Llm:
         self.supports_functions: bool | None = None
         self.supports_vision: bool | None = None
         self.client: Any = None
-        self._cached: tuple[Any, Any] | None = None  # the arguments of the newest client, and the client
+        self._clients: dict[tuple[str, str | None, str | None], Any] = {}  # those made here, by their arguments
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in _NAMES:
@@ -116,6 +116,11 @@ class Llm:
             )
         return "anthropic" if self.model.startswith("claude") else "openai", self.model
 
+    def close(self) -> None:
+        """Close the clients that were made here, not the attribute `client`. The next chat makes a new one."""
+        while self._clients:
+            self._clients.popitem()[1].close()
+
     def options(self, protocol: str) -> dict[str, Any]:
         """The options of each request."""
         options = {_MAX_TOKENS[protocol]: self.max_tokens, "temperature": self.temperature}
@@ -123,9 +128,9 @@ class Llm:
 
     def _client(self, kind: str, url: str | None, key: str | None) -> Any:
         arguments = (kind, url, key)
-        if self._cached is None or self._cached[0] != arguments:
-            self._cached = (arguments, _anthropic(key) if kind == "anthropic" else _openai(url, key))
-        return self._cached[1]
+        if arguments not in self._clients:
+            self._clients[arguments] = _anthropic(key) if kind == "anthropic" else _openai(url, key)
+        return self._clients[arguments]
 
 
 def _anthropic(key: str | None) -> Any:

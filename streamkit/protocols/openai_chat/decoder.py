@@ -5,8 +5,8 @@ error. A stream that ends without any of them was cut off.
 
 A choice has one text, one refusal, its tool calls, its audio (the transcript of which is a text of its own), and a
 reasoning message for each stretch of reasoning. They are open side by side until the choice's finish_reason; reasoning
-ends where other content begins, and a call with all its arguments where another call begins. Completions that were not streamed (`object: chat.completion`) are read as streams of
-one item.
+ends where other content begins, and a call with all its arguments where another call begins. A completion that was not
+streamed (`object: chat.completion`) is read as a stream of one item.
 
 `RunDone` comes with `[DONE]`, with an error, or at the source's end, because usage comes after the finish_reason.
 `Run.metadata` has what the chunks state about the entire answer (`citations`, `service_tier` …), `finish_reasons` by
@@ -58,7 +58,7 @@ class Decoder(FastPath):
     """Decodes Chat Completions chunks of any server.
 
     The run begins with the first chunk that has choices, or the id of an answer (Azure's first chunk has neither). It
-    ends once, and what comes after its end is a raw event, if it is an error, or belongs to messages that are new.
+    ends once. After its end, an error is a raw event, and content opens new messages.
     """
 
     name = "openai_chat"
@@ -77,8 +77,8 @@ class Decoder(FastPath):
     # -- chunks with more than a delta of an open message
 
     def _feed_other(self, frame: Any) -> list[Event]:
-        """The events of a frame with more than a delta of an open message, or with an SSE id: of a typed chunk, else by the
-        tolerant path."""
+        """The events of a frame that has more than a delta of an open message, or an SSE id: read as a typed chunk where that
+        is possible, else by the tolerant path."""
         if self._is_unusual and (event := self._extended_event(frame)) is not None:
             return self._typed(self._with_usage(event), frame)
         if frame == b"[DONE]":
@@ -117,7 +117,11 @@ class Decoder(FastPath):
         return [event, *self._read_new_usage(self._new_usage)]
 
     def _feed_tolerantly(self, id: bytes, name: bytes, data: bytes, chunk: Chunk | None) -> list[Event]:
-        """The events of a frame by the tolerant path. `chunk`: the frame's, if it could be read as its typed struct."""
+        """The events of a frame, by the tolerant path.
+
+        Args:
+            chunk: the frame as its typed struct; None if it has another shape.
+        """
         if data == b"[DONE]" and not name:
             self.exhausted = self._is_unusual = True
             return self._typed(self._end(), data)
@@ -129,7 +133,7 @@ class Decoder(FastPath):
         return events
 
     def _read_typed(self, chunk: Chunk, data: bytes) -> list[Event] | None:
-        """The events of a typed chunk; None, before anything was changed, if it has to take the tolerant path."""
+        """The events of a typed chunk. None if it has to take the tolerant path; nothing was changed then."""
         if self._has_ended:
             return None
         choices, repeated = chunk.choices, self._repeated
@@ -152,7 +156,7 @@ class Decoder(FastPath):
             return None
         if not self._has_begun:
             return self._begin_typed(chunk, choice, data)
-        events = read_choice(choice, wire, data, settled=repeated.has_changing(chunk), held=bool(chunk.provider))
+        events = read_choice(choice, wire, data, same_metadata=repeated.has_changing(chunk), held=bool(chunk.provider))
         if events is None:
             return None
         if wire.finish_reason:
@@ -164,9 +168,9 @@ class Decoder(FastPath):
         return (events + self._take_warnings() if self._warnings else events) or None
 
     def _begin_typed(self, chunk: Chunk, choice: Choice, data: bytes) -> list[Event] | None:
-        """The events of the chunk that begins the run with its first choice, as `_read_typed`."""
+        """As `_read_typed`, for the chunk with which the run and its first choice begin."""
         wire = chunk.choices[0]
-        events = read_choice(choice, wire, data, settled=True, held=bool(chunk.provider), begins=True)
+        events = read_choice(choice, wire, data, same_metadata=True, held=bool(chunk.provider), begins=True)
         if events is None:
             return None
         self._has_begun = True
@@ -270,7 +274,7 @@ class Decoder(FastPath):
     def _read_usage(self, chunk: WireObject, choices: list[Any]) -> Sequence[Event]:
         usage = usage_in(chunk, choices)
         if usage is None or is_object(usage):
-            return self._read_new_usage(usage)
+            return self._read_new_usage(usage and {**usage})  # a producer may change its own, and yield it again
         self._warn("bad-usage", "its `usage` is not an object; it was skipped")
         return ()
 
@@ -324,7 +328,7 @@ class Decoder(FastPath):
         self._warnings.append(self.warn(code, fault, "chat.completion.chunk"))
 
     def _hold(self, message_id: str | None, value: object) -> None:
-        """Count a value that is held until a message is done, and report some kilobytes at once."""
+        """Count a value that is held until a message is done. The sizes are reported together, some kilobytes at a time."""
         if size := self._held.add(value):
             self._warnings.append(MetadataHeld(message_id, size))
 
@@ -335,6 +339,7 @@ class Decoder(FastPath):
             self._hold(None, changed)
 
     def _take_warnings(self) -> list[Event]:
+        """The warnings so far, and reports of what is held; they are returned once."""
         warnings, self._warnings = self._warnings, []
         return warnings
 

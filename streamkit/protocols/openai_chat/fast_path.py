@@ -1,6 +1,10 @@
-"""The fast path of Chat Completions: the deltas of open messages, of which a stream has thousands.
+"""The fast path of Chat Completions: it reads deltas of open messages, of which a stream has thousands.
 
-A chunk that is one piece of an open message is read by its typed struct, or, where it is parsed already, by a few look-ups.
+A chunk that is one piece of an open message is decoded as a typed struct or, if it is parsed already, read by a few look-ups:
+
+- A plain delta (`plain_event`) has nothing but a piece of text, of reasoning, or of a call's arguments.
+- An extended delta (`_extended_event`) may have further fields, which repeat those of the chunk before, or log probabilities.
+
 Everything else takes the decoder's tolerant path, which shares the choices and their open messages with this one.
 """
 
@@ -27,22 +31,22 @@ __all__ = ["UNUSUAL_BATCHES", "FastPath"]
 
 _NOT_PLAIN = (LookupError, TypeError, *NOT_JSON)  # what reading a chunk of another shape raises
 UNUSUAL_BATCHES = 32
-"""How many batches after an unusual delta the extended form is tried first."""
+"""In how many batches after an extended delta each frame is tried as an extended delta first."""
 
 
 class FastPath(base.Decoder):
     """The part of the decoder that reads deltas of open messages."""
 
     # Where a decoder begins.
-    _has_ended = False  # what follows takes the tolerant path, unless it is plain
+    _has_ended = False  # the run: what follows takes the tolerant path, unless it is plain
     _usage: WireObject = NOTHING
     _new_usage: WireObject | None = None  # of the newest chunk, if it has any and that has changed
-    _unusual_batches = 0  # how many more batches try the extended form first
+    _unusual_batches = 0  # how many more batches are tried as extended deltas first
     _object_form: ObjectForm = NO_FORM
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)
-        self._is_unusual = False  # the newest delta was not plain, or the stream is exhausted
+        self._is_unusual = False  # extended deltas are tried first; or the stream is exhausted
         self._choices: dict[int, Choice] = {}
         self._repeated = RepeatedFields()
         self._warnings: list[Event] = []  # of the newest chunk, and what is held
@@ -59,7 +63,9 @@ class FastPath(base.Decoder):
         events: list[Event] = []
         choices = self._choices
         self.frames = frames
-        start = offset = self.index  # its index, less the events before it: a plain delta gives one event
+        # `offset` is a frame's index less the number of events before it: for as long as deltas are plain, each gives one
+        # event, so that nothing but the list of events has to be counted.
+        start = offset = self.index
         data: Any
         for data in frames:
             try:
@@ -89,8 +95,7 @@ class FastPath(base.Decoder):
         return events
 
     def _feed_unusual(self, frames: Frames) -> list[Event]:
-        """As `feed_frames`, after a delta with more fields than a plain one. Those that follow mostly have them too, so the
-        extended form is tried first."""
+        """As `feed_frames`, after an extended delta. The deltas that follow mostly have the same form, so it is tried first."""
         events: list[Event] = []
         if self.exhausted:
             return events
@@ -128,8 +133,7 @@ class FastPath(base.Decoder):
             return None
 
     def _extended_event(self, data: Any) -> Event | None:
-        """The event of a delta of an open message, in a chunk that repeats the other fields of the chunk before. None for
-        any other chunk."""
+        """The event of an extended delta of an open message, None for any other chunk. Notes new usage in `_new_usage`."""
         try:
             chunk = decode_chunk(data)
             wire = chunk.choices[0]
@@ -160,12 +164,12 @@ class FastPath(base.Decoder):
             ):
                 return extended_event(choice, wire, data)
             return TextDelta(id, text, raw_item=data)
-        is_settled = (chunk.service_tier, chunk.system_fingerprint, chunk.provider) == self._repeated.changing
-        return event_with_logprobs(choice, wire, data, is_settled)
+        same_metadata = (chunk.service_tier, chunk.system_fingerprint, chunk.provider) == self._repeated.changing
+        return event_with_logprobs(choice, wire, data, same_metadata)
 
     def plain_event(self, item: Any) -> Event | None:
-        """The event of a plain delta of an open message. The usual forms of one are read by a few look-ups. A dict with the
-        client's objects in it is none: the tolerant path opens these."""
+        """The event of a plain delta of an open message, None for any other item. The usual forms are read by a few look-ups.
+        A dict that holds the client's objects is left to the tolerant path."""
         chunk: dict[str, Any] = item
         if type(item) is not dict:  # of an object this is faster than its `__class__`
             event = self._event_of_form(item)
@@ -205,7 +209,7 @@ class FastPath(base.Decoder):
         return self._typed_event(item)
 
     def _event_of_form(self, item: Any) -> Event | None:
-        """The event of a client's object that has the form of the latest piece of text; None of any other."""
+        """The event of a client's object that has the same form as the latest piece of text; None of any other."""
         kind, kind_of_choice, kind_of_delta, names = self._object_form
         if type(item) is not kind or ((extra := item.__pydantic_extra__) and not is_plain_extra(extra)):
             return None

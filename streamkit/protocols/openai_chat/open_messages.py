@@ -45,11 +45,11 @@ _WITH_FIELDS = (*_REASONING, "transcript")  # which have more than the fields of
 
 
 class _Nothing(dict[Any, Any]):
-    """A struct with a plain dict for a default would make one for each object."""
+    """An empty dict that all structs share as a default. (Of a plain dict, msgspec would make a copy for each struct.)"""
 
 
 NOTHING = _Nothing()
-"""In the place of what no message has needed, shared by all: nothing is added to it."""
+"""Stands for a dict that was not needed yet. Nothing is added to it."""
 
 
 class OpenMessages(msgspec.Struct, eq=False):
@@ -59,11 +59,12 @@ class OpenMessages(msgspec.Struct, eq=False):
         role: of all its messages, "" until it arrives.
         ids: the ids of the open messages, by kind.
         tool_calls: the open tool calls.
-        unreported: for the fast path, which emits deltas alone: of how many of them something was held since another chunk,
-            with which the size of that is reported.
-        held_status: of the open text, if it is at its end and waits for its citations; else None.
-        growing_detail: the newest of the `reasoning_details`, while others follow that only bring more of its text.
-        seen: the kinds of which content has arrived, and "images" and "calls".
+        unreported: how many deltas of the fast path had something that is held (log probabilities, reasoning details), the
+            size of which was not reported yet. The fast path emits nothing but deltas; `report_held` makes up for it.
+        held_status: the status that the open text ends with, if the choice is finished and the text still waits for its
+            citations; else None.
+        growing_detail: the newest of the `reasoning_details`, while those that follow only continue its text.
+        seen: the kinds of which content has arrived, and "images", "calls" and "executed".
     """
 
     _choice: int
@@ -80,10 +81,10 @@ class OpenMessages(msgspec.Struct, eq=False):
     held_status: Status | None = None
     _unreported_tokens: tuple[Any, ...] = ()
     _count: int = 0  # of the messages created so far
-    # Each is made when it is needed: by most answers it is not.
-    _executed: dict[Any, str] = NOTHING  # ids of the calls that the provider ran, by index; "" with an output
-    _metadata: dict[str, dict[str, Any]] = NOTHING  # of the done messages, by kind
-    _returned: dict[str, dict[str, Any]] = NOTHING  # what goes back along with them
+    # Made when they are needed, which in most answers they are not.
+    _executed: dict[Any, str] = NOTHING  # ids of the calls that the provider ran, by index; "" once the output has come
+    _metadata: dict[str, dict[str, Any]] = NOTHING  # metadata that messages get when they are done, by kind
+    _returned: dict[str, dict[str, Any]] = NOTHING  # fields that are sent back to the provider with them, by kind
     _final_content: dict[str, str] = NOTHING  # what the provider gave as their entire content, by kind
 
     # -- messages of one kind

@@ -1,7 +1,6 @@
-"""Reads a plain delta with a few look-ups, from a chunk that is parsed already: a dict, or the client's object.
+"""Reads a plain delta from a chunk that is parsed already, a dict or the client's object, with a few look-ups.
 
-It accepts the form that most servers send, which is a part of what `typed_chunk` accepts as a plain chunk, and gives the same
-event.
+It accepts only the forms that most servers send. `typed_chunk` accepts more, and gives the same event for these.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ NO_FORM: ObjectForm = (None, None, None, frozenset())
 is_plain_extra = frozenset(
     ("error", "x_groq", "citations", "search_results", "prompt_filter_results", "usage", "moderation", "choices")
 ).isdisjoint
-"""Whether a plain chunk may have these fields in addition to those of its class."""
+"""Called with the names of fields that a chunk has besides those of its class: whether it can still be a plain chunk."""
 
 _CHOICE_FIELDS = {"index", "delta", "finish_reason", "logprobs"}
 
-_PLAIN_KEYS_OF_CALL = CALL_KEYS - {"custom"}  # what a call has under others goes back with it
+_PLAIN_KEYS_OF_CALL = CALL_KEYS - {"custom"}  # values under other keys are kept, to be sent back with the call
 
 
 def _fields(value: Any, item: Any) -> Mapping[str, Any]:
@@ -41,7 +40,7 @@ def _fields(value: Any, item: Any) -> Mapping[str, Any]:
 
 
 def form_of(chunk: Any) -> ObjectForm | None:
-    """The form of a chunk, which is a plain piece of text; None for one that has to be read field by field."""
+    """The form of a client's object that is a plain piece of text. None if chunks like it have to be read field by field."""
     (choice,) = chunk.choices
     delta = choice.delta
     names = delta.__pydantic_fields_set__

@@ -1,7 +1,7 @@
-"""Reads what a typed chunk has of one choice: a piece of a message, and the end of the choice.
+"""Reads one choice of a typed chunk: a piece of a message, or the end of the choice.
 
-Each function returns None for what it does not read, before it changed anything: that takes the tolerant path, with which
-it shares the open messages. Its events are the same.
+A function returns None for what it does not read, before it has changed anything. The tolerant path reads that then, and
+shares the open messages with these functions. Both give the same events.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from .typed_chunk import Delta, PlainDelta, PlainToolCall, TypedChoice
 
 __all__ = ["call_event", "event_with_logprobs", "extended_event", "plain_event", "read_choice"]
 
-_MOST_UNREPORTED = 64  # deltas of which something is held, until one takes the other path, which reports the size
+# After so many deltas of which something is held, one takes the tolerant path, which reports the size of what is held.
+_MOST_UNREPORTED = 64
 _THINKING = {"type": "thinking", "thinking": [None]}  # a part of the content without its text
 
 
@@ -33,7 +34,7 @@ def plain_event(choice: Choice, delta: PlainDelta, data: bytes) -> Event | None:
 
 
 def _is_new_key(choice: Choice, delta: PlainDelta) -> bool:
-    """Whether the reasoning has come under other keys so far; its message has them all."""
+    """Whether the reasoning comes under a key that its message does not note yet."""
     keys = choice.open_reasoning_keys
     if delta.reasoning_content and "reasoning_content" not in keys:
         return True
@@ -101,14 +102,13 @@ def extended_event(choice: Choice, wire: TypedChoice, data: bytes) -> Event | No
     return ReasoningDelta(id, thinking[0].text, raw_item=data) if id is not None else None
 
 
-def event_with_logprobs(choice: Choice, wire: TypedChoice, data: bytes, settled: bool) -> Event | None:
-    """As `extended_event`, of a choice that has log probabilities, which are those of its text. `settled`: as in
-    `read_choice`."""
+def event_with_logprobs(choice: Choice, wire: TypedChoice, data: bytes, same_metadata: bool) -> Event | None:
+    """As `extended_event`, for a choice that has log probabilities of its text. `same_metadata` is as in `read_choice`."""
     logprobs, delta = wire.logprobs, wire.delta
     if logprobs is None or not logprobs.content:
         return extended_event(choice, wire, data) if logprobs is None or not logprobs.refusal else None
     id, content = choice.open_text_id, delta.content
-    if id is None or not settled or logprobs.refusal or not content or not isinstance(content, str):
+    if id is None or not same_metadata or logprobs.refusal or not content or not isinstance(content, str):
         return None
     if delta.tool_calls or delta.reasoning or delta.reasoning_content or delta.refusal or delta.reasoning_details:
         return None  # more than a piece of text
@@ -120,13 +120,13 @@ def event_with_logprobs(choice: Choice, wire: TypedChoice, data: bytes, settled:
 
 
 def read_choice(
-    choice: Choice, wire: TypedChoice, data: bytes, *, settled: bool, held: bool, begins: bool = False
+    choice: Choice, wire: TypedChoice, data: bytes, *, same_metadata: bool, held: bool, begins: bool = False
 ) -> list[Event] | None:
     """The events of a choice in a typed chunk. None if it has neither a piece nor a finish_reason, or more than one piece.
 
     Args:
-        settled: whether the chunk's changing fields are those of the chunk before. A chunk with other ones is read here
-            only if it does no more than extend an open message.
+        same_metadata: whether the run's metadata has the chunk's changing fields already: see `RepeatedFields.has_changing`.
+            If not, the chunk is read here only where it does no more than extend an open message.
         held: whether the text is to stay open after the finish_reason.
         begins: whether the choice begins with the chunk, which then need not have a piece.
     """
@@ -143,8 +143,8 @@ def read_choice(
         or wire.logprobs is not None
         or content.__class__ is tuple
     ):
-        return _read_other_piece(choice, wire, data, settled=settled, held=held)
-    if not (content or reason or begins) or (not settled and (reason or choice.open_text_id is None)):
+        return _read_other_piece(choice, wire, data, same_metadata=same_metadata, held=held)
+    if not (content or reason or begins) or (not same_metadata and (reason or choice.open_text_id is None)):
         return None
     messages = choice.messages
     if not messages.role and delta.role in ROLES:
@@ -162,9 +162,9 @@ def read_choice(
 
 
 def _read_other_piece(
-    choice: Choice, wire: TypedChoice, data: bytes, *, settled: bool, held: bool
+    choice: Choice, wire: TypedChoice, data: bytes, *, same_metadata: bool, held: bool
 ) -> list[Event] | None:
-    """As `read_choice`, of a choice that takes pieces, and has another one than a text alone."""
+    """As `read_choice`, for a choice whose piece is something else than a text alone."""
     delta, reason = wire.delta, wire.finish_reason
     if delta.tool_calls:
         if delta.refusal or delta.reasoning_details or wire.logprobs or reason:
@@ -173,7 +173,7 @@ def _read_other_piece(
             return None
         fragment = delta.tool_calls[0]
         event = call_event(choice, fragment.index, fragment.id, fragment.function.arguments, data)
-        return _begin_call(choice, delta, fragment, settled) if event is None else [event]
+        return _begin_call(choice, delta, fragment, same_metadata) if event is None else [event]
     found = _piece_of(delta)
     if found is None:
         return None
@@ -184,7 +184,7 @@ def _read_other_piece(
     messages = choice.messages
     is_held = messages.held_status is not None
     is_open = kind in messages.ids and not (is_held or (choice.is_reasoning and kind != "reasoning"))
-    if not settled and (reason or tokens or not is_open):
+    if not same_metadata and (reason or tokens or not is_open):
         return None
     if kind == "reasoning" and "redacted" in messages.ids:
         return None
@@ -205,10 +205,10 @@ def _read_other_piece(
     return events
 
 
-def _begin_call(choice: Choice, delta: Delta, fragment: PlainToolCall, settled: bool) -> list[Event] | None:
+def _begin_call(choice: Choice, delta: Delta, fragment: PlainToolCall, same_metadata: bool) -> list[Event] | None:
     """The events of the first fragment of a call that has an index, an id and a name, as calls mostly have."""
     name, id, index = fragment.function.name, fragment.id, fragment.index
-    if not (settled and name and id) or index in choice.tool_calls.by_index or as_count(index) is None:
+    if not (same_metadata and name and id) or index in choice.tool_calls.by_index or as_count(index) is None:
         return None
     if not choice.messages.role and delta.role in ROLES:
         choice.messages.role = delta.role

@@ -1,7 +1,7 @@
 """The fields that a server repeats in each chunk, such as the citations of the entire answer.
 
-The tolerant path takes them into the run's metadata. A chunk in which they have the same bytes as in the last chunk that
-the tolerant path read changes nothing about them, so that it need not take that path.
+The tolerant path copies them into the run's metadata. A later chunk that repeats the same bytes has nothing new there, so the
+fast path may read it.
 """
 
 from __future__ import annotations
@@ -23,22 +23,26 @@ _NONE = (None, None, None)
 
 
 class RepeatedFields(msgspec.Struct, eq=False):
-    """The bytes of such fields in the last chunk that the tolerant path read, or that had nothing else in them.
+    """What such fields had in the last chunk. The filter results of a choice are in the choice.
 
-    The filter results of a choice stand in the choice.
+    Attributes:
+        values: the bytes of `citations`, `search_results` and `x_groq`.
+        changing: `service_tier`, `system_fingerprint` and `provider`, as the run's metadata has them. The tolerant path does not
+            look at them in a chunk of nothing but deltas; None if they have to be read again.
     """
 
-    values: tuple[Any, Any, Any] = _NONE  # of citations, search_results and x_groq
-    changing: tuple[str | None, ...] | None = None  # of the last chunk that had more than deltas
+    values: tuple[Any, Any, Any] = _NONE
+    changing: tuple[str | None, ...] | None = None
 
     def remember(self, chunk: Chunk | None, choices: Mapping[int, Choice], *, is_only_deltas: bool) -> None:
-        """The tolerant path has read this chunk, None for one of another shape."""
+        """Note the fields of a chunk that the tolerant path has read; forget them for None, a chunk of another shape."""
         if chunk is None:
             self.values, self.changing = _NONE, None
             for choice in choices.values():
                 choice.filter_results = None
             return
         x_groq: Any = chunk.x_groq  # None where it is missing
+        # Usage and errors in it are read by the tolerant path each time.
         is_id = x_groq is not None and not any(key in bytes(x_groq) for key in (b"usage", b"error"))
         self.values = (chunk.citations, chunk.search_results, x_groq if is_id else None)
         for wire in chunk.choices:
@@ -48,12 +52,15 @@ class RepeatedFields(msgspec.Struct, eq=False):
             self.remember_changing(chunk)
 
     def remember_changing(self, chunk: Chunk) -> None:
-        """The fields that may change are in the run's metadata."""
+        """Note the changing fields of a chunk, which the run's metadata has now."""
         self.changing = (chunk.service_tier, chunk.system_fingerprint, chunk.provider)
 
     def has(self, chunk: Chunk, choice: Choice | None) -> bool:
-        """Whether this chunk has nothing else in these fields, but for those that may change. `choice`: that of the chunk, if
-        it has one."""
+        """Whether a chunk repeats `values`, and the filter results of its choice, or has empty ones, which it then notes.
+
+        Args:
+            choice: the chunk's choice; None if it has none.
+        """
         if choice is not None:
             results = chunk.choices[0].content_filter_results
             if not _is_same(results, choice.filter_results):
@@ -67,7 +74,7 @@ class RepeatedFields(msgspec.Struct, eq=False):
         return True
 
     def has_changing(self, chunk: Chunk) -> bool:
-        """The same of the fields that the tolerant path does not read in chunks of deltas alone."""
+        """Whether a chunk repeats the changing fields."""
         return (chunk.service_tier, chunk.system_fingerprint, chunk.provider) == self.changing
 
 

@@ -83,8 +83,8 @@ class Decoder(base.Decoder):
     def feed_frames(self, frames: Frames) -> list[Event]:
         """The events of frames. A delta of an open part in its common form is decoded by its typed struct alone.
 
-        A frame is tried on the part that received the latest delta, then on the other open parts, and else takes the
-        tolerant path. After that no part is the latest, because the event may have ended any of them.
+        Each frame is tried as a delta of the part that received the latest delta, then of the other open parts. If it is
+        neither, it takes the tolerant path; after that no part is the latest, because the event may have ended any of them.
         """
         self.frames = frames
         start = self.index
@@ -116,7 +116,7 @@ class Decoder(base.Decoder):
         return events
 
     def _switch_target(self, data: Any) -> Event | None:
-        """The event of a delta of another open part, which is the latest from here on; None if it does more."""
+        """The event of a delta of another open part, which becomes the latest. None if the frame is anything else."""
         response = self._response
         try:
             delta = any_delta_decoder()(data)
@@ -125,7 +125,7 @@ class Decoder(base.Decoder):
         target = response.targets.get(delta.item_id)
         if target is None or not target.takes(delta):
             return None
-        response.latest_target = target.row()
+        response.latest_target = target.common_fields()
         metadata = {"logprobs": delta.logprobs} if delta.logprobs else None
         event: Event = target.event(
             target.message_id, delta.delta, metadata=metadata, position=delta.sequence_number, raw_item=data
@@ -173,7 +173,7 @@ class Decoder(base.Decoder):
     # -- every other event
 
     def _feed_other(self, data: Any) -> list[Event]:
-        """The events of a frame that is no delta of an open part: as `feed_frame`, and faster for an event of the API."""
+        """The events of a frame that is no delta of an open part. As `feed_frame`, but faster for events of the API."""
         item: Any
         try:
             item = _decode(data)
@@ -198,8 +198,8 @@ class Decoder(base.Decoder):
         return events
 
     def feed(self, item: WireObject) -> Iterable[Event]:
-        """The events of one event of the API, with its `sequence_number` as their position. One that gives none is a
-        raw event."""
+        """The events that one event of the API becomes, with its `sequence_number` as their position. If it becomes none, it is
+        a raw event."""
         response, fields = self._response, read_event(item)
         # The event may begin or end any part, and that at the output_index of one whose deltas have no id.
         response.latest_target = NO_TARGET

@@ -1,7 +1,7 @@
-"""The plain fields that events have in common, and those of items and responses, read at once.
+"""Reads the plain fields of an event, an item or a response: ids, indexes, statuses and times.
 
-One call of msgspec reads all of them where each has a value of its type, or null, or none. Otherwise they are read one by
-one, with the same result but for a value of another type, which reads as if it were absent.
+One call of msgspec reads all of them. If a value has the wrong type, they are read one by one instead, and that value counts as
+absent.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ObjectFields(msgspec.Struct, gc=False):
 
 
 NO_FIELDS = ObjectFields()
-"""Of an item about which nothing was stated."""
+"""The fields of an item about which nothing was stated."""
 
 
 def _text(value: Any) -> str | None:
@@ -65,7 +65,7 @@ _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 
 def _reader(struct: type[_Struct]) -> Callable[[WireObject], _Struct]:
-    """What reads the fields of this struct. It never raises."""
+    """A function that reads the fields of this struct from an object. It never raises."""
     readers = {name: _READERS[kind] for name, kind in struct.__annotations__.items()}
     convert = msgspec.convert
 
@@ -79,7 +79,7 @@ def _reader(struct: type[_Struct]) -> Callable[[WireObject], _Struct]:
 
 
 def index_reader(key: str) -> Callable[[EventFields], int | None]:
-    """What gives the index at this key of an event; None at ""."""
+    """A function that returns an event's index at this key; None if the key is ""."""
     return attrgetter(key) if key else lambda fields: None
 
 

@@ -31,13 +31,13 @@ __all__ = [
 ]
 
 Reader = Callable[[ResponseState, EventFields, WireObject], list[Event]]
-"""What reads a type of event, its plain fields, and what it is as it came."""
+"""A function that reads one type of event. It takes the state, the event's plain fields, and the event itself."""
 
 _INDEX_OF = {stem: index_reader(stream.index_key) for stem, stream in TEXT_STREAMS.items()}
 
 
 def delta_reader(stem: str) -> Reader:
-    """What reads a delta of a part. From there on the fast path takes the part's deltas that are in their common form."""
+    """A reader of deltas of a part. Once it has read one, the fast path takes those of the part that have the common form."""
     part, item_type, index_of = TEXT_STREAMS[stem].part, TEXT_STREAMS[stem].item, _INDEX_OF[stem]
     # Any: each class of messages has another class of delta events.
     delta_event: Any = PARTS[part].message.delta_event
@@ -78,7 +78,7 @@ def read_patch_delta(state: ResponseState, fields: EventFields, event: WireObjec
 
 
 def final_text_reader(stem: str) -> Reader:
-    """What reads the final text of a part."""
+    """A reader of the final text of a part."""
     stream, index_of = TEXT_STREAMS[stem], _INDEX_OF[stem]
     part, item_type, text_key = stream.part, stream.item, stream.text_key
 
@@ -100,7 +100,7 @@ def final_text_reader(stem: str) -> Reader:
 
 
 def content_part_reader(index_key: str, *, is_end: bool) -> Reader:
-    """What reads the beginning or the final form of a content part. Where one begins, the pending ones are done."""
+    """A reader of the beginning or of the final form of a content part. Where one begins, those that are pending are done."""
     index_of = index_reader(index_key)
 
     def read(state: ResponseState, fields: EventFields, event: WireObject) -> list[Event]:

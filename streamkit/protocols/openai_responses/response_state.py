@@ -17,7 +17,7 @@ from .wire import DELTA_STRUCTS, DELTA_TYPES, SHELL_OUTPUT, TEXT_STREAMS, DeltaE
 __all__ = ["NO_TARGET", "DeltaTarget", "ResponseState"]
 
 
-# By the stem of a type of deltas: the type, and where such a delta has the part's index.
+# By the stem of a delta's type (the type without `.delta`): the type, and the key at which such a delta has the part's index.
 _DELTA_FORMS: dict[str, tuple[str, str]] = {
     stem: (f"{stem}.delta", TEXT_STREAMS[stem].index_key if stem in TEXT_STREAMS else "command_index")
     for stem in DELTA_STRUCTS
@@ -25,7 +25,7 @@ _DELTA_FORMS: dict[str, tuple[str, str]] = {
 
 
 class DeltaTarget(msgspec.Struct, gc=False):
-    """An open part, as the deltas in their common form address it, and what such a delta becomes.
+    """An open part that the fast path takes deltas for: what these deltas have in common, and what they become.
 
     Attributes:
         item_id: the `item_id` of its deltas; None if they have none.
@@ -47,8 +47,8 @@ class DeltaTarget(msgspec.Struct, gc=False):
     type: str
     index_key: str
 
-    def row(self) -> tuple[Any, ...]:
-        """What the deltas of a row share, to be unpacked."""
+    def common_fields(self) -> tuple[Any, ...]:
+        """What all deltas of the part have in common, and what makes events of them, for the fast path to unpack."""
         return self.item_id, self.decode, self.part_index, self.output_index, self.message_id, self.event
 
     def takes(self, delta: Any) -> bool:
@@ -68,7 +68,7 @@ def _decode_nothing(data: Any) -> DeltaEvent:
 
 
 NO_TARGET: tuple[Any, ...] = ("", _decode_nothing, None, None, "", None)
-"""The latest target's row while there is none."""
+"""The `common_fields` of the latest target while there is none. They match no delta."""
 
 
 class ResponseState:
@@ -86,8 +86,9 @@ class ResponseState:
         has_summaries: whether the request wanted summaries of the reasoning.
         items: its items.
         speech_ids: the open messages of its speech and of the transcript, which belong to no item.
-        targets: the open parts that receive deltas, by `item_id`; at None the one whose deltas have none.
-        latest_target: the row of the one that received the latest delta, or that has just begun to receive deltas.
+        targets: the open parts that the fast path takes deltas for, by `item_id`; at None the one whose deltas have none.
+        latest_target: the `common_fields` of the target that received the latest delta, or that has just begun to receive
+            deltas.
     """
 
     __slots__ = (
@@ -120,7 +121,7 @@ class ResponseState:
         self.latest_target = NO_TARGET
 
     def expect_deltas(self, item: Item, item_id: str, stem: str, index: int) -> None:
-        """From here on the fast path takes the deltas of this open part that are in their common form.
+        """Let the fast path take the deltas of this open part that have the common form.
 
         Args:
             item_id: the `item_id` of its deltas, "" if they have none.
@@ -153,10 +154,10 @@ class ResponseState:
         type, index_key = _DELTA_FORMS[stem]
         target = DeltaTarget(key, delta_decoder(stem), index, item.output_index, message_id, event, type, index_key)
         self.targets[key] = target
-        self.latest_target = target.row()
+        self.latest_target = target.common_fields()
 
     def forget_targets(self, item: Item) -> None:
-        """Stop deltas from reaching the item by the fast path, because parts of it are done."""
+        """Let the tolerant path read the item's deltas again, because parts of it are done."""
         for item_id in item.delta_item_ids:
             target = self.targets.get(item_id)
             if target is not None and target.message_id in item.parts.by_id:

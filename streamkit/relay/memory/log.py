@@ -1,8 +1,9 @@
 """The numbered entries of one run in memory.
 
-The newest entries stand one by one. Those before them are joined to blocks of lines, which take half of the memory; a
-reader that comes to a block has it cut into entries again. The log has the places of messages that have ended, as far as
-their producers reported them, so that a reader that only rebuilds the state goes over their last lines alone.
+The newest entries are kept one by one, in the tail. Older ones are joined to blocks of lines, which take half of the memory; a
+block is split into entries again for each reader that comes to it. The log also knows which entries belong to messages that
+have ended, as far as producers report it. A reader that only rebuilds the state then gets the last line of each of these
+messages alone.
 """
 
 from __future__ import annotations
@@ -18,16 +19,15 @@ from ..cursors import EndedMessagesEntry, Entry, Place, cursor_of
 
 __all__ = ["Log", "new_entry"]
 
-_NEWLINE = 10  # as a number: it is found in a quarter of the time
+_NEWLINE = 10  # a number, which bytes are searched for in a quarter of the time
 _BLOCK = 256  # entries in a block
-_MOST_FOR_STATE = 64 * _BLOCK  # entries over which a reader that rebuilds the state goes at once
-_TAIL = 2 * _BLOCK  # entries that stand one by one at most
+_MOST_FOR_STATE = 64 * _BLOCK  # entries that `for_state` covers at once, at most
+_TAIL = 2 * _BLOCK  # entries in the tail, at most
 
 
 _tuple: Any = tuple  # type checkers do not know what its `__new__` takes
-new_entry: Callable[[type[Entry], tuple[str, bytes, bool]], Entry] = (
-    _tuple.__new__
-)  # faster than `Entry`, which is Python
+# Faster than calling `Entry`, whose `__new__` is Python code.
+new_entry: Callable[[type[Entry], tuple[str, bytes, bool]], Entry] = _tuple.__new__
 
 
 class _Block(NamedTuple):
@@ -41,12 +41,12 @@ class Log:
     Attributes:
         name: what names the run in its cursors.
         newest: the number of the newest entry, 0 before the first.
-        newest_entry: the number of the newest entry, -1 before the first; the entry; and what it was made of, None if that is
-            not at hand. This may be read without the lock.
+        newest_entry: the number of the newest entry, -1 before the first; that entry; and what it was made of, None if that is
+            not at hand. It may be read without the lock.
         tail: the newest entries, one by one.
         longest_tail: how many these are at most.
         prefix: what the cursors of the newest epoch begin with.
-        dropped: the number of the last entry that is not there any more, 0 if all are.
+        dropped: the number of the last entry that was dropped, 0 if none was.
         base: the snapshot at `dropped`; None while nothing was dropped.
     """
 
@@ -55,15 +55,17 @@ class Log:
         self.newest = self.dropped = 0
         self.newest_entry: tuple[int, Entry, object] = -1, Entry("", b""), None
         self.base: Entry | None = None
-        self._next: tuple[int, Entry] | None = (
-            None  # the snapshot up to which entries are dropped when another one comes
-        )
-        self._epochs: list[tuple[int, int]] = []  # for each epoch with entries: the number before its first one, and it
+        # The newest snapshot and its number. Entries up to it are dropped when the next snapshot comes.
+        self._next: tuple[int, Entry] | None = None
+        self._epochs: list[
+            tuple[int, int]
+        ] = []  # of each epoch with entries: the number before its first entry, the epoch
         self._blocks: deque[_Block] = deque()
         self.tail: list[Entry] = []
         self.longest_tail = _TAIL
         self.prefix = ""
-        self._firsts, self._lasts = array("Q"), array("Q")  # of messages that have ended: their first and last entries
+        # Of each message that has ended and was reported: the numbers of its first and of its last entry.
+        self._firsts, self._lasts = array("Q"), array("Q")
 
     def begin(self, epoch: int) -> None:
         """The entries that follow are of this epoch."""
@@ -128,17 +130,14 @@ class Log:
         return [*map(Entry, cursors, lines[skipped:])]
 
     def for_state(self, number: int, until: int) -> list[Entry]:
-        """As `since`, up to the entry `until`, for a reader that only rebuilds the state: of messages that have ended the last
-        lines, if their producers have reported them, and all other lines joined to few entries."""
+        """As `since`, up to the entry `until`, for a reader that only rebuilds the state. Of messages that have ended and were
+        reported it has the last lines alone. All other lines are joined to few entries."""
         until = min(until, number + _MOST_FOR_STATE)
         begin, end = bisect_right(self._firsts, number), bisect_right(self._lasts, until)
         out: list[Entry] = []
         ended: list[bytes] = []  # the last lines of the messages up to `number`
-        lines, before, newest = (
-            list[bytes](),
-            0,
-            0,
-        )  # some of the log, with the numbers before the first and of the last one
+        # Some lines of the log, the number before the first of them, and the number of the last one.
+        lines, before, newest = list[bytes](), 0, 0
         for first, last in zip(self._firsts[begin:end], self._lasts[begin:end], strict=True):
             if first > number + 1:
                 self._add_ended(out, ended, number)
@@ -158,8 +157,8 @@ class Log:
             entries.append(entry)
 
     def _lines_around(self, number: int) -> tuple[list[bytes], int, int]:
-        """A block's lines, or those of the tail, where this entry is one of them; the number before the first of them, and
-        that of the last one."""
+        """The lines of the block, or of the tail, that has this entry; the number before the first of them, and the number of
+        the last one."""
         start = self.newest - len(self.tail)
         if number > start:
             return [entry.data for entry in self.tail], start, self.newest
@@ -172,8 +171,8 @@ class Log:
         return self._blocks[(number - self._blocks[0].last + _BLOCK) // _BLOCK]
 
     def _joined(self, number: int, until: int) -> list[Entry]:
-        """The entries up to `until` as few: each holds the lines of several events, which have the same epoch, with the
-        cursor of the last one."""
+        """The entries after `number` up to `until`, joined to few: each has the lines of several events of the same epoch, and
+        the cursor of the last one."""
         out: list[Entry] = []
         while number < until:
             start = self.newest - len(self.tail)

@@ -24,10 +24,10 @@ _EMPTY = b'{"type":"snapshot","dropped":0,"events":[]}'
 
 
 class MemoryReading(Reading):
-    """A place in a run's log.
+    """One reader's place in a run's log.
 
     Attributes:
-        number: of the last event that was handed out; -1 where a snapshot comes first.
+        number: the number of the last event that was handed out; -1 if a snapshot comes first.
     """
 
     def __init__(self, relay: MemoryRelay, run: MemoryRun, after: str | None, gap: Gap, timeout: float | None) -> None:
@@ -40,10 +40,11 @@ class MemoryReading(Reading):
         self._gap = gap
         timeout = run.timeout if timeout is None else timeout
         self._timeout = math.inf if timeout is None else timeout
-        self._pause = run.pause(self._timeout)
+        self._first_wait = run.first_wait(self._timeout)
         self._has_joined = False
         self._idle_at: int = -1  # the number at which it began to wait
-        self.number = self._state_until = 0
+        self.number = 0
+        self._state_until = 0  # up to this number only the state is rebuilt; see `Log.for_state`
         if after is not None:
             place = place_of(after, run.id)
             with run.lock:
@@ -79,10 +80,10 @@ class MemoryReading(Reading):
         ):
             return (yield from self.apull().__await__())
         run.waiting[waker] = None  # before it looks again: what comes after that wakes it
-        if number != log.newest or not run.writing_epoch:
+        if number != log.newest or not run.has_producer:
             return (yield from self.apull().__await__())
         self._idle_at, self._has_waited = number, True
-        yield from waker.wait(self._pause).__await__()  # type: ignore[union-attr]  # a task's
+        yield from waker.wait(self._first_wait).__await__()  # type: ignore[union-attr]  # a task's
         newest, entry, delta = log.newest_entry
         if newest != number + 1 or self._is_over or run.watchers:
             return (yield from self._apull_now(None).__await__())
@@ -109,9 +110,9 @@ class MemoryReading(Reading):
         run, number, log = self._run, self.number, self._run.log
         if number == log.newest and number != self._idle_at and self._has_joined:
             run.waiting[waker] = None  # before it looks again: what comes after that wakes it
-            if number == log.newest and run.writing_epoch:
+            if number == log.newest and run.has_producer:
                 self._idle_at = number
-                return self._pause
+                return self._first_wait
         with run.lock:
             if not self._has_joined:
                 self._has_joined = True
@@ -142,7 +143,12 @@ class MemoryReading(Reading):
         return log.base or Entry(log.cursor(0), _EMPTY, snapshot=True)
 
     def _wait(self) -> float:
-        """For how long to wait. A run whose producer died is ended here."""
+        """How many seconds to wait. A run whose producer died is ended here.
+
+        Raises:
+            SourceError: the run was deleted.
+            SourceTimeoutError: the producer was silent for too long.
+        """
         run = self._run
         if run.is_gone:
             error = SourceError(f"run {run.id!r} was deleted while it was open")
@@ -152,14 +158,14 @@ class MemoryReading(Reading):
         if status == "lost" or (status == "paused" and run.cancel_reason is not None):
             end_abandoned_run(self._relay, run.id, "it was dropped without closing it")
             return 0.0
-        return run.patience(self._timeout) if status == run.status else 60.0
+        return run.next_wait(self._timeout) if status == run.status else 60.0
 
     def _missing(self) -> SourceError:
         run = self._run
         at = run.log.cursor(run.log.dropped)
         error = SourceError(
-            f"run {run.id!r}: the events after this reader's place are not in the log any more, which holds "
-            f"{run.limit}; read anew, or after {at!r}"
+            f"run {run.id!r}: the events after this reader's cursor are not in the log any more, which holds {run.limit} "
+            f"events; read after {at!r}, or with `gap='snapshot'`"
         )
         error.status_code = 410
         return error

@@ -21,12 +21,12 @@ _PURGE_INTERVAL = 1.0  # seconds between two searches for expired runs
 
 
 class MemoryRelay(Relay):
-    """The default relay, in this process. What it does beyond `limit` is named by `overflow`:
+    """The default relay, in this process. `overflow` says what happens when a run has more than `limit` events:
 
-        drop_oldest   The writer never waits; the oldest events are replaced by a snapshot. A reader that is slower than
-                      that, or comes later, receives the snapshot in their place, and a warning if messages are missing.
-        block         The writer waits while a reader is `limit` events behind; before the first reader came, it waits
-                      for that one. Only what every reader has received is dropped.
+        drop_oldest   The writer never waits; the oldest events are replaced by a snapshot. A reader that is too slow, or
+                      comes later, receives the snapshot in their place, and a warning if messages are missing.
+        block         The writer waits while a reader is `limit` events behind, or while no reader has come yet. Only what
+                      every reader has received is dropped.
         error         As `block`, but the writer gets a `UsageError` in place of waiting.
 
     Args:
@@ -38,7 +38,7 @@ class MemoryRelay(Relay):
         ttl_paused: seconds for which a run is kept that has no producer and waits for answers.
 
     Raises:
-        UsageError: the limit is no whole number from 1 on, a time is no number of seconds, or there is no such policy.
+        UsageError: an argument is wrong.
     """
 
     waits = False
@@ -54,11 +54,11 @@ class MemoryRelay(Relay):
         ttl_paused: float = 7 * 86_400.0,
     ) -> None:
         check_count("limit", limit)
-        if overflow not in get_args(Overflow):
-            raise UsageError(f"there is no overflow policy {overflow!r}; there are: {', '.join(get_args(Overflow))}")
         check_seconds("timeout", timeout, or_none=True)
-        for name, seconds in (("ttl", ttl), ("ttl_open", ttl_open), ("ttl_paused", ttl_paused)):
+        for name, seconds in {"ttl": ttl, "ttl_open": ttl_open, "ttl_paused": ttl_paused}.items():
             check_seconds(name, seconds)
+        if overflow not in get_args(Overflow):
+            raise UsageError(f"`overflow` is one of {', '.join(map(repr, get_args(Overflow)))}, not {overflow!r}")
         self.limit = self._limit = limit
         self._overflow: Overflow = overflow
         self._timeout = timeout
@@ -80,14 +80,14 @@ class MemoryRelay(Relay):
             writer.claim()
             if self._runs.setdefault(run_id, run) is run:
                 return writer
-        raise UsageError(f"run {run_id!r} is in this relay already")
+        raise UsageError(f"run {run_id!r} is in this relay already: use another id")
 
     def take_over(self, run_id: str, *, control: Callable[[Control], None]) -> MemoryWriter | None:
         """Become the producer of a run that has none."""
         run = self._find(run_id)
         if run is None or not (writer := self._writer(run, control)).claim():
             return None
-        writer.take_stock()
+        writer.receive_missed()
         return writer
 
     def _writer(self, run: MemoryRun, control: Callable[[Control], None]) -> MemoryWriter:
@@ -160,7 +160,7 @@ class MemoryRelay(Relay):
         now = time.monotonic()
         self._next_purge = now + min(_PURGE_INTERVAL, self._ttl, self._ttl_open, self._ttl_paused)
         for run in [*self._runs.values()]:
-            if now - run.last_sign >= self._lifetime(run):
+            if now - run.last_active >= self._lifetime(run):
                 self.delete(run.id)
 
     def _lifetime(self, run: MemoryRun) -> float:

@@ -1,4 +1,4 @@
-"""One run in memory: its log, its questions, its readers, and the signs of life of its producer."""
+"""One run in memory: its log, its questions, its readers, and the heartbeats of its producer."""
 
 from __future__ import annotations
 
@@ -25,9 +25,8 @@ __all__ = ["MemoryRun", "Overflow"]
 
 Overflow: TypeAlias = Literal["drop_oldest", "block", "error"]
 
-_AT_ONCE = (
-    2  # threads that are woken at once, and wake the others: if the system does not run one of them, another does
-)
+# How many threads are woken at once. They wake the others; there are two in case the system does not run one of them.
+_AT_ONCE = 2
 GRACE = 5.0  # seconds of silence after which a producer whose threads have all ended counts as gone
 
 
@@ -36,14 +35,14 @@ class MemoryRun:
 
     Attributes:
         status: as it was stored; a producer that died did not change it.
-        writer: refers to the producer's, None where there is none.
+        writer: a weak reference to the producer's writer; None before the first one.
         was_read: whether some reader has received an event.
-        last_sign: when the producer gave its last sign of life, on the monotonic clock.
+        last_active: when the producer began, wrote, sent a heartbeat or ended the run, on the monotonic clock.
         waiting: the wakers of readers that wait for the next event, in the order they came.
-        watchers: called whenever a reader goes on or leaves.
-        is_gone: whether it was deleted.
-        writing_epoch: the epoch of the producer that may write more; 0 if none may.
-        newest_thread: the one of the producer's threads that gave the last sign of life.
+        watchers: functions that are called whenever a reader has received events or left.
+        is_gone: whether the run was deleted.
+        has_producer: whether a producer may write more. Readers look at it without the lock.
+        newest_thread: the one of the producer's threads that called `heartbeat`, or wrote, last.
         busy: as `LogWriter.busy`.
     """
 
@@ -59,10 +58,9 @@ class MemoryRun:
         self.epoch = 0
         self.writer: weakref.ref[MemoryWriter] | None = None
         self.questions = Questions()
-        self.is_gone = False
-        self.writing_epoch = 0
+        self.is_gone = self.has_producer = False
         self.busy = self.was_read = False
-        self.last_sign = time.monotonic()
+        self.last_active = time.monotonic()
         self.waiting: dict[ThreadWaker | TaskWaker, None] = {}
         self._line: deque[ThreadWaker] = deque()  # that are to be woken, each by the one before it
         self.watchers: set[Callable[[], None]] = set()
@@ -113,23 +111,23 @@ class MemoryRun:
     # -- its producer
 
     def claim(self, writer: MemoryWriter) -> int | None:
-        """Make this the writer's run; returns its epoch. None if another one has it, or it has ended."""
+        """Make this the writer's run. Returns the run's new epoch; None if another writer has the run, or it has ended."""
         with self.lock:
             if self.epoch and (self.status_now not in ("paused", "lost") or self.status == "lost" or self.is_gone):
                 return None
             self.epoch += 1
-            self.status, self.busy, self.writing_epoch = "running", False, self.epoch
+            self.status, self.busy, self.has_producer = "running", False, True
             self.writer = weakref.ref(writer, self._writer_died)
             self.log.begin(self.epoch)
-            self.last_sign = time.monotonic()
+            self.last_active = time.monotonic()
             return self.epoch
 
     def _writer_died(self, _: object) -> None:
-        self.unsettle()
+        self.producer_gone()
 
-    def unsettle(self) -> None:
-        """Its producer is gone. The next reader that has nothing to read ends the run. It takes no lock."""
-        self.writing_epoch = 0
+    def producer_gone(self) -> None:
+        """The producer has died or given up. The next reader that has nothing to read ends the run. Takes no lock."""
+        self.has_producer = False
         self.wake()
         self.report_progress()
 
@@ -160,8 +158,8 @@ class MemoryRun:
     ) -> None:
         """Leave it in this status. With the lock held."""
         self._info.update(info or {})
-        self.status, self.writing_epoch = status, 0
-        self.last_sign = time.monotonic()
+        self.status, self.has_producer = status, False
+        self.last_active = time.monotonic()
         if status in FINAL:
             self._error = None if error is None else dict(error)
             self._ended_at = time.time()
@@ -171,7 +169,7 @@ class MemoryRun:
     def delete(self) -> None:
         """It is gone from its relay."""
         with self.lock:
-            self.is_gone, self.writing_epoch = True, 0
+            self.is_gone, self.has_producer = True, False
             if self.status not in FINAL:
                 self.questions.close()
         self.wake()
@@ -256,27 +254,27 @@ class MemoryRun:
     # -- the producer's life
 
     def heartbeat(self) -> None:
-        """Report that the producer is alive. The thread that calls this counts as one of the producer's."""
-        self.last_sign = time.monotonic()
+        """The producer is alive. The thread that calls this counts as one of the producer's."""
+        self.last_active = time.monotonic()
         thread = threading.current_thread()
         if thread is not self.newest_thread:
             self.newest_thread = thread
             self._threads = [one for one in self._threads if one.is_alive() and one is not thread] + [thread]
 
-    def pause(self, timeout: float) -> float:
-        """For how many seconds a reader waits that just had something to read."""
+    def first_wait(self, timeout: float) -> float:
+        """For how many seconds a reader waits that has just received all there is."""
         return max(0.001, min(timeout, GRACE))
 
-    def patience(self, timeout: float) -> float:
-        """For how many seconds the producer may be silent on, before this is called again.
+    def next_wait(self, timeout: float) -> float:
+        """For how many further seconds a reader waits that has waited in vain.
 
         Raises:
-            SourceTimeoutError: it was silent for `timeout` seconds, or its threads have ended.
+            SourceTimeoutError: the producer was silent for `timeout` seconds, or its threads have ended.
         """
         if self.status == "paused":
             return GRACE
-        silence, threads = time.monotonic() - self.last_sign, self._threads
-        reason = "it gave no sign of life" if silence >= timeout else ""
+        silence, threads = time.monotonic() - self.last_active, self._threads
+        reason = "it emitted nothing and sent no heartbeat" if silence >= timeout else ""
         if threads and silence >= GRACE and not any(thread.is_alive() for thread in threads):
             names = ", ".join(repr(thread.name) for thread in threads)
             reason = f"its thread {names} has ended without closing it"

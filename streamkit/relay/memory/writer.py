@@ -21,7 +21,7 @@ from .run import MemoryRun
 
 __all__ = ["MemoryWriter"]
 
-_PAUSE = 1.0  # seconds after which a producer that waits for room looks again
+_PAUSE = 1.0  # seconds after which a producer that waits for room checks again
 _now = time.monotonic
 
 
@@ -41,6 +41,7 @@ class MemoryWriter(LogWriter):
     Attributes:
         control: what the producer receives messages with.
         is_abandoned: whether `abandon` was called.
+        epoch: the run's epoch while this is its producer; 0 before `claim`.
     """
 
     waits = False
@@ -57,7 +58,7 @@ class MemoryWriter(LogWriter):
         self.epoch = self._run.claim(self) or 0
         return self.epoch > 0
 
-    def take_stock(self) -> None:
+    def receive_missed(self) -> None:
         """Receive the cancellation and the answers that came for earlier producers."""
         run = self._run
         if run.cancel_reason is not None:
@@ -90,7 +91,7 @@ class MemoryWriter(LogWriter):
         """Number events, and write them."""
         run = self._run
         with run.lock:
-            if run.writing_epoch != self.epoch:
+            if run.epoch != self.epoch or not run.has_producer:
                 run.check(self.epoch)
             cursors = run.log.append(events)
         run.heartbeat()
@@ -106,7 +107,7 @@ class MemoryWriter(LogWriter):
         """Number a delta, and write it, with the run's lock held. This is `append` for one line, with as few calls as possible:
         they are paid for each token."""
         run = self._run
-        if run.writing_epoch != self.epoch:
+        if run.epoch != self.epoch or not run.has_producer:
             run.check(self.epoch)
         log = run.log
         number, tail = log.newest + 1, log.tail
@@ -116,7 +117,7 @@ class MemoryWriter(LogWriter):
         log.newest, log.newest_entry = number, (number, entry, delta)
         if len(tail) > log.longest_tail:
             log.join()
-        run.last_sign = _now()
+        run.last_active = _now()
         if _here.thread is not run.newest_thread:
             run.heartbeat()
         waiting = run.waiting
@@ -199,9 +200,9 @@ class MemoryWriter(LogWriter):
         self._run.heartbeat()
 
     def abandon(self) -> None:
-        """Give the run up without a word, as a process does that dies. It takes no lock."""
+        """Stop writing without ending the run, as if the process had died. Takes no lock."""
         self.is_abandoned = True
-        self._run.unsettle()
+        self._run.producer_gone()
 
     # -- room for more
 
@@ -236,8 +237,11 @@ class MemoryWriter(LogWriter):
 
 
 def _pauses() -> Callable[[], float]:
-    """For how long to wait for room before each look. After the first pause in vain, readers are collected that nobody closed
-    before they were dropped: the producer would wait for one that stands in a cycle of references."""
+    """A function that returns how many seconds to wait for room before the next check.
+
+    After the first pause in vain it runs the garbage collector: a reader that was dropped without being closed, and is part of
+    a reference cycle, would otherwise keep the producer waiting.
+    """
     collects_at = time.monotonic() + _PAUSE
 
     def pause() -> float:

@@ -104,7 +104,7 @@ class Inbox:
             self._answered.add(question_id)
             self._open.pop(question_id, None)
 
-    def take_stock(self) -> None:
+    def receive_missed(self) -> None:
         """Receive the cancellation and the answers that came for earlier producers."""
         keys = self._keys
         cancel, values = self._link.ask(("HGET", keys.run, "cancel"), ("HGETALL", keys.questions))

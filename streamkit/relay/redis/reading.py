@@ -178,7 +178,8 @@ class RedisReading(Reading):
         silence = time.monotonic() - max(self._joined, feed.heard)
         if silence >= self._timeout:
             raise SourceTimeoutError(
-                f"the producer of run {self._run_id!r} was silent for {silence:.1f} seconds: it gave no sign of life"
+                f"the producer of run {self._run_id!r} was silent for {silence:.1f} seconds: it emitted nothing and sent no "
+                "heartbeat"
             )
         return max(0.001, min(self._timeout - silence, 60.0))
 
@@ -196,7 +197,9 @@ class RedisReading(Reading):
 
 def missing(run_id: str) -> SourceError:
     """The events after a place are not in the log, and the reader does not take a snapshot."""
-    error = SourceError(f"run {run_id!r}: the events after this reader's place are not in the log any more; begin anew")
+    error = SourceError(
+        f"run {run_id!r}: the events after this reader's cursor are not in the log any more; read with `gap='snapshot'`"
+    )
     error.status_code = 410
     return error
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from ...arguments import check_seconds
+from ...arguments import check_count, check_seconds
 from ...errors import SourceError, UsageError
 from ...redis_link import connect
 from ..cursors import Place, cursor_of, place_of, run_name
@@ -80,8 +80,7 @@ class RedisRelay(Relay):
         ttl_paused: float = 7 * 86_400.0,
         ttl_ended: float = 600.0,
     ) -> None:
-        if type(limit) is not int or limit < 1:
-            raise UsageError(f"a relay's limit is at least 1, not {limit!r}")
+        check_count("limit", limit)
         check_seconds("timeout", timeout, or_none=True)
         lifetimes = {"lease": lease, "ttl_running": ttl_running, "ttl_paused": ttl_paused, "ttl_ended": ttl_ended}
         for name, seconds in lifetimes.items():
@@ -119,7 +118,7 @@ class RedisRelay(Relay):
         """Begin a run. Raises `UsageError` if there is one already."""
         writer = self._claim(run_id, encode(dict(info or {})), control)
         if writer is None:
-            raise UsageError(f"run {run_id!r} is in this relay already")
+            raise UsageError(f"run {run_id!r} is in this relay already: use another id")
         return writer
 
     def take_over(self, run_id: str, *, control: Callable[[Control], None]) -> RedisWriter | None:
@@ -143,7 +142,7 @@ class RedisRelay(Relay):
                 ("ZREMRANGEBYRANK", self._index, 0, -_NEWEST - 1),
             )
         else:
-            outbox.inbox.take_stock()
+            outbox.inbox.receive_missed()
         return RedisWriter(outbox, self._settle_own)
 
     def end_abandoned(self, run_id: str) -> None:
@@ -152,7 +151,7 @@ class RedisRelay(Relay):
         if record is not None and record.status == "paused" and record.cancel is None:
             self._leave_paused(run_id)
         else:
-            end_abandoned_run(self, run_id, "it gave no sign of life")
+            end_abandoned_run(self, run_id, "it sent no heartbeat")
 
     def _leave_paused(self, run_id: str) -> None:
         """A run's producer died while it waited for answers: that it is paused is stored, unless somebody has it by now."""

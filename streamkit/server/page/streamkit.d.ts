@@ -294,7 +294,7 @@ export interface StreamOptions {
   signal?: AbortSignal;
   /** Called when the connection changes; when it waits to connect again, with the error that it waits for. */
   onConnection?: (state: "connecting" | "reconnecting" | "open" | "waiting" | "closed", error?: StreamkitError) => void;
-  /** Milliseconds without a byte, heartbeats included, after which a connection counts as cut. Default 45,000. */
+  /** Milliseconds without a byte, keepalive comments included, after which a connection counts as cut. Default 45,000. */
   silence?: number;
   /** Milliseconds for which it tries to connect again before the stream fails; a machine's sleep does not count. Default 300,000. */
   patience?: number;

@@ -674,7 +674,7 @@ class RunStream extends RunState {
     return true;
   }
 
-  /** What the server sends. A connection may be lost without an error, as when a laptop slept: silence, heartbeats included, cuts it. */
+  /** What the server sends. A connection may be lost without an error, as when a laptop slept: it counts as cut when not even keepalive comments come. */
   async #unlessSilent(promise) {
     const { silence = 45_000 } = this.#options;
     const elapsed = stopwatch();
