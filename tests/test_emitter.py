@@ -8,7 +8,7 @@ import math
 import threading
 import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import anyio
@@ -25,6 +25,7 @@ from streamkit.relay import MemoryRelay, Relay
 
 from . import values as q
 from .faces import LIMIT, Face, async_faces, body, chat, every_face, interpreter, is_soon
+from .opcodes import opcodes
 from .telling import tell_items
 from .test_laws import canonical, check_brackets, often
 from .test_relay import every_relay, without_cursors
@@ -1567,3 +1568,92 @@ def test_an_awaitable_is_no_answer_to_a_question_of_a_relay() -> None:
 
     anyio.run(read)
     assert emitter.messages[-1].content == "a value"
+
+
+# -- what a token costs
+
+
+def test_a_token_costs_a_reader_no_more_than_a_queue() -> None:
+    """By instructions, from `text()` to the hook of a task that waits for each token. The queue has a reader of the same kind, and
+    carries the event itself: it keeps no log to come late to."""
+
+    async def through_an_emitter(count: int) -> None:
+        source = sk.Emitter()
+
+        async def produce() -> None:
+            with source:
+                for _ in range(count):
+                    source.text("word")
+                    await asyncio.sleep(0)
+
+        await asyncio.gather(sk.astream(source, sk.EventHandler()).until_done(), produce())
+
+    async def through_a_queue(count: int) -> None:
+        queue: asyncio.Queue[Any] = asyncio.Queue()
+
+        async def items() -> AsyncIterator[Any]:
+            while (event := await queue.get()) is not None:
+                yield event
+
+        async def produce() -> None:
+            for _ in range(count):
+                queue.put_nowait(sk.TextDelta("m", "word"))
+                await asyncio.sleep(0)
+            queue.put_nowait(sk.StreamEnd())
+            queue.put_nowait(None)
+
+        await asyncio.gather(sk.astream(items(), sk.EventHandler()).until_done(), produce())
+
+    def cost(way: Callable[[int], Coroutine[Any, Any, None]]) -> float:
+        _, few, many = (opcodes(asyncio.run, way(count)) for count in (60, 60, 360))  # the first does what is done once
+        return (many - few) / 300
+
+    baseline = cost(through_a_queue)
+    assert cost(through_an_emitter) <= baseline
+
+
+def test_readers_that_wait_for_a_token_have_events_of_their_own() -> None:
+    """As those have that decode it from the log, with the same cursor, though it was not decoded for them."""
+
+    async def main() -> None:
+        source = sk.Emitter()
+        events: list[list[sk.TextDelta]] = [[], []]
+
+        async def read(into: list[sk.TextDelta]) -> None:
+            async for event in source.reader():
+                if isinstance(event, sk.TextDelta):
+                    into.append(event)
+
+        async def write() -> None:
+            with source:
+                for text in ("a", "b\U0001f600", "c"):
+                    source.text(text)
+                    await anyio.wait_all_tasks_blocked()
+
+        async with anyio.create_task_group() as tasks:
+            for into in events:
+                tasks.start_soon(read, into)
+            tasks.start_soon(write)
+        late = [event for event in source.reader() if isinstance(event, sk.TextDelta)]
+        assert events[0] == events[1] == late
+        assert [event.cursor for event in events[0]] == [event.cursor for event in late]
+        assert len({id(event) for event in (*events[0], *events[1], source.current_event)}) == 7
+
+    for backend in ("asyncio", "trio"):
+        anyio.run(main, backend=backend)
+
+
+class Shouting(str):
+    """Text of a class of its own."""
+
+    def __str__(self) -> str:
+        return self.upper()
+
+
+def test_text_of_another_class_is_written_as_it_is() -> None:
+    """A reader has plain text."""
+    with sk.Emitter() as source:
+        source.text("a")
+        source.text(Shouting("b"))
+    assert [type(event.value) for event in source.reader() if isinstance(event, sk.TextDelta)] == [str, str]
+    assert source.messages[0].content == "ab"

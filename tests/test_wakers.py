@@ -3,6 +3,7 @@ Tasks are woken from any thread, and miss nothing that comes before they wait.""
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections import deque
@@ -15,7 +16,7 @@ import anyio.to_thread
 import pytest
 
 from streamkit.relay import MemoryRelay
-from streamkit.relay.wakers import TaskWaker, ThreadWaker, task_waker, wake_next
+from streamkit.relay.wakers import TaskWaker, ThreadWaker, _AsyncioWaker, task_waker, wake_next
 
 PATIENCE = 20.0  # seconds
 
@@ -140,6 +141,41 @@ def test_what_comes_while_a_reader_begins_to_wait_is_not_missed(comes: str) -> N
         assert has_ended(thread)
         taken = reading.take(waker)
     assert taken if comes == "an event" else taken is None
+
+
+class InterruptedTaskWaker(_AsyncioWaker):
+    """As `Interrupted`, of a task on asyncio."""
+
+    then: Callable[[], object] | None = None
+
+    def __hash__(self) -> int:
+        if self.then is not None:
+            thread = threading.Thread(target=self.then, daemon=True)
+            self.then = None
+            thread.start()
+            thread.join(PATIENCE / 20)
+        return id(self)
+
+
+@pytest.mark.parametrize("comes", ["an event", "the end"])
+def test_what_comes_while_a_task_begins_to_wait_is_not_missed(comes: str) -> None:
+    """As on a thread. The task waits without looking at the clock or the lock, which is how it waits from token to token."""
+
+    async def main() -> None:
+        relay = MemoryRelay()
+        writer = relay.open("run", control=lambda control: None)
+        reading = relay.read("run")
+        waker = reading._waker = InterruptedTaskWaker(task_waker()._calls, asyncio.get_running_loop())
+        writer.append([b"{}"])
+        assert await reading.next_batch()
+        waker.then = partial(writer.append, [b"{}"]) if comes == "an event" else partial(writer.end, "done")
+        with anyio.fail_after(PATIENCE):
+            taken = await reading.next_batch()
+        assert taken if comes == "an event" else taken is None
+        assert waker.then is None
+        reading.close()
+
+    anyio.run(main)
 
 
 async def wake_before(waker: TaskWaker) -> None:

@@ -38,6 +38,12 @@ def app(factory: Any = agent, **options: Any) -> Any:
     return create_app(factory, **{"token": "secret", **options})
 
 
+def read(**options: Any) -> Any:
+    relay = sk.MemoryRelay()
+    with sk.Emitter(relay, "run"):
+        return relay.read("run", **options)
+
+
 WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "the class of a handler": (lambda: sk.stream([], Silent), "Silent is no handler but the class of one; pass an object of it: Silent()"),
     "a list of handlers": (lambda: sk.stream([], [Silent()]), "handlers are passed one by one"),
@@ -54,6 +60,28 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "messages that are texts": (lambda: sk.to_input(["Hello"], "openai_chat"), "a message is a `Message` or a dict, not 'Hello'"),
     "a relay that is a URL": (lambda: sk.Emitter("redis://localhost"), "`relay` is a `Relay`, not 'redis://localhost'"),
     "a run's id that is a number": (lambda: sk.Emitter(sk.MemoryRelay(), 5), "`run_id` is a `str`, not 5"),
+    "a model that is no name": (lambda: sk.Emitter(model=5), "`model` is a `str`, not 5"),
+    "a silence below 0": (lambda: sk.Emitter(timeout=-1), "`timeout` is a number of seconds from 0 on, or None, not -1"),
+    "a reader's silence in words": (lambda: sk.Emitter().reader(timeout="1m"), "`timeout` is a number of seconds from 0 on, or None, not '1m'"),
+    "a gap that is none": (lambda: read(gap="skip"), "`gap` is one of snapshot, error, not 'skip'"),
+    "a limit in words": (lambda: sk.MemoryRelay(limit="5"), "`limit` is a whole number from 1 on, not '5'"),
+    "half an event": (lambda: sk.MemoryRelay(limit=2.5), "`limit` is a whole number from 1 on, not 2.5"),
+    "a relay's silence in words": (lambda: sk.MemoryRelay(timeout="1m"), "`timeout` is a number of seconds from 0 on, or None, not '1m'"),
+    "a run's time to live in words": (lambda: sk.MemoryRelay(ttl="1h"), "`ttl` is a number of seconds from 0 on, not '1h'"),
+    "an open run's time to live below 0": (lambda: sk.MemoryRelay(ttl_open=-1), "`ttl_open` is a number of seconds from 0 on, not -1"),
+    "a paused run without a time to live": (lambda: sk.MemoryRelay(ttl_paused=None), "`ttl_paused` is a number of seconds from 0 on, not None"),
+    "an emitted delta of a number": (lambda: sk.Emitter().emit(sk.TextDelta("m", 5)), "`value` of a TextDelta is a `str`, not 5"),
+    "an emitted delta of message 5": (lambda: sk.Emitter().emit(sk.TextDelta(5, "a")), "`message_id` of a TextDelta is a `str`, not 5"),
+    "an emitted message that is text": (lambda: sk.Emitter().emit(sk.TextDone("a")), "`message` is a `Message`, not 'a'"),
+    "a language that is a number": (lambda: sk.Emitter().code("1", 5), "`language` is a `str`, not 5"),
+    "a format that is a number": (lambda: sk.Emitter().reasoning("1", 5), "`format` is a `str`, not 5"),
+    "a console's stream that is a number": (lambda: sk.Emitter().console("1", 1), "`stream` is a `str`, not 1"),
+    "an emitted tool that is a function": (lambda: sk.Emitter().tool_call(computer, {}), "`name` is a `str`, not <function"),
+    "a call's time limit in words": (lambda: sk.Emitter().tool_call("f", {}, timeout="1m"), "`timeout` is a number of seconds from 0 on, or None, not '1m'"),
+    "a call's id that is a number": (lambda: sk.Emitter().tool_call("f", {}, call_id=5), "`call_id` is a `str`, not 5"),
+    "a confirmation of an id": (lambda: sk.Emitter().confirm("message-1"), "`subject` is a `Message`, not 'message-1'"),
+    "a confirmation's id that is a number": (lambda: sk.Emitter().confirm(id=5), "`id` is a `str`, not 5"),
+    "a confirmation's time limit below 0": (lambda: sk.Emitter().confirm(timeout=-1), "`timeout` is a number of seconds from 0 on, or None, not -1"),
     "an agent in place of its factory": (lambda: app(agent()), "`factory` is a function that makes an agent, not <"),
     "an app's relay that is a URL": (lambda: app(relay="redis://localhost"), "`relay` is a `Relay`, not 'redis://localhost'"),
     "a store that is a path": (lambda: app(store="runs.db"), "`store` is a `Store`, not 'runs.db'"),

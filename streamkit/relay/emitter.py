@@ -21,7 +21,10 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from functools import partial
 from typing import Any, Self
 
+import msgspec
+
 from ..answers import Confirmation
+from ..arguments import check_kind, check_seconds
 from ..core.split_text import split_or_whole
 from ..errors import UsageError
 from ..events import ConfirmationCreated, Event, MessageDone, ToolCallDone, ToolOutputDone
@@ -36,8 +39,6 @@ from ..messages import (
     ToolOutputMessage,
     output_text,
 )
-from ..messages.json_text import has_surrogates
-from ..protocols import codec
 from ..sources.source import AsyncSource, Readable, Source
 from ..streams.api import astream, stream
 from .call_index import CallIndex
@@ -48,6 +49,8 @@ from .reader import Reader
 from .writer import Writer
 
 __all__ = ["Approval", "Emitter", "Lane", "Output", "Part"]
+
+_encode = msgspec.json.Encoder().encode  # of deltas that are made here: nothing about them has to be looked at
 
 
 class Emitter(Writer, Readable):
@@ -78,6 +81,7 @@ class Emitter(Writer, Readable):
         strict: bool = False,
         timeout: float | None = None,
     ) -> None:
+        check_seconds("timeout", timeout, or_none=True)
         super().__init__(relay, run_id, model=model, strict=strict)
         self._timeout = timeout
         self._kind: type[Message] | None = None  # the open message's class
@@ -101,16 +105,19 @@ class Emitter(Writer, Readable):
 
     def reasoning(self, value: str, format: str | None = None) -> None:
         """Emit some reasoning; `format` is `summary` for a summary of it."""
+        check_kind("format", format, str)
         self._append_text(ReasoningMessage, value, None, format)
 
     def code(self, value: str, language: str | None = None) -> None:
         """Emit some code that is to run. Another language begins another message; without one, it is the same."""
+        check_kind("language", language, str)
         if language is None and isinstance(self._message, CodeMessage):
             language = self._message.format
         self._append_text(CodeMessage, value, None, language)
 
     def console(self, value: str, stream: str | None = None) -> None:
         """Emit some output of running code; `stream` is `stdout` or `stderr`, if that is known."""
+        check_kind("stream", stream, str)
         self._append_text(ConsoleMessage, value, {"stream": stream} if stream else None)
 
     def end_message(self) -> None:
@@ -124,34 +131,38 @@ class Emitter(Writer, Readable):
         """Append to the open message if it is of this kind, else begin one. An append bypasses the engine: nothing
         has to be completed."""
         if text.__class__ is not str:
-            _check_text(text)
+            text = _plain_text(text)
         if not text:
             return
         with self._ready() if self._log.bounded else self._lock:
             message = self._message
-            if (
-                message is None
-                or kind is not self._kind
-                or format != self._format
-                or message.status != "in_progress"
-                or self._ended
-            ):
+            if message is None or kind is not self._kind or format != self._format or message.status != "in_progress":
                 self._end_message()
                 self._complete(kind.created_event(kind() if format is None else kind(format=format)))
                 self._times.mark("first", time.monotonic())
                 self._message = message = self._engine.messages[-1]
                 self._kind, self._format = kind, format
                 self._holds_half = False
-            event = kind.delta_event(message.id, text, metadata=metadata)
-            if self._holds_half or (not text.isascii() and has_surrogates(text)):
+            event = kind.delta_event(message.id, text, False, metadata)
+            try:
+                line = b"" if self._holds_half else _encode(event)
+            except ValueError:  # half of a surrogate pair
+                line = b""
+            if not line:
                 self._complete(split_or_whole(event))
                 self._holds_half = "\ud800" <= text[-1] <= "\udbff"
                 return
-            message.pieces.append(text)
-            if len(message.pieces) >= COMPACT_AT:
+            pieces = message.pieces
+            pieces.append(text)
+            if len(pieces) >= COMPACT_AT:
                 message.compact()
             self._current = event
-            self._events.store((codec.encode_delta(event),))
+            events = self._events
+            events.cursor = self._log.append_delta(line, event if metadata is None else None)
+            snapshots = events.snapshots  # the rest is as in `EventLog.store`
+            snapshots.left -= 1
+            if snapshots.left <= 0:
+                snapshots.make()
 
     # -- messages side by side
 
@@ -184,7 +195,7 @@ class Emitter(Writer, Readable):
 
     def write_piece(self, message: Message, value: str, metadata: Mapping[str, Any] | None) -> None:
         """Write some more of a message that `begin_part` began; for `Part`."""
-        _check_text(value)
+        value = _plain_text(value)
         with self._ready():
             if message.status != "in_progress":
                 raise UsageError(f"message {message.id!r} has ended ({message.status}): nothing more can be written")
@@ -218,6 +229,9 @@ class Emitter(Writer, Readable):
             timeout: wait for the output for so many seconds, whatever the readers do; None as for `confirm`.
             lane: the name of the lane that it belongs to.
         """
+        check_kind("name", name, str)
+        check_kind("call_id", call_id, str)
+        check_seconds("timeout", timeout, or_none=True)
         content = output_text(arguments)
         with self._ready():
             self._end_message()
@@ -278,6 +292,9 @@ class Emitter(Writer, Readable):
         Raises:
             UsageError: there is nothing to confirm, or a confirmation with this id is pending.
         """
+        check_kind("subject", subject, Message)
+        check_kind("id", id, str)
+        check_seconds("timeout", timeout, or_none=True)
         with self._ready():
             self._end_message()
             self._calls.update(self._engine.messages)
@@ -326,10 +343,11 @@ class Emitter(Writer, Readable):
         return aiter(astream(self.reader()))
 
 
-def _check_text(value: object) -> None:
-    """Raise `UsageError` if it is no text."""
+def _plain_text(value: object) -> str:
+    """A text as a plain str, whatever subclass it has. Raises `UsageError` if it is no text."""
     if not isinstance(value, str):
         raise UsageError(f"emitted text is a str, not {value!r}")
+    return str.__str__(value)
 
 
 def _in_lane(lane: str | None) -> dict[str, Any]:

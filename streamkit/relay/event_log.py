@@ -33,6 +33,7 @@ class EventLog:
     Attributes:
         cursor: of the newest event; None before the first.
         current: the newest event that came from the engine.
+        snapshots: counts the events that are written, and makes snapshots of them.
         first_delta: when the first delta came, on the monotonic clock; None before.
     """
 
@@ -42,7 +43,7 @@ class EventLog:
         self.first_delta: float | None = None
         self._engine = engine
         self._log = log
-        self._snapshots = LogSnapshots(engine, log, limit)
+        self.snapshots = LogSnapshots(engine, log, limit)
         # The questions that the relay has open, by their ids.
         self._registered: dict[str, Confirmation | ToolCallMessage] = {}
         self._answers: dict[str, Mapping[str, Any]] = {}  # that the registry has to these
@@ -61,7 +62,7 @@ class EventLog:
                 if isinstance(event, Delta):
                     self.first_delta = self.first_delta or time.monotonic()
                     continue
-                self._snapshots.note(event, lines)
+                self.snapshots.note(event, lines)
                 if (waiting := _question_in(event)) is not None:
                     self._ask(waiting, lines)
                     lines = []
@@ -74,7 +75,7 @@ class EventLog:
 
     def store(self, lines: Sequence[bytes]) -> None:
         """Append encoded events, and make a snapshot where enough are new since the last one."""
-        snapshots = self._snapshots
+        snapshots = self.snapshots
         if lines:
             self.cursor = self._log.append(lines)[-1]
             snapshots.left -= len(lines)
@@ -96,7 +97,7 @@ class EventLog:
             question.update(subject=codec.message_to_dict(waiting))
         self._registered[id] = waiting
         self.cursor = self._log.ask(id, question, lines)[-1]
-        self._snapshots.left -= len(lines)
+        self.snapshots.left -= len(lines)
 
     def answered(self, id: str, answer: Mapping[str, Any]) -> None:
         """The registry has an answer; any thread may call it."""

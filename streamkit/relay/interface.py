@@ -26,6 +26,7 @@ The methods of `Relay` and `LogWriter` are thread-safe. Those that may wait have
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -164,6 +165,17 @@ class LogWriter(InTasks, ABC):
             ProducerFenced: the run is known to be another producer's, ended or gone.
             UsageError: an event is no line.
         """
+
+    def writing_lock(self) -> threading.RLock:
+        """A lock for the producer, which holds it while it completes events and writes them. It may be the log's own, so that
+        `append_delta` need not take another one."""
+        return threading.RLock()
+
+    def append_delta(self, line: bytes, delta: object = None) -> Cursor:
+        """As `append`, for one delta, with `writing_lock` held: what is written token by token. The line is not checked; an
+        encoded delta has no line end. Readers in this process may be given a copy of `delta`, which is what the line was made
+        of, in place of the line. Returns its cursor."""
+        return self.append((line,))[-1]
 
     def messages_ended(self, spans: Sequence[tuple[int, int]]) -> None:
         """Messages have ended: each of them with a span of the events that this producer has written, counted from 1, which

@@ -94,7 +94,7 @@ class _Events:
         self._relay, self._run_id, self._after = reader.relay, reader.run_id, reader.after
         after = after if reader.after is None else reader.after
         self.reading = reader.relay.read(reader.run_id, after, timeout=reader.timeout)
-        self.reading.convert = self._decoded
+        self.reading.convert, self.reading.convert_delta = self._decoded, self._copied
         self.traits = SourceTraits(protocol="streamkit", read_to_end=True, resume=self.resume)
         self._past: Past | None = None  # what a stream that resumes takes in before its handlers receive anything
         self._decode = codec.line_decoder()  # events that are declared later are decoded carefully
@@ -120,12 +120,12 @@ class _Events:
         from .past import Past  # few streams resume
 
         self._past = Past(self._run_id, after, self._event, leave_encoded=leave_encoded)
-        self.reading.convert = self._decoded_past
+        self.reading.convert, self.reading.convert_delta = self._decoded_past, None
         return after
 
     def async_source(self) -> AsyncSource:
         """What a task pulls."""
-        return AsyncSource(self.reading.apull, self.aclose, self.traits, cancel=self.reading.cancel)
+        return AsyncSource(self.reading.next_batch, self.aclose, self.traits, cancel=self.reading.cancel)
 
     def close(self) -> None:
         """Stop reading."""
@@ -141,19 +141,17 @@ class _Events:
         if self._questions:
             self._attend()
         decode, newest, events = self._decode, self._message_id, OwnEvents()
+        event: Any
         for cursor, line, is_snapshot in entries:
             try:
                 event = decode(line)
             except Exception:  # a snapshot, or one that msgspec alone does not decode
                 event = self._snapshot(line) if is_snapshot else _decode_carefully(line)
             event.position = cursor
-            if isinstance(event, Delta):
-                if event.message_id == newest:
-                    event.message_id = (
-                        newest  # that of deltas in a row is one str, so that their message is found faster
-                    )
-                else:
-                    self._message_id = newest = event.message_id
+            if event.message_id == newest:
+                event.message_id = newest  # that of deltas in a row is one str, so that their message is found faster
+            elif isinstance(event, Delta):
+                self._message_id = newest = event.message_id
             elif event.__class__ in _WITH_QUESTIONS:
                 self._link(event)
             events.append(event)
@@ -161,12 +159,18 @@ class _Events:
             self.reading.attend = self._attend
         return events
 
+    def _copied(self, cursor: str, delta: Any) -> OwnEvents:
+        """The event of a delta that is at hand, so that it need not be decoded. (No question is open: none would be skipped.)"""
+        event: Event = delta.__copy__()
+        event.position = cursor
+        return OwnEvents((event,))
+
     def _decoded_past(self, entries: Sequence[Entry]) -> OwnEvents:
         """The same of what comes before the cursor after which a stream resumes."""
         assert self._past is not None
         events, rest = self._past.feed(entries)
         if self._past.is_over:
-            self._past, self.reading.convert = None, self._decoded
+            self._past, self.reading.convert, self.reading.convert_delta = None, self._decoded, self._copied
             if rest:  # decoded once what is open at the cursor was delivered
                 self.reading.hold([*rest])
         return OwnEvents(events)
@@ -292,7 +296,7 @@ class _Loop(AsyncIterator[Event]):
             events = self._events
             if events is None and not self._is_over:
                 events = self._events = await self._reader.begin_in_task()
-            batch = None if events is None or self._is_over else await events.reading.apull()
+            batch = None if events is None or self._is_over else await events.reading.next_batch()
             if batch is None:
                 await self.aclose()
                 raise StopAsyncIteration

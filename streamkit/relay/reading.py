@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
 import anyio.lowlevel
@@ -21,6 +21,8 @@ class Reading(ABC):
 
     Attributes:
         convert: makes something else of the entries before they are handed out; None for the entries themselves.
+        convert_delta: the same of a delta that a producer in this process has just written: it gets the cursor, and what
+            `append_delta` was called with beside the line. None to convert its entry.
         attend: called before it waits, which says that what was handed out is handled; returns for how many seconds at most
             to wait.
     """
@@ -31,6 +33,7 @@ class Reading(ABC):
         self._has_waited = True
         self._held: list[Entry] | None = None
         self.convert: Callable[[list[Entry]], Any] | None = None
+        self.convert_delta: Callable[[str, Any], Any] | None = None
         self.attend: Callable[[], float] | None = None
 
     @abstractmethod
@@ -84,10 +87,18 @@ class Reading(ABC):
         """As `pull`, for tasks on asyncio and trio. After so many seconds of silence: an empty list."""
         if not self._has_waited:  # other tasks of this event loop run, however much there is to read
             await anyio.lowlevel.checkpoint()
+        self._has_waited = False
+        return await self._apull_now(silence)
+
+    def next_batch(self) -> Awaitable[Any]:
+        """As `apull` without `silence`, to be awaited at once."""
+        return self.apull()
+
+    async def _apull_now(self, silence: float | None) -> Any:
+        """As `apull`, without letting other tasks run first."""
         waker = self._waker
         if waker is None or isinstance(waker, ThreadWaker):
             waker = self._waker = task_waker()
-        self._has_waited = False
         began: float | None = None
         while not self._is_over:
             taken = self.take(waker) if self._held is None else self._take_held()
@@ -123,7 +134,7 @@ class Reading(ABC):
         return self
 
     async def __anext__(self) -> list[Entry]:
-        entries: list[Entry] | None = await self.apull()
+        entries: list[Entry] | None = await self.next_batch()
         if entries is None:
             self.close()
             raise StopAsyncIteration

@@ -5,6 +5,7 @@ Waking takes no lock: the garbage collector may end a reader, which wakes others
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import threading
 import weakref
@@ -141,6 +142,18 @@ class _AsyncioWaker(TaskWaker):
         self._future: Any = None
         self._timer: Any = None
         self._seconds = 0.0  # that the timer was set to
+
+    def wake(self) -> None:
+        """As `TaskWaker.wake`; in its own thread a task that waits is woken without another call."""
+        future = self._future
+        if future is None or threading.get_ident() != self._thread:
+            super().wake()
+            return
+        self._future = None
+        try:
+            future.set_result(None)
+        except (asyncio.InvalidStateError, RuntimeError):  # its task was cancelled, or the event loop is closed
+            self._woken = True
 
     def _wake_here(self) -> None:
         future, self._future = self._future, None

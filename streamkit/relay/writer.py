@@ -18,6 +18,9 @@ from ..arguments import check_kind
 from ..core.split_text import split_or_whole
 from ..errors import SourceError, StreamkitError, UsageError, raise_source_error
 from ..events import (
+    Created,
+    Delta,
+    Done,
     Event,
     MessageDone,
     Run,
@@ -76,15 +79,16 @@ class Writer(StreamState):
         self._engine.takes_approvals = self._engine.takes_edits = self._engine.takes_outputs = True
         check_kind("relay", relay, Relay)
         check_kind("run_id", run_id, str)
+        check_kind("model", model, str)
         self.relay: Relay = MemoryRelay() if relay is None else relay
         self.run_id = run_id or secrets.token_urlsafe(16)
         self._model = model
-        self._lock = threading.RLock()
         self._message: Message | None = None  # open; the next call of the same kind appends to it
         self._feed: Items | None = None  # what joins the pieces of the body that is being fed
         self._watchers: set[Callable[[], None]] = set()
         self._times.start = time.monotonic()
         self._log = self.relay.open(self.run_id, {"model": model} if model else {}, control=received)
+        self._lock = self._log.writing_lock()
         self._events = EventLog(self._engine, self._log, self.relay.limit)
 
     @property
@@ -132,6 +136,7 @@ class Writer(StreamState):
         `StreamException` ends the run as failed.
 
         Raises:
+            UsageError: it is no event, or a delta whose id or text is no text.
             ProtocolError: the event is malformed, and the emitter is strict.
         """
         event = _copy(event)
@@ -357,6 +362,12 @@ def _copy(event: object) -> Event:
     """A copy to write, of what may be another stream's event."""
     if not isinstance(event, Event):
         raise UsageError(f"an event is emitted, not {event!r}; `feed` takes a protocol's items")
+    if isinstance(event, Delta):
+        for name in ("message_id", "value"):
+            if not isinstance(getattr(event, name), str):
+                raise UsageError(f"`{name}` of a {type(event).__name__} is a `str`, not {getattr(event, name)!r}")
+    elif isinstance(event, (Created, Done)):
+        check_kind("message", event.message, Message)
     return msgspec.structs.replace(event)
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from ...errors import UsageError
 from ..cursors import EndedMessagesEntry, Entry, Place, cursor_of
 
-__all__ = ["Log"]
+__all__ = ["Log", "new_entry"]
 
 _NEWLINE = 10  # a number, which bytes are searched for in a quarter of the time
 _BLOCK = 256  # entries in a block
@@ -27,7 +27,7 @@ _TAIL = 2 * _BLOCK  # entries in the tail, at most
 
 _tuple: Any = tuple  # type checkers do not know what its `__new__` takes
 # Faster than calling `Entry`, whose `__new__` is Python code.
-_new_entry: Callable[[type[Entry], tuple[str, bytes, bool]], Entry] = _tuple.__new__
+new_entry: Callable[[type[Entry], tuple[str, bytes, bool]], Entry] = _tuple.__new__
 
 
 class _Block(NamedTuple):
@@ -41,7 +41,11 @@ class Log:
     Attributes:
         name: what names the run in its cursors.
         newest: the number of the newest entry, 0 before the first.
-        newest_entry: the number of the newest entry, -1 before the first, and that entry. It may be read without the lock.
+        newest_entry: the number of the newest entry, -1 before the first; that entry; and what it was made of, None if that is
+            not at hand. It may be read without the lock.
+        tail: the newest entries, one by one.
+        longest_tail: how many these are at most.
+        prefix: what the cursors of the newest epoch begin with.
         dropped: the number of the last entry that was dropped, 0 if none was.
         base: the snapshot at `dropped`; None while nothing was dropped.
     """
@@ -49,7 +53,7 @@ class Log:
     def __init__(self, name: str) -> None:
         self.name = name
         self.newest = self.dropped = 0
-        self.newest_entry: tuple[int, Entry] = -1, Entry("", b"")
+        self.newest_entry: tuple[int, Entry, object] = -1, Entry("", b""), None
         self.base: Entry | None = None
         # The newest snapshot and its number. Entries up to it are dropped when the next snapshot comes.
         self._next: tuple[int, Entry] | None = None
@@ -57,8 +61,9 @@ class Log:
             tuple[int, int]
         ] = []  # of each epoch with entries: the number before its first entry, the epoch
         self._blocks: deque[_Block] = deque()
-        self._tail: list[Entry] = []
-        self._prefix = ""
+        self.tail: list[Entry] = []
+        self.longest_tail = _TAIL
+        self.prefix = ""
         # Of each message that has ended and was reported: the numbers of its first and of its last entry.
         self._firsts, self._lasts = array("Q"), array("Q")
 
@@ -67,24 +72,24 @@ class Log:
         while self._epochs and self._epochs[-1][0] == self.newest:
             self._epochs.pop()  # it has no entries
         self._epochs.append((self.newest, epoch))
-        self._prefix = f"{epoch}-"
+        self.prefix = f"{epoch}-"
 
     def append(self, events: Sequence[bytes]) -> list[str]:
         """Number events; returns their cursors."""
         for data in events:
             if _NEWLINE in data:
                 raise UsageError(f"an event in a log is one line, not {data[:60]!r}")
-        number, tail = self.newest, self._tail
+        number, tail = self.newest, self.tail
         cursors: list[str] = []
         for data in events:
             number += 1
-            cursor = f"{self._prefix}{number}{self.name}"
+            cursor = f"{self.prefix}{number}{self.name}"
             cursors.append(cursor)
-            tail.append(_new_entry(Entry, (cursor, data, False)))
+            tail.append(new_entry(Entry, (cursor, data, False)))
         if cursors:
-            self.newest, self.newest_entry = number, (number, tail[-1])
-        if len(tail) > _TAIL:
-            self._join()
+            self.newest, self.newest_entry = number, (number, tail[-1], None)
+        if len(tail) > self.longest_tail:
+            self.join()
         return cursors
 
     def messages_ended(self, spans: Sequence[tuple[int, int]]) -> None:
@@ -101,18 +106,19 @@ class Log:
                 self._firsts.append(before + first)
                 self._lasts.append(before + last)
 
-    def _join(self) -> None:
-        last = self.newest - len(self._tail)
-        while len(self._tail) > _TAIL:
+    def join(self) -> None:
+        """Join the oldest entries to blocks, where the tail is too long."""
+        last = self.newest - len(self.tail)
+        while len(self.tail) > self.longest_tail:
             last += _BLOCK
-            self._blocks.append(_Block(last, b"\n".join([entry.data for entry in self._tail[:_BLOCK]])))
-            del self._tail[:_BLOCK]
+            self._blocks.append(_Block(last, b"\n".join([entry.data for entry in self.tail[:_BLOCK]])))
+            del self.tail[:_BLOCK]
 
     def since(self, number: int) -> list[Entry]:
         """Some of the entries after one that was not dropped: all that are left, or the rest of a block."""
-        start = self.newest - len(self._tail)
+        start = self.newest - len(self.tail)
         if number >= start:
-            return self._tail[number - start :]
+            return self.tail[number - start :]
         block = self._block_after(number)
         lines = block.lines.split(b"\n")
         skipped = number - (block.last - len(lines))
@@ -153,9 +159,9 @@ class Log:
     def _lines_around(self, number: int) -> tuple[list[bytes], int, int]:
         """The lines of the block, or of the tail, that has this entry; the number before the first of them, and the number of
         the last one."""
-        start = self.newest - len(self._tail)
+        start = self.newest - len(self.tail)
         if number > start:
-            return [entry.data for entry in self._tail], start, self.newest
+            return [entry.data for entry in self.tail], start, self.newest
         block = self._block_after(number - 1)
         lines = block.lines.split(b"\n")
         return lines, block.last - len(lines), block.last
@@ -169,10 +175,10 @@ class Log:
         the cursor of the last one."""
         out: list[Entry] = []
         while number < until:
-            start = self.newest - len(self._tail)
+            start = self.newest - len(self.tail)
             if number >= start:
                 last = min(self.newest, until)
-                lines = [entry.data for entry in self._tail[number - start : last - start]]
+                lines = [entry.data for entry in self.tail[number - start : last - start]]
             else:
                 block = self._block_after(number)
                 last = min(block.last, until)
@@ -214,4 +220,4 @@ class Log:
         while self._blocks and self._blocks[0].last <= number:
             self._blocks.popleft()
         if not self._blocks:
-            del self._tail[: max(0, number - (self.newest - len(self._tail)))]
+            del self.tail[: max(0, number - (self.newest - len(self.tail)))]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Generator
+from typing import TYPE_CHECKING, Any, get_args
 
-from ...errors import SourceError
+from ...arguments import check_seconds
+from ...errors import SourceError, UsageError
 from ..cursors import Entry, place_of
 from ..ending import end_abandoned_run
 from ..interface import FINAL, Gap
@@ -30,6 +32,9 @@ class MemoryReading(Reading):
 
     def __init__(self, relay: MemoryRelay, run: MemoryRun, after: str | None, gap: Gap, timeout: float | None) -> None:
         super().__init__()
+        check_seconds("timeout", timeout, or_none=True)
+        if gap not in get_args(Gap):
+            raise UsageError(f"`gap` is one of {', '.join(get_args(Gap))}, not {gap!r}")
         self._relay = relay
         self._run = run
         self._gap = gap
@@ -56,10 +61,42 @@ class MemoryReading(Reading):
         self._state_until = place.number if has else 0
         return has
 
+    def next_batch(self) -> Awaitable[Any]:
+        """As `apull`. Token by token, where the next entry is still to come and then comes alone, it costs less."""
+        return self
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        """See `next_batch`."""
+        run, number, waker = self._run, self.number, self._waker
+        log = run.log
+        if (
+            number != log.newest
+            or number == self._idle_at
+            or waker is None  # it has not joined yet
+            or waker.__class__ is ThreadWaker
+            or self._held is not None
+            or self.attend is not None
+            or self._is_over
+        ):
+            return (yield from self.apull().__await__())
+        run.waiting[waker] = None  # before it looks again: what comes after that wakes it
+        if number != log.newest or not run.has_producer:
+            return (yield from self.apull().__await__())
+        self._idle_at, self._has_waited = number, True
+        yield from waker.wait(self._first_wait).__await__()  # type: ignore[union-attr]  # a task's
+        newest, entry, delta = log.newest_entry
+        if newest != number + 1 or self._is_over or run.watchers:
+            return (yield from self._apull_now(None).__await__())
+        self.number = newest
+        run.was_read = True
+        if delta is not None and self.convert_delta is not None:
+            return self.convert_delta(entry[0], delta)
+        return [entry] if self.convert is None else self.convert([entry])
+
     def take(self, waker: ThreadWaker | TaskWaker) -> list[Entry] | float | None:
         """The next entries, or for how many seconds to wait for them."""
         run = self._run
-        newest, entry = run.log.newest_entry
+        newest, entry, _ = run.log.newest_entry
         if newest != self.number + 1 or not self._has_joined:
             return self._look(waker)
         self.number = newest

@@ -42,6 +42,7 @@ class MemoryRun:
         watchers: functions that are called whenever a reader has received events or left.
         is_gone: whether the run was deleted.
         has_producer: whether a producer may write more. Readers look at it without the lock.
+        newest_thread: the one of the producer's threads that called `heartbeat`, or wrote, last.
         busy: as `LogWriter.busy`.
     """
 
@@ -49,7 +50,7 @@ class MemoryRun:
         self, run_id: str, info: Mapping[str, Any], limit: int, overflow: Overflow, timeout: float | None
     ) -> None:
         self.id = run_id
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # its producer holds it around several calls
         self.log = Log(run_name(run_id))
         self.limit = limit
         self.timeout = timeout
@@ -72,7 +73,7 @@ class MemoryRun:
         self._readings: dict[int, weakref.ref[MemoryReading]] = {}
         self._last_left = 0.0  # when a reader left, on the monotonic clock
         self._threads: list[threading.Thread] = []  # of the producer
-        self._thread: threading.Thread | None = None  # the newest of them
+        self.newest_thread: threading.Thread | None = None
 
     # -- its record
 
@@ -256,8 +257,8 @@ class MemoryRun:
         """The producer is alive. The thread that calls this counts as one of the producer's."""
         self.last_active = time.monotonic()
         thread = threading.current_thread()
-        if thread is not self._thread:
-            self._thread = thread
+        if thread is not self.newest_thread:
+            self.newest_thread = thread
             self._threads = [one for one in self._threads if one.is_alive() and one is not thread] + [thread]
 
     def first_wait(self, timeout: float) -> float:
