@@ -99,8 +99,10 @@ class Delivery:
         """
         self._handlers: tuple[Handler, ...] = tuple(handlers)
         self._own_names: Iterable[object] = vars(handlers[0]) if len(handlers) == 1 else _AllNames(self._handlers)
-        self._names_no_hook, self._version = names_no_hook(), version()
-        self._own_hooks = () if self._names_no_hook(self._own_names) else own_hooks(handlers)
+        self._version, no_hook = version(), names_no_hook()
+        self._own_hooks = () if no_hook(self._own_names) else own_hooks(handlers)
+        # Where a hook is among these names, `_own_hooks` is to be compared at each event: it may have been deleted.
+        self._names_no_hook = _no if self._own_hooks else no_hook
         # Any: a `_DeltaHook` of a kind of delta, a `Call` of any other event.
         self._hooks: dict[type[Event], Sequence[Any]] = {
             kind: tuple(map(_taking_snapshot, calls)) if issubclass(kind, Delta) else calls
@@ -113,9 +115,7 @@ class Delivery:
         Raises:
             UsageError: it is async, and this is a sync stream.
         """
-        if (self._own_hooks or not self._names_no_hook(self._own_names)) and self._own_hooks != own_hooks(
-            self._handlers
-        ):
+        if not self._names_no_hook(self._own_names) and self._own_hooks != own_hooks(self._handlers):
             self._use_handlers(self._handlers)
 
     # -- batches
@@ -141,7 +141,7 @@ class Delivery:
                     return self._check()
                 batch = self._batch = source.decode(batch) if batch.__class__ not in kinds else decode(to_frames(batch))
                 for event in batch:
-                    if event.message_id is not message_id or event.__class__ is not kind or event.replace:
+                    if event.__class__ is not kind or event.message_id is not message_id or event.replace:
                         found = opened.get(event.message_id)
                         if found is None or event.__class__ is not found.delta_event or event.replace:
                             if event.__class__ is not Usage or not self._count_unseen(event):
@@ -167,7 +167,7 @@ class Delivery:
                             self._check()
                 if len(pieces) >= COMPACT_AT:
                     engine.compact(message)
-                if (again or not batch or engine.changes) and not self._pull_has_begun:
+                if (again or not batch or engine.changes) and (pull is not None or not self._pull_has_begun):
                     again, engine.cause = False, None  # the item that it came from may be large
                     if batch is NO_MORE or not kinds or decoder.exhausted or engine.pending or engine.declined:
                         if batch is NO_MORE or (shortcut := self._next_shortcut()) is None:
@@ -183,7 +183,8 @@ class Delivery:
 
     @property
     def _pull_has_begun(self) -> bool:
-        """Whether a batch has begun the pull of the next one, which is ended before anything else is decided."""
+        """Whether a batch has begun the pull of the next one, which is ended before anything else is decided: only where a
+        task drives the stream."""
         return False
 
     @property
@@ -253,7 +254,8 @@ class Delivery:
         if kind not in _UNOBSERVED and not self._observe(event):
             _UNOBSERVED.add(kind)
         # The condition of `_notice_hooks`, without a call at each event.
-        if (self._own_hooks or not self._names_no_hook(self._own_names)) and not isinstance(event, Delta):
+        names_no_hook = self._names_no_hook  # Python calls a variable faster than an attribute
+        if not names_no_hook(self._own_names) and not isinstance(event, Delta):
             self._notice_hooks()
         calls = self._hooks.get(kind)
         if calls is None:
@@ -327,6 +329,10 @@ class Delivery:
             hook = hook.function
         name = getattr(hook, "__qualname__", repr(hook))
         raise UsageError(f"{name} returned an awaitable, which a sync stream cannot await: use `astream`")
+
+
+def _no(names: Iterable[object]) -> bool:
+    return False
 
 
 class _AllNames:

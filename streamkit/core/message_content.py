@@ -145,13 +145,14 @@ class MessageContent(OpenMessages):
             message.format = final.format if kind is type(message) else message.format  # it stays what it began as
         if message.format == "summary" and message.type == "reasoning" and final.has_content:
             message.format = final.format  # it had begun before it was certain what comes, which may be no summary
+        sizes = self._measured
         if final.metadata:
             message.metadata = {**message.metadata, **final.metadata}
-            self._measured.measure_metadata(message.id, message.metadata)
+            sizes.measure_metadata(message.id, message.metadata)
         if isinstance(final, TextMessage) and final.annotations and isinstance(message, TextMessage):
             for annotation in final.annotations:
                 yield from self._annotate(message, annotation, event)
-        self._measured.measure(message)
+        sizes.measure(message)
         yield from self._close(final.id or message.id, message, final.status, event)
 
     def _compare(self, message: Message, final: str, event: e.Event) -> Iterator[e.Event]:

@@ -1575,3 +1575,26 @@ def test_a_call_that_was_questioned_after_it_was_sent_is_not_completed() -> None
         ("mcp_approval_request", "completed"),
         ("mcp_call", "incomplete"),
     ]
+
+
+def test_after_a_delta_without_a_number_the_cursor_is_that_of_the_event_before_it() -> None:
+    """An annotation came between it and the delta before it, and each item comes alone."""
+    place = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
+    delta = {"type": "response.output_text.delta", **place, "delta": "a"}
+    annotation = {"type": "file_citation", "file_id": "file-1", "filename": "a.txt", "index": 1}
+    items = [
+        {"type": "response.created", "sequence_number": 0, "response": {"id": "resp_1"}},
+        {**delta, "sequence_number": 1},
+        {**delta, "sequence_number": 2},
+        {"type": "response.output_text.annotation.added", **place, "annotation": annotation, "sequence_number": 3},
+        delta,
+        {"type": "response.completed", "sequence_number": 5, "response": {"id": "resp_1", "output": []}},
+    ]
+    cursors: list[str | None] = []
+
+    class Reader(sk.EventHandler):
+        def on_text_delta(self, delta: sk.TextDelta, snapshot: sk.TextMessage) -> None:
+            cursors.append(self.stream.cursor)
+
+    sk.stream(iter(items), Reader()).until_done()
+    assert cursors == ["1", "2", "3"]

@@ -131,7 +131,8 @@ def read_error(state: ResponseState, fields: EventFields, event: WireObject) -> 
 
 def _finish_items(state: ResponseState, output: Sequence[Any], status: Status) -> list[Event]:
     """The final output: what has not been emitted of its items, and the end of those that are not done."""
-    items, events = state.items, list[Event]()
+    items = state.items
+    events: list[Event] = []
     forms: list[tuple[WireObject, ObjectFields, Item | None]] = []
     for wire in map(as_object, output):
         own = read_object(wire)
