@@ -204,14 +204,10 @@ class Decoder:
         """
         return None
 
-    def plain_reader(self, item: Any) -> Callable[[Any], Event | None]:
-        """What reads a row of items that begins with this one: `plain_event`, or what does the same faster for such items."""
-        return self.plain_event
-
-    def feed_items(self, items: Sequence[Any]) -> list[Event]:
+    def feed_items(self, items: Iterable[Any]) -> list[Event]:
         """The events of items that are parsed already, as a producer in this process yields them."""
         events: list[Event] = []
-        plain_event, index = self.plain_reader(items[0] if items else None), self.index
+        plain_event, index = self.plain_event, self.index
         for item in items:
             try:
                 event = plain_event(item)
