@@ -124,9 +124,10 @@ class MemoryWriter(LogWriter):
         if len(waiting) == 1:
             try:
                 waker, _ = waiting.popitem()
-                waker.wake()
             except KeyError:
-                pass  # another thread woke it
+                pass  # another thread wakes it
+            else:
+                waker.wake()
         elif waiting:
             run.wake()
         return cursor
