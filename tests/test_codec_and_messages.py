@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import itertools
 import json
+import os
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -247,6 +249,36 @@ def test_another_thread_may_read_the_content_at_any_time(kind: type[m.Message], 
     functions = {"read": lambda: message.content, "compact": message.compact, "finish": message.finish}
     seen = read_beside(functions[does], lambda: message.content)
     assert {*seen, message.content} == {"aaaabbbbcccc"}
+
+
+FORKING = """
+import os, threading, time
+import streamkit
+from streamkit.messages.message import JOINING
+
+held = threading.Event()
+
+def join():
+    with JOINING:
+        held.set()
+        time.sleep(0.2)
+
+threading.Thread(target=join).start()
+held.wait()
+child = os.fork()
+if child == 0:
+    message = streamkit.TextMessage("a", status="in_progress")
+    message.pieces.append("Hello")
+    os._exit(0 if message.content == "Hello" else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_process_that_is_forked_while_text_is_joined_can_read() -> None:
+    """It has a copy of that lock, and no thread that would release it."""
+    done = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "0\n", done.stderr
 
 
 def test_a_copy_keeps_its_moment() -> None:

@@ -7,7 +7,6 @@ that still grows. The static form (`to_dict`) is Open Interpreter's flat message
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast, get_args
@@ -19,7 +18,7 @@ from ..errors import UsageError
 if TYPE_CHECKING:
     from ..events import Created, Delta, Done
 
-__all__ = ["CLASSES", "COMPACT_AT", "FIELDS", "Annotation", "Message", "Status", "message_class"]
+__all__ = ["CLASSES", "COMPACT_AT", "FIELDS", "JOINING", "Annotation", "Message", "Status", "message_class"]
 
 Status = Literal["in_progress", "completed", "incomplete", "cancelled", "failed"]
 
@@ -27,10 +26,9 @@ COMPACT_AT = 30  # separate pieces that are held before they are joined: each ta
 
 _NO_PIECES: Any = ()  # of messages that are done, to which nothing is added
 
-# Held while pieces are joined: another thread may read the content then. One for all, because each is held very shortly.
-_JOINING = threading.RLock()  # a signal handler may read in the thread that joins
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_JOINING.acquire, after_in_parent=_JOINING.release, after_in_child=_JOINING.release)
+# Held while the pieces of any message are joined, for microseconds: another thread may read its content then. One lock for all,
+# because each takes memory. It is an RLock, because a signal handler may read in the thread that joins.
+JOINING = threading.RLock()
 
 # The classes of messages that have one of their own, by type or by type and format. `kinds.py` fills it in.
 CLASSES: dict[str, type[Message]] = {}
@@ -160,7 +158,7 @@ class Message:
         """The content so far. Reading it joins the pieces that are new since the last reading. Any thread may read it."""
         if self.pieces is _NO_PIECES:
             return self._text
-        with _JOINING:
+        with JOINING:
             if new := self.pieces[self._read :]:
                 self._read += len(new)  # the engine counts and drops them
                 self._add(new)
@@ -176,7 +174,7 @@ class Message:
     def compact(self) -> int:
         """Add the pieces to the text and drop them, so that the memory stays near its size. Returns how many deltas there were."""
         pieces = self.pieces
-        with _JOINING:
+        with JOINING:
             text, self._text = self._text, ""
             text += "".join(pieces[self._read :])  # as in `_add`, without a call
             self._text = text
@@ -202,7 +200,7 @@ class Message:
 
     def replace_content(self, content: str) -> None:
         """Replace all content."""
-        with _JOINING:
+        with JOINING:
             self._compacted += len(self.pieces) + 1
             self._text = content
             if self.pieces:
@@ -291,13 +289,13 @@ class Message:
     @property
     def size(self) -> int:
         """The characters of its deltas so far, without joining them."""
-        with _JOINING:
+        with JOINING:
             return len(self._text) + sum(map(len, self.pieces[self._read :]))
 
     @property
     def delta_count(self) -> int:
         """How many deltas were added."""
-        with _JOINING:
+        with JOINING:
             return self._compacted + len(self.pieces)
 
     def __eq__(self, other: object) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,6 +22,7 @@ from ..events import (
 )
 from ..handlers import Handler, no_handler
 from ..messages import ToolCallMessage
+from ..messages.message import JOINING
 from ..protocols import Decoder
 from ..sources.decoding import ItemDecoder, SourceDecoder
 from ..sources.source import AsyncSource, RecordedEnd, Source
@@ -35,6 +37,10 @@ if TYPE_CHECKING:
     from ..sources.timeouts import ContentClock
 
 __all__ = ["StreamState"]
+
+# A process that is forked while another thread holds this lock would wait for it for ever.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=JOINING.acquire, after_in_parent=JOINING.release, after_in_child=JOINING.release)
 
 
 class StreamState(StreamView):
