@@ -576,7 +576,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_wrong_arguments_are_refused() -> None:
     """At once, and in words."""
     for wrong, says in (
-        ({"limit": 0}, "at least 1"),
+        ({"limit": 0}, "`limit` is a whole number from 1 on, not 0"),
         ({"prefix": "a{b"}, "without braces"),
         ({"prefix": ""}, "prefix"),
     ):
