@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -9,7 +10,8 @@ from typing import Any, Self
 
 
 class Counter:
-    """Counts what this thread executes inside `with`, in the calls that begin there; the block's own code is left out.
+    """Counts what this thread executes inside `with`, in the calls that begin there; the block's own code is left out. The
+    garbage collector does not run meanwhile: it would run the finalizers of what others have left.
 
     Attributes:
         opcodes: The instructions of Python code.
@@ -35,12 +37,16 @@ class Counter:
             return trace
 
         self._counted = lambda: (opcodes, calls)
+        self._collects = gc.isenabled()
+        gc.disable()
         self._before = sys.gettrace()
         sys.settrace(trace)
         return self
 
     def __exit__(self, *exc: object) -> None:
         sys.settrace(self._before)
+        if self._collects:
+            gc.enable()
         self.opcodes, self.calls = self._counted()
 
 
