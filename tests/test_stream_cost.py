@@ -186,7 +186,6 @@ def test_a_finished_stream_holds_little_more_than_its_text(
 # as frames and events as long as the events of one are delivered.
 OPEN = {"chat": (8_800, 11_400), "responses": (8_800, 12_300), "anthropic": (8_800, 13_400)}
 WAITING = {"chat": (8_800, 9_400, 10_100), "responses": (9_500, 10_000, 10_700), "anthropic": (9_000, 9_500, 10_100)}
-WAITING_SLACK = 1.01
 
 
 @pytest.mark.slow
@@ -203,9 +202,9 @@ def test_a_stream_that_waits_is_small(memory: dict[str, streams.Row], wire: str)
     """It has read 4 KB, and waits for its next chunk in a thread or a task."""
     in_thread, *in_task = WAITING[wire]
     for cut in ("event", "2 KB"):
-        assert memory[f"memory of a stream that waits, {wire}, {cut}, sync"].value <= WAITING_SLACK * in_thread
+        assert memory[f"memory of a stream that waits, {wire}, {cut}, sync"].value <= SLACK * in_thread
     for backend, most in zip(("asyncio", "trio"), in_task, strict=True):
-        assert memory[f"memory of a stream that waits, {wire}, 2 KB, {backend}"].value <= WAITING_SLACK * most
+        assert memory[f"memory of a stream that waits, {wire}, 2 KB, {backend}"].value <= SLACK * most
 
 
 class _Source(sk.EventHandler):
