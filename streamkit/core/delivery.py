@@ -20,7 +20,7 @@ from ..messages import COMPACT_AT
 from .engine import Engine
 from .steps import END, PULL, Step, Stopped
 
-__all__ = ["NO_MORE", "NO_SHORTCUT", "BatchDecoder", "Delivery", "HookStopped", "Shortcut", "Steps", "add_note"]
+__all__ = ["NO_EVENT", "NO_MORE", "NO_SHORTCUT", "BatchDecoder", "Delivery", "HookStopped", "Shortcut", "Steps", "add_note"]
 
 Steps: TypeAlias = Generator[Step | Event | Awaitable[Any], Any, None]
 """What a manager drives: see `core.steps`."""
@@ -53,6 +53,9 @@ NO_MORE: list[Any] = []
 _NO_MESSAGE: tuple[Any, Any, Any, Any, Any, Any] = (None, None, None, [], (), None)
 
 
+NO_EVENT = Event()
+"""In the place of a stream's newest event, before the first."""
+
 _UNOBSERVED: set[type[Event]] = set()  # the classes of events for which `_observe` has nothing to do
 
 
@@ -74,7 +77,7 @@ class Delivery:
     _coroutine: type[CoroutineType[Any, Any, Any]] | None = (
         None  # the class of results that certainly have to be awaited
     )
-    _current: Any = None  # the event that is delivered now, or was last
+    _current: Any = NO_EVENT  # the event that is delivered now, or was last
     # The events that are being delivered; None while the manager waits for the source.
     _batch: Sequence[Event] | None = ()
     _ending = False  # the stream ends early: the async manager shields what is awaited from cancellation
@@ -244,11 +247,9 @@ class Delivery:
 
     def _calls_of(self, event: Event) -> _Calls:
         """Make an event the current one. Returns the calls to its hooks."""
-        current = self._current
-        if current is not None and current.position is not None:
-            self._position = current.position
-        elif self._position is not None:
-            self._position = self._last_position()
+        before = self._current.position
+        if before is not None or self._position is not None:
+            self._position = before or self._last_position()
         self._current = event
         kind = event.__class__
         if kind not in _UNOBSERVED and not self._observe(event):
@@ -302,8 +303,9 @@ class Delivery:
         """The position of the current event, else of the last one before it that has one: some servers number only some
         items. Deltas of open messages are not noted one by one, so they are looked up in their batch."""
         current = self._current
-        if current is None or current.position is not None:
-            return None if current is None else current.position
+        if current.position is not None:
+            position: int | str = current.position
+            return position
         if self._position is None or not isinstance(current, Delta):
             return self._position
         is_before = False

@@ -270,9 +270,10 @@ class Engine(MessageContent):
             for call in self.unanswered:
                 if call.answer_slot is not None:
                     call.answer_slot.close()
-        for event in self.runs.end(how, error):
-            if not isinstance(event, e.RunDone) or self.takes_place(event):
-                yield event
+        yield from self.runs.end_last_step(how, error)
+        run_done = self.runs.end(how, error)
+        if run_done is not None and self.takes_place(run_done):
+            yield run_done
 
     def takes_place(self, event: e.Event) -> bool:
         """Give an event of the stream's end the cursor that it has in a canonical source. Returns False if it is not to be

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import compress, repeat
+from operator import is_not
 from typing import Any
 
 from msgspec.structs import astuple, replace
@@ -87,22 +89,25 @@ class RunTracker:
         if self.run is not None:
             self.run.status = "in_progress"
 
-    def end(self, status: e.RunStatus, error: Mapping[str, Any] | None) -> Iterator[e.Event]:
-        """End the step that is open, and the run."""
+    def end_last_step(self, status: e.RunStatus, error: Mapping[str, Any] | None) -> Iterator[e.Event]:
+        """End the step that is open, because the run ends. A run without any step gets one."""
         nothing = e.StreamEnd()
         if self.run is not None and not self.steps:
             yield from self.open_step(nothing)
-        if self.step is not None:
-            self.step.status = "completed" if status in ("requires_action", "in_progress") else status
-            self.step.error = error or self.step.error
-            yield self._close_step(self.step, nothing)
+        if (step := self.step) is not None:
+            step.status = "completed" if status in ("requires_action", "in_progress") else status
+            step.error = error or step.error
+            yield self._close_step(step, nothing)
+
+    def end(self, status: e.RunStatus, error: Mapping[str, Any] | None) -> e.RunDone | None:
+        """End the run, after its last step. Returns None if it never began."""
         self.ended = True  # only now: where a hook fails while a step ends, the rest is emitted by another call
-        if self.run is None:
-            return
-        self.run.status = status
-        if error is not None and self.run.error is None:
-            self.run.error = error
-        yield e.RunDone(self.run)
+        if (run := self.run) is None:
+            return None
+        run.status = status
+        if error is not None and run.error is None:
+            run.error = error
+        return e.RunDone(run)
 
     # -- its steps
 
@@ -122,17 +127,23 @@ class RunTracker:
         assert self.run is not None
         self._step_count += 1
         # Another stream's step is live, and may be over by now.
-        self.step = replace(template, status="in_progress", usage=None, error=None, completed_at=None)
-        self.step.id = template.id or (f"step-{self._step_count}" if self._step_count > 1 else "step-1")
-        self.step.run_id = template.run_id or self.run.id
+        self.step = step = replace(
+            template,
+            id=template.id or (f"step-{self._step_count}" if self._step_count > 1 else "step-1"),
+            run_id=template.run_id or self.run.id,
+            status="in_progress",
+            usage=None,
+            error=None,
+            completed_at=None,
+        )
         if self.steps is NO_STEPS:
-            self.steps = [self.step]
+            self.steps = [step]
         else:
-            self.steps.append(self.step)
+            self.steps.append(step)
         if self._made_by_id is not None:
-            self._made_by_id[self.step.id] = self.step
+            self._made_by_id[step.id] = step
         self.requires_action = False
-        yield e.RunStepCreated(self.step, position=cause.position, raw_item=cause.raw_item)
+        yield e.RunStepCreated(step, position=cause.position, raw_item=cause.raw_item)
 
     def end_step(self, template: e.RunStep, cause: e.Event) -> Iterator[e.Event]:
         """End the open step. What comes late about a step that is over updates it."""
@@ -181,6 +192,7 @@ _NUMBERS = (int, float, bool)
 def merge(live: e.Run | e.RunStep, update: e.Run | e.RunStep, keep: tuple[str, ...] = ()) -> None:
     """Take over every field that the update has a value for, but for those to keep. No value is None, or an empty text, list
     or mapping; 0 is one."""
-    for key, value in zip(update.__struct_fields__, astuple(update), strict=True):
-        if value is not None and (value or value.__class__ in _NUMBERS) and key not in keep:
+    values = astuple(update)
+    for key, value in compress(zip(update.__struct_fields__, values, strict=True), map(is_not, values, repeat(None))):
+        if (value or value.__class__ in _NUMBERS) and key not in keep:
             setattr(live, key, value)

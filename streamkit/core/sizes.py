@@ -53,12 +53,20 @@ class Sizes:
         Raises:
             LimitError: it is too long, or all messages together are.
         """
-        id, size = message.id, message.size
-        sizes, limits = self._sizes, self.limits
-        self._total = total = self._total + size - sizes.get(id, 0)
-        if sizes is _NONE:
-            self._sizes = sizes = {}
-        sizes[id] = size
+        before = self._sizes.get(message.id, 0)
+        if self._sizes is _NONE:
+            self._sizes = {}
+        self._sizes[message.id] = size = message.size
+        self._add(size, before)
+
+    def measure_done(self, message: Message) -> None:
+        """As `measure`, for the last time: the message grows no more, and its size stays in the total."""
+        self._add(message.size, self._sizes.pop(message.id, 0))
+
+    def _add(self, size: int, before: int) -> None:
+        """The size of a message, which had another one before."""
+        self._total = total = self._total + size - before
+        limits = self.limits
         if size > limits.message:
             raise LimitError("message", limits.message)
         if total > limits.total:
@@ -114,12 +122,13 @@ class Sizes:
         return False
 
     def message_done(self, message: Message) -> None:
-        """The message grows no more: its size stays in the total."""
-        self._sizes.pop(message.id, None)
+        """The message is done: what was counted of it stays in the total."""
+        if self._sizes:
+            self._sizes.pop(message.id, None)
         if self._besides is not None:
             self._besides.pop(message.id, None)
-        if self._metadata is not None:
-            self._metadata.pop(message.id, None)
+            if self._metadata is not None:
+                self._metadata.pop(message.id, None)
 
 
 NO_SIZES = Sizes()

@@ -12,14 +12,14 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
-from typing import Any, Literal
+from time import monotonic
+from typing import Any
 
 from ..core.delivery import NO_SHORTCUT, BatchDecoder, HookStopped, Shortcut, Steps, add_note
 from ..core.open_messages import NOTHING
 from ..core.steps import CLOSE, CallForSource, OpenSource, Stopped, WaitForAnswers
 from ..errors import RunFailedError, StreamkitError, UsageError
 from ..events import Event, RunDone, RunStep, StreamEnd
-from ..handlers import Handler
 from ..sources.interrupt import stop_with_caller
 from .state import StreamState
 
@@ -52,8 +52,10 @@ class Lifecycle(StreamState):
                 yield from self._open(self._source_given)
             while self._source_decoder is not None:
                 source = self._batch_decoder
-                while not self._is_read and (yield from self._deliver_batches(source)):
+                while (yield from self._deliver_batches(source)):
                     yield from self._deliver_answers(at_end=False)
+                    if self._is_read:
+                        break
                 yield from self._finish_source()
                 if (recorded := self._source_decoder.source.traits.recorded_end) is not None:
                     yield from self._deliver(self._recorded_answers(recorded))
@@ -108,15 +110,12 @@ class Lifecycle(StreamState):
 
     def _finish(self) -> None:
         """The course is over. If its end was interrupted, everything is still there, so that `close` can end it."""
-        self._mark("end")
+        if self._times.end is None:
+            self._times.end = monotonic()
         if self._clock is not None:
             self._clock.stop()
         if self._ended:
             self._release()
-
-    def _mark(self, moment: Literal["start", "first", "end"]) -> None:
-        """Note the time of a moment."""
-        raise NotImplementedError("the manager has the clock")
 
     def _release(self) -> None:
         """Drop references that lead back to the stream, so that it is freed as soon as nobody holds it."""
@@ -138,9 +137,9 @@ class Lifecycle(StreamState):
         stop_with_caller(self)
         if self._closing:
             raise Stopped
-        if not self.started:
+        if self._times.start is None:
             self._claim_handlers()
-        self._mark("start")
+            self._times.start = monotonic()
         if self._clock is not None:
             self._clock.restart()
         try:
@@ -168,16 +167,17 @@ class Lifecycle(StreamState):
         Raises:
             UsageError: another stream was given one of them since; that handler gets nothing from this stream.
         """
-        if lost := self._drop_lost_handlers():
-            raise UsageError(f"{lost[0].streamkit_name} was given to another stream before this one started")
+        for handler in self._handlers:
+            if not handler.streamkit_is_on(self):
+                self._drop_lost_handlers()
+                raise UsageError(f"{handler.streamkit_name} was given to another stream before this one started")
         self._notice_hooks()
 
-    def _drop_lost_handlers(self) -> list[Handler]:
-        """Drop the handlers that belong to another stream by now, and return them."""
-        lost = [handler for handler in self._handlers if not handler.streamkit_is_on(self)]
-        if lost:
-            self._use_handlers([handler for handler in self._handlers if handler.streamkit_is_on(self)])
-        return lost
+    def _drop_lost_handlers(self) -> None:
+        """Drop the handlers that belong to another stream by now."""
+        left = [handler for handler in self._handlers if handler.streamkit_is_on(self)]
+        if len(left) < len(self._handlers):
+            self._use_handlers(left)
 
     def _open_next(self, next_source: Callable[[], Any]) -> Generator[Any, Any, bool]:
         """Open the run's next source. False: there is none, and the run ends."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Literal, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
+from ..core.delivery import NO_EVENT
 from ..errors import ProtocolError, UsageError
 from ..events import ConfirmationCreated, ConfirmationDone, Created, Event, Run, RunStep, StreamWarning, TextDelta
 from ..handlers import Handler
@@ -84,7 +85,7 @@ class Manager(Lifecycle, Readable):
         Raises:
             UsageError: some were delivered.
         """
-        if self._ended or self._current is not None:
+        if self._ended or self._current is not NO_EVENT:
             state = "has ended" if self._ended else "was read in part"
             raise UsageError(f"the stream {state}, so it cannot be sent from its beginning: `sse()` reads it itself")
 
@@ -106,12 +107,9 @@ class Manager(Lifecycle, Readable):
             self._reader = None
         super()._release()
 
-    def _mark(self, moment: Literal["start", "first", "end"]) -> None:
-        self._times.mark(moment, time.monotonic())
-
     def _observe(self, event: Event) -> bool:
         if isinstance(event, Created):
-            self._mark("first")
+            self._times.first_came(time.monotonic())
         elif isinstance(event, StreamWarning):
             _log_warning(event)
         elif isinstance(event, ConfirmationCreated):

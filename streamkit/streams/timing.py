@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
 
 __all__ = ["Times", "Timing", "timing_of"]
@@ -24,10 +22,10 @@ class Times(msgspec.Struct, gc=False):
     end: float | None = None
     asking: float = 0.0
 
-    def mark(self, moment: Literal["start", "first", "end"], time: float) -> None:
-        """A moment has come, unless it had before."""
-        if getattr(self, moment) is None:
-            setattr(self, moment, time)
+    def first_came(self, time: float) -> None:
+        """A delta has come, perhaps the first one."""
+        if self.first is None:
+            self.first = time
 
 
 class Timing(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..answers import Confirmation
-from ..core.delivery import Delivery
+from ..core.delivery import NO_EVENT, Delivery
 from ..core.engine import Engine
 from ..core.questions import Pending
 from ..events import Event, Run, RunStep, StreamWarning, Usage
@@ -115,8 +115,8 @@ class StreamView(Delivery):
     @property
     def current_event(self) -> Event | None:
         """The newest event that was delivered."""
-        current: Event | None = self._current
-        return current
+        current: Event = self._current
+        return None if current is NO_EVENT else current
 
     @property
     def current_run(self) -> Run | None:
