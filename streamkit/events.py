@@ -187,6 +187,7 @@ _ABSTRACT = (
     "run_event",
     "run_step_event",
     "resume_point",
+    "new_message",
     "call_passed",
     "metadata_held",
     "split_delta",
@@ -422,6 +423,17 @@ class ToolCallDone(Done):
     """A tool call is complete. `message.arguments` are its parsed arguments."""
 
     family = m.ToolCallMessage
+
+
+class NewMessage(Created):
+    """Not an event of streams: a decoder reports that a message begins, with a message that it made for this event alone.
+
+    The engine lets that message itself grow, and emits the event of its kind. Of the message in any other event that begins
+    one, it makes a copy.
+
+    Attributes:
+        message: has no content, and is of the class of its type, format and role.
+    """
 
 
 class CallPassed(Event):

@@ -102,7 +102,8 @@ class Engine(MessageContent):
         super().release()
         self.waker, self.decoder = NOBODY, _NO_DECODER
         self.source_ends = self._halves = NOTHING
-        self.pending, self.confirmations = self.pending or NO_QUESTIONS, self.confirmations or NO_CONFIRMATIONS
+        if self.has_questions:
+            self.pending, self.confirmations = self.pending or NO_QUESTIONS, self.confirmations or NO_CONFIRMATIONS
         self.runs.release()
         self.cause = None
 
@@ -316,6 +317,7 @@ class Engine(MessageContent):
         e.Event: _emit_in_step,
         e.RawEvent: _emit,
         e.Created: MessageContent.complete_created,
+        e.NewMessage: MessageContent.complete_new_message,
         e.Delta: MessageContent.complete_delta,
         SplitDelta: MessageContent.complete_split_delta,
         e.Done: MessageContent.complete_done,

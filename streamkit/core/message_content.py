@@ -58,7 +58,7 @@ class MessageContent(OpenMessages):
             yield self._warn("delta-after-done", fault, cause)
         # A delta of a family without hooks of its own is text.
         family = TextMessage if delta.family in (None, Message) else delta.family
-        yield from self._create(family(delta.message_id), cause)
+        yield from self._begin(family(delta.message_id, status="in_progress"), cause)
 
     def _delta(
         self,

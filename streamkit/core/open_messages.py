@@ -245,38 +245,50 @@ class OpenMessages(PendingAnswers):
         """A message begins. One that is open already is not created again."""
         template = event.message
         if self._find(template.id) is not None:
-            fault = f"message {template.id!r} was created twice; the second was dropped"
-            return iter((self._warn("duplicate-created", fault, event),))
-        return self._create(template, event)
+            return self._created_twice(event)
+        return self._begin(_beginning_of(template), event)
+
+    def complete_new_message(self, event: e.NewMessage) -> Iterator[e.Event]:
+        """As `complete_created`, of a message that becomes the stream's own."""
+        message = event.message
+        if self._find(message.id) is not None:
+            return self._created_twice(event)
+        message.status = "in_progress"
+        return self._begin(message, event)
+
+    def _created_twice(self, event: e.Created) -> Iterator[e.Event]:
+        fault = f"message {event.message.id!r} was created twice; the second was dropped"
+        yield self._warn("duplicate-created", fault, event)
 
     def _create(self, template: Message, cause: e.Event) -> Iterator[e.Event]:
         """Create a message like this one, empty."""
+        return self._begin(_beginning_of(template), cause)
+
+    def _begin(self, message: Message, cause: e.Event) -> Iterator[e.Event]:
+        """Let a message begin, which has the id that the decoder uses. If another one has that, it gets a new one."""
         if len(self.open_by_id) + len(self._renamed) >= self._sizes.limits.open_messages:
             raise LimitError("open_messages", self.limits.open_messages)
         if self.runs.step is None:
             yield from self.runs.begin_step(e.RunStep(), cause)
-        if isinstance(template, ConsoleMessage):
-            yield from self._code_runs(template.call_id)
-        if isinstance(template, ToolOutputMessage) or (template.role == "computer" and template.call_id is not None):
-            self._call_answered(template.call_id)  # what the code of a call shows answers the call as well
-        if type(template) is not message_class(template.type, template.format, template.role):
-            template = Message.from_dict(template.to_dict())
-        message = template.header()
-        if not template.id or template.id in self._by_id:
-            message.id = self._id_for(template)
+        key = message.id
+        if isinstance(message, ConsoleMessage):
+            yield from self._code_runs(message.call_id)
+            message.active_line = self._early_lines.pop(key, None)
+        if message.call_id is not None and (isinstance(message, ToolOutputMessage) or message.role == "computer"):
+            self._call_answered(message.call_id)  # what the code of a call shows answers the call as well
+        if not key or key in self._by_id:
+            message.id = self._id_for(key)
         run, step = self.runs.run, self.runs.step
         if message.run_id is None and run is not None:
             message.run_id = run.id
         if message.step_id is None and step is not None:
             message.step_id = step.id
-        if isinstance(message, ConsoleMessage):
-            message.active_line = self._early_lines.pop(template.id, None)
         self._by_id[message.id] = message
         self._messages.append(message)
-        if message.id == template.id:
-            self.open_by_id[message.id] = message
+        if message.id == key:
+            self.open_by_id[key] = message
         else:
-            self._rename(template.id or message.id, message)
+            self._rename(key or message.id, message)
         yield message.created_event(message, position=cause.position, raw_item=cause.raw_item)
         if message.metadata:
             self._measured.measure_metadata(message.id, message.metadata)
@@ -287,10 +299,9 @@ class OpenMessages(PendingAnswers):
             self._renamed = {}
         self._renamed[key] = message
 
-    def _id_for(self, template: Message) -> str:
-        if not template.id:
-            return self._ids.free(self.new_id())
-        return self._ids.free(template.id) if template.id in self._by_id else template.id
+    def _id_for(self, key: str) -> str:
+        """A free id for a message that has this one, or "" for none, in the decoder."""
+        return self._ids.free(key or self.new_id())
 
     # -- closing
 
@@ -320,6 +331,13 @@ class OpenMessages(PendingAnswers):
         fault = f"the arguments of tool call {key!r} are no JSON object; `arguments` is empty"
         if not self.warning_list.has_fault(fault):  # another engine may have reported it
             yield self._warn("bad-arguments", fault, cause)
+
+
+def _beginning_of(template: Message) -> Message:
+    """A message like this one, empty, in the class of its type."""
+    if type(template) is not message_class(template.type, template.format, template.role):
+        template = Message.from_dict(template.to_dict())
+    return template.header()
 
 
 def has_arguments(call: ToolCallMessage) -> bool:
