@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from ...events import CallPassed, Event, MessageCreated, MessageDone, ToolCallCreated, ToolCallDelta
+from ...events import CallPassed, Event, MessageDone, NewMessage, ToolCallCreated, ToolCallDelta
 from ...messages import (
     AudioMessage,
     ImageMessage,
@@ -117,7 +117,7 @@ class OpenMessages(msgspec.Struct, eq=False):
             self._add_fields(fields, kind)
         elif kind not in self.seen:
             self.seen += (kind,)
-        return MessageCreated(_CLASSES[kind](id, **fields))
+        return NewMessage(_CLASSES[kind](id, **fields))
 
     def _add_fields(self, fields: dict[str, Any], kind: str) -> None:
         """Add what a message of this kind has from its beginning."""
