@@ -152,7 +152,7 @@ class MessageContent(OpenMessages):
         if isinstance(final, TextMessage) and final.annotations and isinstance(message, TextMessage):
             for annotation in final.annotations:
                 yield from self._annotate(message, annotation, event)
-        sizes.measure_done(message)
+        sizes.measure(message, is_last=True)
         yield from self._close(final.id or message.id, message, final.status, event)
 
     def _compare(self, message: Message, final: str, event: e.Event) -> Iterator[e.Event]:

@@ -47,26 +47,19 @@ class Sizes:
         self._sizes, self._besides, self._metadata = _NONE, None, None
         return self
 
-    def measure(self, message: Message) -> None:
-        """Compare the size of a message, and that of all messages, with the limits.
+    def measure(self, message: Message, *, is_last: bool = False) -> None:
+        """Compare the size of a message, and that of all messages, with the limits. `is_last`: it grows no more.
 
         Raises:
             LimitError: it is too long, or all messages together are.
         """
-        before = self._sizes.get(message.id, 0)
-        if self._sizes is _NONE:
-            self._sizes = {}
-        self._sizes[message.id] = size = message.size
-        self._add(size, before)
-
-    def measure_done(self, message: Message) -> None:
-        """As `measure`, for the last time: the message grows no more, and its size stays in the total."""
-        self._add(message.size, self._sizes.pop(message.id, 0))
-
-    def _add(self, size: int, before: int) -> None:
-        """The size of a message, which had another one before."""
-        self._total = total = self._total + size - before
-        limits = self.limits
+        id, size = message.id, message.size
+        sizes, limits = self._sizes, self.limits
+        self._total = total = self._total + size - sizes.get(id, 0)
+        if not is_last:
+            if sizes is _NONE:
+                self._sizes = sizes = {}
+            sizes[id] = size
         if size > limits.message:
             raise LimitError("message", limits.message)
         if total > limits.total:
