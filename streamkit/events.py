@@ -188,6 +188,7 @@ _ABSTRACT = (
     "run_step_event",
     "resume_point",
     "new_message",
+    "message_ended",
     "call_passed",
     "metadata_held",
     "split_delta",
@@ -434,6 +435,23 @@ class NewMessage(Created):
     Attributes:
         message: has no content, and is of the class of its type, format and role.
     """
+
+
+class MessageEnded(Event):
+    """Not an event of streams: a decoder reports that an open message has ended, and its provider says nothing else about it.
+
+    Attributes:
+        message_id: the message's id, as its deltas have it.
+        status: how it ended.
+    """
+
+    message_id: str  # type: ignore[misc]  # as of `Delta`
+    status: m.Status = "completed"
+
+    def as_done(self) -> MessageDone:
+        """The same as an event that has a message."""
+        message = m.Message(self.message_id, status=self.status)
+        return MessageDone(message, position=self.position, raw_item=self.raw_item, item_index=self.item_index)
 
 
 class CallPassed(Event):

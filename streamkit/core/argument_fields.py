@@ -23,6 +23,7 @@ from ..events import (
     Delta,
     Done,
     Event,
+    MessageEnded,
     RunDone,
     RunStatus,
     ToolCallCreated,
@@ -89,6 +90,8 @@ class ArgumentFields:
                     out += self._created(event)
                 case Done():
                     out += self._done(event)
+                case MessageEnded():
+                    out += self._done(event.as_done())
                 case CallPassed():
                     out += self._passed(event)
                 case RunDone(run=run):

@@ -321,6 +321,7 @@ class Engine(MessageContent):
         e.Delta: MessageContent.complete_delta,
         SplitDelta: MessageContent.complete_split_delta,
         e.Done: MessageContent.complete_done,
+        e.MessageEnded: MessageContent.complete_message_ended,
         e.CallPassed: MessageContent.complete_call_passed,
         e.ActiveLine: MessageContent.complete_active_line,
         e.AnnotationAdded: MessageContent.complete_annotation,

@@ -155,6 +155,16 @@ class MessageContent(OpenMessages):
         sizes.measure(message, is_last=True)
         yield from self._close(final.id or message.id, message, final.status, event)
 
+    def complete_message_ended(self, event: e.MessageEnded) -> Iterator[e.Event]:
+        """A message is done, and it stays as it is."""
+        key = event.message_id
+        if (message := self._find(key)) is None:
+            return
+        if self._halves:
+            yield from self._end_half(key, message, event)
+        self._measured.measure(message, is_last=True)
+        yield from self._close(key, message, event.status, event)
+
     def _compare(self, message: Message, final: str, event: e.Event) -> Iterator[e.Event]:
         """Repair a message whose deltas are not the provider's final content: with a delta that adds what is missing,
         else with one that replaces it all."""

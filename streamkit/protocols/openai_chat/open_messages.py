@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from ...events import CallPassed, Event, MessageDone, NewMessage, ToolCallCreated, ToolCallDelta
+from ...events import CallPassed, Event, MessageDone, MessageEnded, NewMessage, ToolCallCreated, ToolCallDelta
 from ...messages import (
     AudioMessage,
     ImageMessage,
@@ -266,6 +266,8 @@ class OpenMessages(msgspec.Struct, eq=False):
         content = "" if kind == "redacted" else None
         if self._final_content:
             content = self._final_content.pop(kind, content)
+        if metadata is None and content is None:
+            return [MessageEnded(self.ids.pop(kind), status)]
         return [MessageDone(_CLASSES[kind](self.ids.pop(kind), content=content, status=status, metadata=metadata))]
 
     def finish_reasoning(self) -> list[Event]:
