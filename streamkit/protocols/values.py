@@ -50,6 +50,7 @@ LARGEST_COUNT = 2**53
 
 _COUNTS = range(LARGEST_COUNT + 1)
 _LISTS: tuple[type[Any], ...] = (list, tuple)
+_NUMBERS: tuple[type[Any], ...] = (int, float)
 _OTHER_JSON_TYPES = frozenset((str, int, float, bool, list, type(None)))
 
 
@@ -106,7 +107,7 @@ def as_count(value: Any) -> int | None:
 
 def as_seconds(value: Any) -> float | None:
     """The value if it is a time in seconds since 1970, else None. Many servers send 0 where they have no time: None."""
-    return float(value) if type(value) in (int, float) and 0 < value <= LARGEST_COUNT else None
+    return float(value) if value.__class__ in _NUMBERS and 0 < value <= LARGEST_COUNT else None
 
 
 def as_index(value: Any, warn: Callable[[str, str], object]) -> int | None:

@@ -31,9 +31,8 @@ from .returned_fields import CALL_KEYS, LISTS, OPAQUE_KEYS, emptied_thinking
 from .tool_calls import NO_CALLS, ToolCalls
 from .wire import CHOICE_KEYS, FINISH_REASON_STATUS, REASONING_KEYS, is_only_deltas, thinking_text
 
-__all__ = ["ROLES", "Choice"]
+__all__ = ["Choice"]
 
-ROLES = ("assistant", "user", "system")
 _FAST_KINDS = ("text", "refusal", "reasoning")
 _COMPLETE_OBJECTS = ("chat.completion", "chat.completion.done")
 # The fields of a complete message, and the kind that `OpenMessages.seen` has if deltas brought them already.
@@ -126,16 +125,17 @@ class Choice(msgspec.Struct, eq=False):
         reason = self._read_finish_reason(wire.get("finish_reason"))
         if reason or (is_complete and self._complete_message):
             yield from self._read_complete_message(logprobs, chunk)
-            yield from self.finish(reason, holds_text=bool(chunk.get("provider")))
+            yield from self.finish(reason, provider=chunk.get("provider"))
         self.update_fast_path()
 
-    def finish(self, reason: str | None, *, holds_text: bool) -> list[Event]:
-        """The events of a finish_reason. `holds_text`: the chunk states its provider, as OpenRouter's do, which may send the
-        citations of a text after this."""
-        self.finish_reason = reason or self.finish_reason
+    def finish(self, reason: str | None, *, provider: object) -> list[Event]:
+        """The events of a finish_reason. If the chunk states its provider, as OpenRouter's do, the citations of a text may come
+        after this."""
+        if reason:
+            self.finish_reason = reason
         self.is_finished = True
-        status = FINISH_REASON_STATUS.get(self.finish_reason or "", "completed")
-        events = self.messages.finish_all(status, holds_text=holds_text)
+        status = FINISH_REASON_STATUS.get(self.finish_reason, "completed")
+        events = self.messages.finish_all(status, holds_text=bool(provider))
         if self._annotations:
             events += self._drop_annotations()
         if self.messages.ids:
@@ -143,6 +143,17 @@ class Choice(msgspec.Struct, eq=False):
         else:
             self.open_text_id = self.open_refusal_id = self.open_reasoning_id = None
             self.is_reasoning = False
+        return events
+
+    def append_text(self, text: str) -> list[Event]:
+        """The events of a piece of text, from a chunk that has no other piece."""
+        messages = self.messages
+        if messages.ids:
+            events = messages.append("text", text)
+            self.update_fast_path()
+        else:
+            events = messages.begin("text", text)
+            self.open_text_id = messages.ids["text"]
         return events
 
     def end(self, status: Status) -> Sequence[Event]:
@@ -208,8 +219,8 @@ class Choice(msgspec.Struct, eq=False):
 
     def _read_delta(self, delta: WireObject, logprobs: WireObject, chunk: WireObject) -> Iterator[Event]:
         messages = self.messages
-        if not messages.role and delta.get("role") in ROLES:
-            messages.role = delta["role"]
+        if not messages.role:
+            messages.take_role(delta.get("role"))
         yield from self._read_reasoning(delta)
         google = as_object(as_object(delta.get("extra_content")).get("google"))
         if google.get("thought") is True:

@@ -27,11 +27,9 @@ from .repeated_fields import RepeatedFields
 from .typed_chunk import decode_chunk, decode_plain_chunk, read_plain_chunk
 from .wire import read_usage
 
-__all__ = ["UNUSUAL_BATCHES", "FastPath"]
+__all__ = ["FastPath"]
 
 _NOT_PLAIN = (LookupError, TypeError, *NOT_JSON)  # what reading a chunk of another shape raises
-UNUSUAL_BATCHES = 32
-"""In how many batches after an extended delta each frame is tried as an extended delta first."""
 
 
 class FastPath(base.Decoder):
@@ -41,13 +39,13 @@ class FastPath(base.Decoder):
     _has_ended = False  # the run: what follows takes the tolerant path, unless it is plain
     _usage: WireObject = NOTHING
     _new_usage: WireObject | None = None  # of the newest chunk, if it has any and that has changed
-    _unusual_batches = 0  # how many more batches are tried as extended deltas first
+    _expects_plain = False  # plain deltas are tried first, because a message is open
+    _extended_batches = 0  # how many more batches are tried as extended deltas first; then no plain ones are expected
     _object_form: ObjectForm = NO_FORM
     _held: HeldSize | None = None  # most answers have nothing that is held
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)
-        self._is_unusual = False  # extended deltas are tried first; or the stream is exhausted
         self._choices: dict[int, Choice] = {}
         self._repeated = RepeatedFields()
         self._warnings: list[Event] = []  # of the newest chunk, and what is held
@@ -58,8 +56,8 @@ class FastPath(base.Decoder):
 
     def feed_frames(self, frames: Frames) -> list[Event]:
         """The events of frames. A plain delta of an open message is decoded without parsing the rest of its chunk."""
-        if self._is_unusual:
-            return self._feed_unusual(frames)
+        if not self._expects_plain:
+            return self._feed_extended(frames) if self._extended_batches else self._feed_others(frames)
         events: list[Event] = []
         choices = self._choices
         self.frames = frames
@@ -85,28 +83,51 @@ class FastPath(base.Decoder):
                         continue
             except _NOT_PLAIN:
                 pass  # another chunk, or a frame with an SSE id or name, which is a tuple
+            if len(frames) == 1:  # as of a server that sends each of its events at once
+                return self._feed_other(data)
             self.index = offset + len(events)
             events += self._feed_other(data)
-            if self.exhausted:
-                self.frames = frames[: self.index - start]
-                return events
+            if self.exhausted or self._extended_batches:
+                return self._feed_rest(frames, self.index - start, events)
             offset = self.index - len(events)
         self.index = offset + len(events)
         return events
 
-    def _feed_unusual(self, frames: Frames) -> list[Event]:
+    def _feed_others(self, frames: Frames) -> list[Event]:
+        """As `feed_frames`, where no plain delta is expected: at the beginning of an answer, and at its end."""
+        if self.exhausted:
+            return []
+        self.frames = frames
+        if len(frames) == 1:
+            return self._feed_other(frames[0])
+        events: list[Event] = []
+        for place, data in enumerate(frames, 1):
+            events += self._feed_other(data)
+            if self._expects_plain or self.exhausted or self._extended_batches:
+                return self._feed_rest(frames, place, events)
+        return events
+
+    def _feed_rest(self, frames: Frames, place: int, events: list[Event]) -> list[Event]:
+        """These events of a batch, and those of its frames from this place on, which are expected to be of another kind. None
+        of these are read if the source is exhausted."""
+        rest = () if self.exhausted else frames[place:]
+        if rest:
+            events += self.feed_frames(rest)
+            place += len(self.frames or ())
+        self.frames = frames[:place]
+        return events
+
+    def _feed_extended(self, frames: Frames) -> list[Event]:
         """As `feed_frames`, after an extended delta. The deltas that follow mostly have the same form, so it is tried first."""
         events: list[Event] = []
-        if self.exhausted:
-            return events
-        self._unusual_batches -= 1
-        self._is_unusual = self._unusual_batches > 0
+        self._extended_batches -= 1
+        self._expects_plain = not self._extended_batches
         self.frames = frames
         start = self.index
         for place, data in enumerate(frames):
             event = self._extended_event(data)
             if event is None:
-                self._is_unusual, self.index = False, start + place
+                self._expects_plain, self._extended_batches, self.index = True, 0, start + place
                 event = self._read_plain(data)
                 if event is None:
                     events += self._feed_other(data)
@@ -144,10 +165,13 @@ class FastPath(base.Decoder):
         if (
             wire.finish_reason
             or self._has_ended
-            or wire.content_filter_results != choice.filter_results
-            or (chunk.citations, chunk.search_results, chunk.x_groq) != self._repeated.values
             or (wire.message is not None and chunk.object != "chat.completion.chunk")
         ):
+            return None
+        if (
+            wire.content_filter_results != choice.filter_results
+            or (chunk.citations, chunk.search_results, chunk.x_groq) != self._repeated.values
+        ) and not self._repeated.has(chunk, choice):
             return None
         if wire.logprobs is None:
             delta = wire.delta

@@ -31,6 +31,7 @@ from .tool_calls import NO_CALLS, ToolCall, ToolCalls
 
 __all__ = ["NOTHING", "OpenMessages"]
 
+_ROLES = ("assistant", "user", "system")
 # Encrypted reasoning is a kind of its own, and so is the transcript of speech.
 _CLASSES: dict[str, type[Message]] = {
     "reasoning": ReasoningMessage,
@@ -129,6 +130,11 @@ class OpenMessages(msgspec.Struct, eq=False):
             fields["metadata"] = self._metadata[kind].copy()
         elif kind in self._returned:
             fields["metadata"] = {KEY: dict(self._returned[kind])}
+
+    def take_role(self, role: Any) -> None:
+        """Use a role for the messages that follow, if it is one."""
+        if role in _ROLES:
+            self.role = role
 
     def see(self, kind: str) -> None:
         """Content of this kind has arrived."""

@@ -10,10 +10,10 @@ from typing import Any
 
 from ...events import Event, ReasoningDelta, RefusalDelta, TextDelta, ToolCallDelta
 from ..values import as_count
-from .choice import ROLES, Choice
+from .choice import Choice
 from .typed_chunk import Delta, PlainDelta, PlainToolCall, TypedChoice
 
-__all__ = ["call_event", "event_with_logprobs", "extended_event", "plain_event", "read_choice"]
+__all__ = ["call_event", "event_with_logprobs", "extended_event", "is_other_piece", "plain_event", "read_other_piece"]
 
 # After so many deltas of which something is held, one takes the tolerant path, which reports the size of what is held.
 _MOST_UNREPORTED = 64
@@ -119,52 +119,30 @@ def event_with_logprobs(choice: Choice, wire: TypedChoice, data: bytes, same_met
     return TextDelta(id, content, False, {"logprobs": tokens}, raw_item=data)
 
 
-def read_choice(
-    choice: Choice, wire: TypedChoice, data: bytes, *, same_metadata: bool, held: bool, begins: bool = False
-) -> list[Event] | None:
-    """The events of a choice in a typed chunk. None if it has neither a piece nor a finish_reason, or more than one piece.
+def is_other_piece(wire: TypedChoice) -> bool:
+    """Whether a choice has another piece than a text, or more than that."""
+    delta = wire.delta
+    return bool(
+        delta.tool_calls
+        or delta.reasoning_content
+        or delta.reasoning
+        or delta.reasoning_details
+        or delta.refusal
+        or wire.logprobs is not None
+        or isinstance(delta.content, tuple)
+    )
+
+
+def read_other_piece(choice: Choice, wire: TypedChoice, *, same_metadata: bool) -> list[Event] | None:
+    """The events of such a piece, without those of its finish_reason. None if it has more than one piece, or none and no
+    finish_reason.
 
     Args:
         same_metadata: whether the run's metadata has the chunk's changing fields already: see `RepeatedFields.has_changing`.
             If not, the chunk is read here only where it does no more than extend an open message.
-        held: whether the text is to stay open after the finish_reason.
-        begins: whether the choice begins with the chunk, which then need not have a piece.
     """
-    delta, reason = wire.delta, wire.finish_reason
-    content: Any = delta.content
     if not choice.takes_pieces:
         return None
-    if (
-        delta.reasoning_content
-        or delta.reasoning
-        or delta.reasoning_details
-        or delta.refusal
-        or delta.tool_calls
-        or wire.logprobs is not None
-        or content.__class__ is tuple
-    ):
-        return _read_other_piece(choice, wire, data, same_metadata=same_metadata, held=held)
-    if not (content or reason or begins) or (not same_metadata and (reason or choice.open_text_id is None)):
-        return None
-    messages = choice.messages
-    if not messages.role and delta.role in ROLES:
-        messages.role = delta.role
-    events: list[Event] = []
-    if content and not messages.ids:
-        events = messages.begin("text", content)
-        choice.open_text_id = messages.ids["text"]
-    elif content:
-        events = messages.append("text", content)
-        choice.update_fast_path()
-    if reason:
-        events += choice.finish(reason, holds_text=held)
-    return events
-
-
-def _read_other_piece(
-    choice: Choice, wire: TypedChoice, data: bytes, *, same_metadata: bool, held: bool
-) -> list[Event] | None:
-    """As `read_choice`, for a choice whose piece is something else than a text alone."""
     delta, reason = wire.delta, wire.finish_reason
     if delta.tool_calls:
         if delta.refusal or delta.reasoning_details or wire.logprobs or reason:
@@ -172,7 +150,7 @@ def _read_other_piece(
         if delta.content or delta.reasoning_content or delta.reasoning:
             return None
         fragment = delta.tool_calls[0]
-        event = call_event(choice, fragment.index, fragment.id, fragment.function.arguments, data)
+        event = call_event(choice, fragment.index, fragment.id, fragment.function.arguments, None)
         return _begin_call(choice, delta, fragment, same_metadata) if event is None else [event]
     found = _piece_of(delta)
     if found is None:
@@ -188,8 +166,8 @@ def _read_other_piece(
         return None
     if kind == "reasoning" and "redacted" in messages.ids:
         return None
-    if not messages.role and delta.role in ROLES:
-        messages.role = delta.role
+    if not messages.role:
+        messages.take_role(delta.role)
     if kind == "reasoning":
         messages.add_returned("reasoning", _returned_fields(delta))
     events = messages.append(kind, text)
@@ -198,10 +176,7 @@ def _read_other_piece(
         messages.extend_metadata(kind, "logprobs", tokens)
     if delta.reasoning_details:
         messages.add_returned_pieces("reasoning", "reasoning_details", delta.reasoning_details)
-    if reason:
-        events += choice.finish(reason, holds_text=held)
-    else:
-        choice.update_fast_path()
+    choice.update_fast_path()
     return events
 
 
@@ -210,10 +185,12 @@ def _begin_call(choice: Choice, delta: Delta, fragment: PlainToolCall, same_meta
     name, id, index = fragment.function.name, fragment.id, fragment.index
     if not (same_metadata and name and id) or index in choice.tool_calls.by_index or as_count(index) is None:
         return None
-    if not choice.messages.role and delta.role in ROLES:
-        choice.messages.role = delta.role
+    if not choice.messages.role:
+        choice.messages.take_role(delta.role)
+    is_same = not (choice.is_reasoning or choice.messages.unreported)  # what the fast path may do
     events = choice.begin_call(index, id, name, fragment.function.arguments)
-    choice.update_fast_path()
+    if not is_same:
+        choice.update_fast_path()
     return events
 
 

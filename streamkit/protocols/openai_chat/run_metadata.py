@@ -7,9 +7,8 @@ from typing import Any
 
 from ..values import WireObject, as_object, is_object
 from .choice import Choice
-from .typed_chunk import Chunk
 
-__all__ = ["changing_metadata", "new_values", "run_metadata", "with_metadata"]
+__all__ = ["new_values", "run_metadata", "with_metadata"]
 
 
 def with_metadata(metadata: WireObject, chunk: WireObject, keys: Iterable[str]) -> WireObject:
@@ -21,18 +20,6 @@ def with_metadata(metadata: WireObject, chunk: WireObject, keys: Iterable[str]) 
             value = {**as_object(metadata.get(key)), **values}
         if value and value != metadata.get(key):
             metadata = {**metadata, key: value}
-    return metadata
-
-
-def changing_metadata(chunk: Chunk) -> dict[str, Any]:
-    """The fields of a typed chunk that go into the run's metadata and may change, as far as it has them."""
-    metadata: dict[str, Any] = {}
-    if chunk.service_tier:
-        metadata["service_tier"] = chunk.service_tier
-    if chunk.system_fingerprint:
-        metadata["system_fingerprint"] = chunk.system_fingerprint
-    if chunk.provider:
-        metadata["provider"] = chunk.provider
     return metadata
 
 

@@ -1,8 +1,9 @@
 """The shapes of chunks that are read without parsing the rest of them: typed structs, which accept these shapes alone.
 
-A `PlainChunk` is one piece of an open message and nothing else. A `Chunk` may be the first piece or the end of a message
-too, and have the other fields that servers put into each chunk: those that change are typed, and of those that mostly
-repeat the bytes are kept, to be compared with the ones that were read before. Every other chunk takes the tolerant path.
+A `PlainChunk` is one piece of an open message and nothing else. A `TextChunk` may begin the answer or its text, or end
+both, as the first and the last chunks of most answers do. A `Chunk` may be the first piece or the end of any message, and
+have the other fields that servers put into each chunk: those that change are typed, and of those that mostly repeat the
+bytes are kept, to be compared with the ones that were read before. Every other chunk takes the tolerant path.
 
 Values that mean nothing (`tool_calls: []`, `content_filter_results: {}`, `finish_reason: ""`) are accepted everywhere.
 
@@ -15,16 +16,20 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from ..parsed import item_reader
+from ..values import LARGEST_COUNT
 
 __all__ = [
     "Chunk",
     "Delta",
     "PlainDelta",
     "PlainToolCall",
+    "TextChoice",
+    "TextChunk",
     "Thinking",
     "TypedChoice",
     "decode_chunk",
     "decode_plain_chunk",
+    "decode_text_chunk",
     "read_plain_chunk",
 ]
 
@@ -40,6 +45,7 @@ class _AnyObject(msgspec.Struct, gc=False):
 _NoObject = _EmptyObject | None
 _NoList = tuple[()] | None
 _NoText = Literal[""] | None
+_Index = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_COUNT)]
 _Repeated = msgspec.Raw  # where it is missing, None
 _ABSENT: Any = None
 
@@ -68,12 +74,9 @@ class PlainToolCall(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     input: Any = None
 
 
-class _DeltaFields(msgspec.Struct, gc=False):
-    """What both kinds of deltas have: reasoning or a piece of one call's arguments, and of everything else nothing."""
+class _NoOtherContent(msgspec.Struct, gc=False):
+    """What no delta here has."""
 
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-    tool_calls: Annotated[tuple[PlainToolCall, ...], msgspec.Meta(max_length=1)] | None = None
     function_call: None = None
     audio: None = None
     annotations: _NoList = None
@@ -85,12 +88,32 @@ class _DeltaFields(msgspec.Struct, gc=False):
     executed_tools: _NoList = None
 
 
-class PlainDelta(_DeltaFields, gc=False):
+class _Pieces(_NoOtherContent, gc=False):
+    """Reasoning, or a piece of one call's arguments."""
+
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    tool_calls: Annotated[tuple[PlainToolCall, ...], msgspec.Meta(max_length=1)] | None = None
+
+
+class PlainDelta(_Pieces, gc=False):
     """A piece of text, of reasoning or of one call's arguments. A delta with anything else does not decode as one."""
 
     content: str | None = None
     refusal: _NoText = None
     reasoning_details: _NoList = None
+
+
+class _TextDelta(_NoOtherContent, gc=False):
+    """A role, a piece of text, or nothing."""
+
+    content: str | None = None
+    role: Any = None
+    refusal: _NoText = None
+    reasoning_content: _NoText = None
+    reasoning: _NoText = None
+    reasoning_details: _NoList = None
+    tool_calls: _NoList = None
 
 
 class _ThinkingText(msgspec.Struct, gc=False):
@@ -104,7 +127,7 @@ class Thinking(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     thinking: tuple[_ThinkingText, ...]
 
 
-class Delta(_DeltaFields, gc=False):
+class Delta(_Pieces, gc=False):
     """As `PlainDelta`, or a piece of a refusal, or reasoning with its details, or as Mistral sends it."""
 
     content: str | tuple[Thinking] | None = None
@@ -145,22 +168,14 @@ class PlainChunk(msgspec.Struct, gc=False):
     moderation: None = None
 
 
-class _Logprobs(msgspec.Struct, gc=False):
-    content: list[Any] | None = None
-    refusal: list[Any] | None = None
+class _ChoiceFields(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """What both kinds of choices that may begin or end have beside their content. What they had under other keys would be
+    the run's metadata, so they have no others. An `index` that is none is left to the tolerant path."""
 
-
-class TypedChoice(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """The choice of a `Chunk`. What it has under other keys would be the run's metadata, so it has no others."""
-
-    delta: Delta
-    index: int = 0
+    index: _Index = 0
     finish_reason: str | None = None
-    logprobs: _Logprobs | None = None
-    message: _AnyObject | None = None
     usage: _NoObject = None
     error: None = None
-    content_filter_results: _Repeated = _ABSENT
     # Keys of single servers, which mostly are null.
     native_finish_reason: _NoText = None
     stop_reason: _NoText = None
@@ -169,24 +184,61 @@ class TypedChoice(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     trace_details: _NoObject = None
 
 
-class Chunk(msgspec.Struct, gc=False):
-    """A chunk with at most one choice, and the fields that some servers send with each."""
+class TextChoice(_ChoiceFields, forbid_unknown_fields=True, kw_only=True, gc=False):
+    """The choice of a `TextChunk`."""
 
-    choices: Annotated[tuple[TypedChoice, ...], msgspec.Meta(max_length=1)]
-    id: Any = None
+    delta: _TextDelta
+    logprobs: _NoLogprobs | None = None
+    message: None = None
+    content_filter_results: _NoObject = None
+
+
+class _Logprobs(msgspec.Struct, gc=False):
+    content: list[Any] | None = None
+    refusal: list[Any] | None = None
+
+
+class TypedChoice(_ChoiceFields, forbid_unknown_fields=True, kw_only=True, gc=False):
+    """The choice of a `Chunk`."""
+
+    delta: Delta
+    logprobs: _Logprobs | None = None
+    message: _AnyObject | None = None
+    content_filter_results: _Repeated = _ABSENT
+
+
+class _ChunkFields(msgspec.Struct, gc=False):
+    """What both kinds of chunks that may begin or end a message have beside their choices."""
+
+    id: str | None = None
     object: Any = None
     created: Any = None
-    model: Any = None
+    model: str | None = None
     usage: dict[str, Any] | None = None
     error: None = None
     prompt_filter_results: _NoList = None
     moderation: None = None
-    citations: _Repeated = _ABSENT
-    search_results: _Repeated = _ABSENT
-    x_groq: _Repeated = _ABSENT
     service_tier: str | None = None
     system_fingerprint: str | None = None
     provider: str | None = None
+
+
+class TextChunk(_ChunkFields, kw_only=True, gc=False):
+    """A chunk whose choice has a role, a piece of text, a finish_reason, some of them or nothing."""
+
+    choices: tuple[TextChoice]
+    citations: _NoList = None
+    search_results: _NoList = None
+    x_groq: _NoObject = None
+
+
+class Chunk(_ChunkFields, kw_only=True, gc=False):
+    """A chunk with at most one choice, and the fields that some servers send with each."""
+
+    choices: Annotated[tuple[TypedChoice, ...], msgspec.Meta(max_length=1)]
+    citations: _Repeated = _ABSENT
+    search_results: _Repeated = _ABSENT
+    x_groq: _Repeated = _ABSENT
 
 
 decode_plain_chunk = msgspec.json.Decoder(PlainChunk).decode
@@ -194,6 +246,9 @@ decode_plain_chunk = msgspec.json.Decoder(PlainChunk).decode
 
 read_plain_chunk = item_reader(PlainChunk, {"choices": {"delta": {"tool_calls": {"function": {}}}}})
 """The same of a chunk that is parsed already."""
+
+decode_text_chunk = msgspec.json.Decoder(TextChunk).decode
+"""Decodes a chunk that has a text, or begins or ends one. Raises `msgspec.DecodeError` for every other chunk."""
 
 decode_chunk = msgspec.json.Decoder(Chunk).decode
 """Decodes a chunk with at most one choice of a known shape. Raises `msgspec.DecodeError` for every other chunk."""

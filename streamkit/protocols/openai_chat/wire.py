@@ -37,7 +37,7 @@ __all__ = [
     "usage_in",
 ]
 
-FINISH_REASON_STATUS: dict[str, Status] = {
+FINISH_REASON_STATUS: dict[str | None, Status] = {
     "length": "incomplete",
     "content_filter": "incomplete",
     "max_tokens": "incomplete",

@@ -1,0 +1,224 @@
+"""The typed path of Chat Completions: it reads the chunks with which the answer and its messages begin and end.
+
+A chunk that `typed_chunk` has a struct for is read without looking into the rest of it. Everything else takes the decoder's
+tolerant path, which shares the choices and their open messages with this one. Both give the same events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...events import Delta, Event, MetadataHeld, Run, RunCreated, StreamWarning
+from ...messages.json_text import NOT_JSON
+from ..held_values import NOTHING, HeldSize
+from ..values import WireObject, as_seconds
+from .choice import Choice
+from .fast_path import FastPath
+from .pieces import is_other_piece, read_other_piece
+from .typed_chunk import Chunk, TextChunk, decode_chunk, decode_text_chunk
+from .wire import is_only_deltas, read_usage
+
+__all__ = ["TypedPath"]
+
+_EXTENDED_BATCHES = 32  # after an extended delta, in which each frame is tried as one first
+
+
+class TypedPath(FastPath):
+    """The part of the decoder that reads typed chunks, and passes what is none to the tolerant path."""
+
+    # Where a decoder begins.
+    _has_begun = False
+    _answer_id: str | None = None
+    _metadata: WireObject = NOTHING
+
+    def _feed_other(self, frame: Any) -> list[Event]:
+        chunk: TextChunk | Chunk | None
+        try:
+            chunk = decode_text_chunk(frame)
+        except TypeError:
+            return self._feed_named(*frame)
+        except NOT_JSON:
+            chunk, events = self._read_irregular(frame)
+        else:
+            events = self._read_text(chunk)
+        if not events:
+            return self._feed_tolerantly(b"", b"", frame, chunk)
+        for event in events:
+            event.raw_item = frame  # by which its number is found, too
+        self.index += 1
+        return events
+
+    def _feed_named(self, id: bytes, name: bytes, data: bytes) -> list[Event]:
+        """As `_feed_other`, of a frame with an SSE id or name."""
+        if name == b"error":
+            return self._feed_tolerantly(id, name, data, None)
+        event = self._read_plain(data) or self._extended_event(data)
+        if event is None:
+            events = self._feed_other(data)
+        else:
+            events = self._typed([event, *self._read_new_usage(self._new_usage)], data)
+        if id:
+            position = id.decode("utf-8", "replace")
+            for event in events:
+                event.position = position
+        return events
+
+    def _feed_tolerantly(self, id: bytes, name: bytes, data: bytes, chunk: TextChunk | Chunk | None) -> list[Event]:
+        """The events of a frame, by the tolerant path.
+
+        Args:
+            chunk: the frame as its typed struct; None if it has another shape.
+        """
+        events = self.feed_frame(id, name, data)
+        if not self.exhausted:
+            self._expects_plain = True
+            is_read = not (self._has_ended or any(isinstance(event, StreamWarning) for event in events))
+            only_deltas = is_only_deltas([event for event in events if not isinstance(event, MetadataHeld)])
+            self._repeated.remember(chunk if is_read else None, self._choices, is_only_deltas=only_deltas)
+        return events
+
+    # -- typed chunks
+    # Where one of these returns None or no events, the frame has to take the tolerant path: nothing was changed that this path
+    # would not change as well.
+
+    def _read_irregular(self, frame: bytes) -> tuple[Chunk | None, list[Event] | None]:
+        """The `Chunk` that a frame is, and its events; the end of the run for `[DONE]`."""
+        if frame == b"[DONE]":
+            self.exhausted, self._expects_plain = True, False
+            return None, self._end()
+        try:
+            chunk = decode_chunk(frame)
+        except NOT_JSON:
+            return None, None
+        return chunk, self._read_chunk_of_any_piece(chunk)
+
+    def _read_text(self, chunk: TextChunk | Chunk) -> list[Event] | None:
+        """The events of a chunk that begins the run, or has a text, a finish_reason or both."""
+        wire = chunk.choices[0]
+        choice = self._choices.get(wire.index)
+        if choice is None or self._has_ended:
+            return self._begin_run(chunk)
+        content: Any = wire.delta.content
+        reason = wire.finish_reason
+        if not ((content or reason) and choice.takes_pieces):
+            return None
+        if not reason and choice.open_text_id is not None:
+            self._expect_extended()
+        elif (chunk.service_tier, chunk.system_fingerprint, chunk.provider) != self._repeated.changing:
+            return None  # the run's metadata changes, too
+        else:
+            self._expects_plain = True
+        if not choice.messages.role:
+            choice.messages.take_role(wire.delta.role)
+        events: list[Event] = choice.append_text(content) if content else []
+        if reason:
+            events += self._finish_choice(choice, chunk, reason)
+        return events + self._rest_of(chunk) if chunk.usage or self._warnings else events
+
+    def _read_chunk_of_any_piece(self, chunk: Chunk) -> list[Event] | None:
+        """As `_read_text`, of a chunk that may have another piece, or more fields, or nothing but usage."""
+        repeated = self._repeated
+        if self._has_ended:
+            return None
+        if not chunk.choices:
+            is_usage = self._has_begun and chunk.usage and repeated.has(chunk, None) and repeated.has_changing(chunk)
+            return self._rest_of(chunk) if is_usage else None
+        wire = chunk.choices[0]
+        if wire.message is not None and chunk.object != "chat.completion.chunk":
+            return None
+        choice = self._choices.get(wire.index)
+        if choice is None:
+            return self._begin_run(chunk)
+        if (
+            (chunk.citations, chunk.search_results, chunk.x_groq) != repeated.values
+            or wire.content_filter_results != choice.filter_results
+        ) and not repeated.has(chunk, choice):
+            return None
+        if not is_other_piece(wire):
+            return self._read_text(chunk)
+        events = read_other_piece(choice, wire, same_metadata=repeated.has_changing(chunk))
+        if events is None:
+            return None
+        if wire.finish_reason:
+            events += self._finish_choice(choice, chunk, wire.finish_reason)
+        elif isinstance(events[0], Delta):
+            self._expect_extended()
+        else:
+            self._expects_plain = True
+        return events + self._rest_of(chunk) if chunk.usage or self._warnings else events
+
+    def _begin_run(self, chunk: TextChunk | Chunk) -> list[Event] | None:
+        """The events of the chunk with which the run and its first choice begin. None for any other."""
+        if self._has_begun or self._has_ended:
+            return None
+        wire, before = chunk.choices[0], self._metadata
+        self._answer_id = id = chunk.id or None
+        self._choices[wire.index] = choice = Choice.begin(wire.index, id, self.new_id, self._warn, self._hold)
+        metadata = self._repeated.remember_changing(chunk)
+        if before:
+            metadata = {**before, **metadata}
+        self._has_begun, self._metadata = True, metadata
+        run = Run(id=id or "", model=chunk.model or None, created_at=as_seconds(chunk.created), metadata=metadata)
+        events: list[Event] = [RunCreated(run)]
+        if not isinstance(chunk, TextChunk):
+            if (more := self._read_chunk_of_any_piece(chunk)) is None:
+                self._has_begun, self._metadata = False, before
+                self._choices.clear()
+                return None
+            return events + more
+        if wire.delta.content or wire.finish_reason:
+            return events + (self._read_text(chunk) or [])
+        choice.messages.take_role(wire.delta.role)
+        return events + self._rest_of(chunk) if chunk.usage or self._warnings else events
+
+    def _finish_choice(self, choice: Choice, chunk: TextChunk | Chunk, reason: str) -> list[Event]:
+        """The events of a choice's finish_reason."""
+        events = choice.finish(reason, provider=chunk.provider)
+        self.complete = len(self._choices) == 1 or self._all_choices_finished()
+        self._expects_plain = not self.complete
+        return events
+
+    def _rest_of(self, chunk: TextChunk | Chunk) -> list[Event]:
+        """The usage in a chunk, if it has changed, and the warnings about the chunk."""
+        return [*self._read_new_usage(chunk.usage), *self._take_warnings()]
+
+    def _expect_extended(self) -> None:
+        """An extended delta has come: a plain one is not read here. More will follow."""
+        self._expects_plain, self._extended_batches = False, _EXTENDED_BATCHES
+
+    # -- what both paths use
+
+    def _end(self, error: WireObject | None = None) -> list[Event]:
+        """The end of the run."""
+        raise NotImplementedError("the decoder's")
+
+    def _read_new_usage(self, usage: WireObject | None) -> Sequence[Event]:
+        """The usage, each time that it changes: some servers send it in every chunk."""
+        if not usage or usage == self._usage:
+            return ()
+        self._usage = usage
+        return (read_usage(usage),)
+
+    def _all_choices_finished(self) -> bool:
+        for choice in self._choices.values():
+            if not choice.is_finished:
+                return False
+        return bool(self._choices)
+
+    # Warnings come after the events of the chunk that they are about.
+
+    def _warn(self, code: str, fault: str) -> None:
+        self._warnings.append(self.warn(code, fault, "chat.completion.chunk"))
+
+    def _hold(self, message_id: str | None, value: object) -> None:
+        """Count a value that is held until a message is done. The sizes are reported together, some kilobytes at a time."""
+        if self._held is None:
+            self._held = HeldSize()
+        if size := self._held.add(value):
+            self._warnings.append(MetadataHeld(message_id, size))
+
+    def _take_warnings(self) -> list[Event]:
+        """The warnings so far, and reports of what is held; they are returned once."""
+        warnings, self._warnings = self._warnings, []
+        return warnings
