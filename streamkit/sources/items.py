@@ -8,7 +8,6 @@ from typing import Any
 from ..events import EVENTS, Event
 from ..messages.sdk_objects import as_item, is_plain_model
 from .body import BodyJoiner, is_piece
-from .live import ends_with_question
 
 __all__ = ["Batch", "Items", "batches_of"]
 
@@ -40,17 +39,14 @@ def _item(value: Any) -> Any:
 class Items:
     """Converts the items of one iterable for a decoder. Items of bytes or text together form one body.
 
-    Args:
-        live: whether the iterable is a producer that continues only when it is pulled.
-
     Attributes:
         body: joins the items of bytes and text.
     """
 
     __slots__ = ("body",)
 
-    def __init__(self, *, live: bool = False) -> None:
-        self.body = BodyJoiner(ends_with_question if live else None)
+    def __init__(self) -> None:
+        self.body = BodyJoiner()
 
     def item(self, value: Any) -> Any:
         """The item for a decoder: bytes of the body, or an object."""
