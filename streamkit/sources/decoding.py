@@ -386,11 +386,11 @@ class ItemDecoder(SourceDecoder):
     def _frames_of_bytes(self, framer: Framer) -> Callable[[bytes], Frames]:
         """What makes frames of a piece of a body, which may be a line without its newline."""
         assert self.source.items is not None
-        body, to_frames = self.source.items.body, super()._frames_of_bytes(framer)
-        if body.is_plain:
+        items, to_frames = self.source.items, super()._frames_of_bytes(framer)
+        if items.is_plain:
             return to_frames
-        body.to_frames = to_frames
-        return body.feed_frames
+        items.to_frames = to_frames
+        return items.feed_frames
 
     def _shortcut_of_items(self, decoder: Decoder) -> Shortcut:
         kind, source = type(decoder), self.source
