@@ -8,7 +8,7 @@ Any other block is read line by line, as the specification says, with the same r
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable, Set
 from typing import Any, Protocol, TypeAlias
 
 from ..errors import LimitError
@@ -43,12 +43,14 @@ class Framer:
 
     Attributes:
         sizes: counts long items: its `long_item_came` is called with the size of each. None if nobody counts them.
+        is_question: of a live body, whether a line without its end is a complete question.
     """
 
     _size = 0  # the size of `_pending`, where that has several pieces
     _failure: LimitError | None = None
     _heeded_names: frozenset[bytes] | None = None
     sizes: _Sizes | None = None  # and no method of it, which would be an object more in each stream
+    is_question: Callable[[bytes], bool] | None = None
 
     def __init__(self, longest: int = Limits().line) -> None:
         self._longest = longest
@@ -105,6 +107,21 @@ class Framer:
         """The frames that this chunk completes. Raises `LimitError` where an item is too long, from then on: after the frames
         that came before it in the same chunk were returned."""
         raise NotImplementedError(f"{type(self).__name__}.feed")
+
+    def feed_live(self, chunk: bytes) -> Frames:
+        """As `feed`, of a producer that continues when it is pulled, and may take that for an answer to its question: so a
+        complete question ends its line and its block at once, although their ends may come only with the next chunk."""
+        frames = self.feed(chunk)
+        if chunk.endswith(b"\n\n") or chunk.rstrip(b" \t\r\n")[-1:] != b"}" or self._failure is not None:
+            return frames
+        line = self._unfinished().rstrip(b"\n").rpartition(b"\n")[2]
+        if self.is_question is None or not self.is_question(line):
+            return frames
+        return [*frames, *self.feed(b"\n\n")]
+
+    def _unfinished(self) -> bytes:
+        """The bytes of the item that has no end yet."""
+        return b"".join(self._pending)
 
     def finish(self) -> Frames:
         """The frame of an item that the end of the body cut short, if it makes one."""
@@ -294,6 +311,10 @@ class SseFramer(Framer):
             self._in_data = False
         return self._pending
 
+    def _unfinished(self) -> bytes:
+        text = b"".join(self._pending)
+        return self._head + text if self._in_data else text
+
     def _by_columns(self, lines: list[bytes]) -> Frames:
         """The frames of blocks that all have the same fields in the same order, one line each; none if they do not.
 
@@ -380,7 +401,7 @@ class SseFramer(Framer):
 
 share_names(
     SseFramer,
-    """_longest _pending _size _heeded_names sizes _in_data _is_lf_only _started _head_name _head _head_size _separator
+    """_longest _pending _size _heeded_names sizes is_question _in_data _is_lf_only _started _head_name _head _head_size _separator
     _as_data _newest _usual""",
 )
 

@@ -8,9 +8,6 @@ long as there was none, an item starts a new line if the line before it cannot c
 JSON object or array (after `data:` or by itself), or both begin with an SSE field's name. From then on all items are
 lines. So pieces decode to the same events wherever they are cut. One exception: a comment or an event's name that is the
 body's first line, and is cut just before something like `data:`, is taken for a line.
-
-A live producer continues when it is pulled, and may take that for an answer to its question. So a complete question ends
-its line and its SSE event at once, although their ends may come only with the next item.
 """
 
 from __future__ import annotations
@@ -18,14 +15,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from ..protocols.framing import Framer, Frames
+from ..protocols.frames import Frames
 
 __all__ = ["BodyJoiner", "is_piece"]
 
 _NAMED_FIELD = rb"(?:data|event|id|retry|error) ?:"
 _FIELD = rb"(data|event|id|retry|error)? ?:"
 _TOKEN = rb'\\.|["{}\[\]\\]'
-_NO_LINE: list[bytes] = []  # in the place of the pieces of a line that has not begun: nothing is added to it
 _HEAD = 32  # the first bytes of a line, enough to see its SSE field
 
 
@@ -39,36 +35,23 @@ class BodyJoiner:
 
     States: undecided between pieces and lines (`_are_lines` is None), then pieces (False) or lines (True).
 
-    Args:
-        is_question: whether a line without its end is a complete question; None for a body that is not live.
-
     Attributes:
-        is_plain: whether every further item is a piece that needs no feeding.
-        framer: what cuts the body into frames, where `feed_frames` is called.
+        to_frames: cuts the body into frames, where `feed_frames` is called.
     """
 
-    __slots__ = (
-        "_are_lines",
-        "_at_line_start",
-        "_empty",
-        "_head",
-        "_is_question",
-        "_line",
-        "_made_json",
-        "framer",
-        "is_plain",
-    )
-    framer: Framer
+    __slots__ = ("_are_lines", "_empty", "_head", "_made_json", "to_frames")
+    to_frames: Callable[[bytes], Frames]
 
-    def __init__(self, is_question: Callable[[bytes], bool] | None = None) -> None:
-        self._is_question = is_question
-        self.is_plain = False
-        self._line = _NO_LINE  # the unfinished line of a live body
-        self._at_line_start = False  # whether the next item is a piece that begins a line
+    def __init__(self) -> None:
         self._are_lines: bool | None = None
         self._empty = 0  # empty items so far: blank lines, if the items are lines
         self._head = b""  # the beginning of the line that the undecided items form
         self._made_json: _Json | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every further item is a piece that needs no feeding."""
+        return self._are_lines is False
 
     @property
     def _json(self) -> _Json:
@@ -79,32 +62,13 @@ class BodyJoiner:
 
     def feed(self, item: bytes) -> bytes:
         """The bytes of the body that an item stands for."""
-        if self._at_line_start and (item[-2:] == b"\n\n" or self._is_question is None):
-            return item
-        data = self._undecided(item) if self._are_lines is None else item + b"\n" if self._are_lines else item
-        if self._is_question is not None:
-            data = self._end_question(data, self._is_question)
-        self._at_line_start = self._are_lines is False and not self._line
-        self.is_plain = self._at_line_start and self._is_question is None
-        return data
+        if self._are_lines is None:
+            return self._undecided(item)
+        return item + b"\n" if self._are_lines else item
 
     def feed_frames(self, item: bytes) -> Frames:
         """The frames that an item completes."""
-        return self.framer.feed(self.feed(item))
-
-    def _end_question(self, data: bytes, is_question: Callable[[bytes], bool]) -> bytes:
-        """These bytes, with a blank line added if they end in a complete question."""
-        text = data.rstrip(b"\n")
-        begin = text.rfind(b"\n") + 1
-        rest = text[begin:]
-        if begin or self._line is _NO_LINE:
-            self._line = [rest]
-        else:
-            self._line.append(rest)
-        is_over = rest.rstrip(b" \t\r")[-1:] == b"}" and is_question(b"".join(self._line))
-        if is_over or data[-1:] == b"\n":
-            self._line = _NO_LINE
-        return data + b"\n\n" if is_over else data
+        return self.to_frames(self.feed(item))
 
     def _undecided(self, item: bytes) -> bytes:
         """The bytes of an item that comes before it is known whether the items are lines. It may decide that."""

@@ -21,7 +21,7 @@ from ..protocols.framing import Framer, Frames, as_data, as_frame, framer_for, i
 from ..shared_names import share_names
 from .chained import UpstreamConfirmations
 from .held_items import error_in, is_plain, parsed_item, protocol_of
-from .live import ForeignQuestions, decoder_of_possible_question, expect_questions
+from .live import ForeignQuestions, decoder_of_possible_question, ends_with_question, expect_questions
 from .source import AsyncSource, Source
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class SourceDecoder:
         return lambda batch: fields(feed(batch))
 
     def _frames_of_bytes(self, framer: Framer) -> Callable[[bytes], Frames]:
-        return framer.feed
+        return framer.feed if framer.is_question is None else framer.feed_live
 
     def _shortcut_of_items(self, decoder: Decoder) -> Shortcut:
         return _TUPLE, tuple, self._with_fields(decoder.feed_items)
@@ -170,7 +170,9 @@ class SourceDecoder:
         if type(batch) is bytes:
             if self.decoder is None and len(self._seen) < _SHOWN:
                 self._seen += batch[:_SHOWN]
-            return self._decode_frames(self._framer.feed(batch)) if self._framer else self._decode_first(batch)
+            if (framer := self._framer) is None:
+                return self._decode_first(batch)
+            return self._decode_frames(framer.feed(batch) if framer.is_question is None else framer.feed_live(batch))
         if batch and type(batch[0]) is tuple:
             return self._decode_frames(batch)
         decoder = self.decoder
@@ -196,7 +198,10 @@ class SourceDecoder:
         framer.sizes = self._engine
         if self.decoder is not None:
             self._drop_event_names()
-        return self._decode_frames(framer.feed(start))
+        if not self.source.traits.live:
+            return self._decode_frames(framer.feed(start))
+        framer.is_question = ends_with_question
+        return self._decode_frames(framer.feed_live(start))
 
     def _decode_frames(self, frames: Frames) -> Sequence[Event]:
         for receive in self._receivers:
@@ -381,11 +386,11 @@ class ItemDecoder(SourceDecoder):
     def _frames_of_bytes(self, framer: Framer) -> Callable[[bytes], Frames]:
         """What makes frames of a piece of a body, which may be a line without its newline."""
         assert self.source.items is not None
-        body = self.source.items.body
-        if body.is_plain:
-            return framer.feed
-        body.framer = framer
-        return body.feed_frames
+        items, to_frames = self.source.items, super()._frames_of_bytes(framer)
+        if items.is_plain:
+            return to_frames
+        items.to_frames = to_frames
+        return items.feed_frames
 
     def _shortcut_of_items(self, decoder: Decoder) -> Shortcut:
         kind, source = type(decoder), self.source

@@ -8,7 +8,6 @@ from typing import Any
 from ..events import EVENTS, Event
 from ..messages.sdk_objects import as_item, is_plain_model
 from .body import BodyJoiner, is_piece
-from .live import ends_with_question
 
 __all__ = ["Batch", "Items", "batches_of"]
 
@@ -37,25 +36,15 @@ def _item(value: Any) -> Any:
     return as_item(item)  # of what has no dict the decoder reports that it is no object
 
 
-class Items:
-    """Converts the items of one iterable for a decoder. Items of bytes or text together form one body.
+class Items(BodyJoiner):
+    """Converts the items of one iterable for a decoder. Items of bytes or text together form one body, which it joins."""
 
-    Args:
-        live: whether the iterable is a producer that continues only when it is pulled.
-
-    Attributes:
-        body: joins the items of bytes and text.
-    """
-
-    __slots__ = ("body",)
-
-    def __init__(self, *, live: bool = False) -> None:
-        self.body = BodyJoiner(ends_with_question if live else None)
+    __slots__ = ()
 
     def item(self, value: Any) -> Any:
         """The item for a decoder: bytes of the body, or an object."""
         item = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else _item(value)
-        return self.body.feed(item) if isinstance(item, bytes) else item
+        return self.feed(item) if isinstance(item, bytes) else item
 
     def batch(self, value: Any) -> Batch:
         """The item as a batch of its own: bytes, or a tuple or list of one object."""
@@ -63,7 +52,7 @@ class Items:
         if kind is dict:
             return (value,)
         if kind is bytes:
-            return self.body.feed(value)
+            return self.feed(value)
         if kind in _EVENTS:
             return [value]
         if is_plain_model(kind):
@@ -92,7 +81,7 @@ def _batches_of(values: Sequence[Any], kinds: set[type]) -> Iterator[Batch]:
     together: list[Any] = []
     only_bytes = kinds == {bytes}
     for place, value in enumerate(values):
-        if only_bytes and items.body.is_plain:
+        if only_bytes and items.is_plain:
             yield from values[place:]
             return
         item = items.item(value)

@@ -125,7 +125,7 @@ class _IterableSource(Source):
     def __init__(
         self, values: Iterator[Any], iterator: Any, value: Any, interruptible: Interruptible, *, live: bool
     ) -> None:
-        traits, items = LIVE if live else NO_TRAITS, Items(live=live)
+        traits, items = LIVE if live else NO_TRAITS, Items()
         super().__init__(values, _close_nothing, traits, interruptible=interruptible, items=items)
         self._iterator, self._value = iterator, value
 

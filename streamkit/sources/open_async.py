@@ -128,7 +128,7 @@ class _AsyncIterableSource(AsyncSource):
     __slots__ = ("_iterator", "_value")
 
     def __init__(self, iterator: Any, value: Any, *, live: bool) -> None:
-        traits, items = LIVE if live else NO_TRAITS, Items(live=live)
+        traits, items = LIVE if live else NO_TRAITS, Items()
         super().__init__(as_coroutines(iterator.__anext__), _close_nothing, traits, items=items)
         self._iterator, self._value = iterator, value
 
@@ -162,7 +162,7 @@ def _of_async_iterable(value: Any) -> AsyncSource:
     if not inspect.isasyncgen(items):
         return _AsyncIterableSource(items, value, live=live)
     closes, traits = partial(_close_both, items, value), LIVE if live else NO_TRAITS
-    return GeneratorSource(items, closes, traits, items=Items(live=live))
+    return GeneratorSource(items, closes, traits, items=Items())
 
 
 async def _of_async_context(value: Any, limits: Limits) -> AsyncSource:

@@ -642,6 +642,20 @@ def test_whatever_may_be_a_confirmation_stops_a_live_producer(
     assert question.status == "declined"
 
 
+@pytest.mark.parametrize("ends", [0, 1])
+@pytest.mark.parametrize(
+    ("field", "newline"),
+    [(b"", b"\n"), (b"", b"\r\n"), (b"data: ", b"\n"), (b"data: ", b"\r\n"), (b"data: ", b"\r")],
+)
+def test_a_question_without_its_end_stops_a_live_producer(field: bytes, ends: int, newline: bytes) -> None:
+    """Whichever newlines the body has, and whether the line has its own."""
+    items: list[Any] = [field + json.dumps(item).encode() + 2 * newline for item in CODE_FIRST]
+    items.append(field + json.dumps(GATE).encode() + ends * newline)
+    answering = Declining()
+    assert not drive(items, answering, None, "sync")
+    assert [question.status for question in answering.confirmations] == ["declined"]
+
+
 @pytest.mark.parametrize("kind", [Decoder, WebsocketDecoder])
 @pytest.mark.parametrize("case", QUESTIONS)
 def test_only_what_is_read_without_doubt_can_be_approved(kind: Any, case: str) -> None:
