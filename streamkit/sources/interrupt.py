@@ -20,8 +20,8 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from types import FrameType
-from typing import Any, Protocol, TypeVar
+from types import FrameType, GeneratorType
+from typing import Any, Protocol, TypeVar, cast
 
 from ..core.steps import Stopped
 
@@ -29,7 +29,6 @@ __all__ = ["Interruptible", "Stopped", "hang_up", "hang_up_response", "stop_with
 
 _T = TypeVar("_T")
 _caller: contextvars.ContextVar[Interruptible | None] = contextvars.ContextVar("streamkit_caller", default=None)
-_stopping: dict[int, object] = {}  # the ids of those that are being stopped
 _SOON, _LATER = (
     0.01,
     0.5,
@@ -47,14 +46,15 @@ class Interruptible:
     """Makes calls, or pulls an iterator, so that another thread or a signal handler can stop it. Once stopped, it does no more.
     It makes one call at a time."""
 
-    __slots__ = ("_has_raised", "_lock", "_stopped", "_stopped_streams", "_streams", "_thread")
-    _lock: threading.Lock  # made by `stop`: most calls are never stopped
+    __slots__ = ("_has_raised", "_lock", "_pulled", "_stopped", "_stopped_streams", "_streams", "_thread")
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._thread: int | None = None  # the one that is in a call
         self._stopped = self._stopped_streams = False
         self._has_raised = False  # `_break` has set an exception for the thread, which may not have raised it yet
         self._streams: tuple[weakref.ref[_Stream], ...] = ()  # those that the call began to read
+        self._pulled: weakref.ref[GeneratorType[Any, None, None]] | None = None  # what `each` has returned
 
     def call(self, function: Callable[..., _T], *arguments: Any) -> _T:
         """Call the function and return its result.
@@ -74,7 +74,9 @@ class Interruptible:
 
     def each(self, values: Iterator[_T]) -> Iterator[_T]:
         """The values of an iterator, which is pulled as by `call`."""
-        return self._each(values if _is_its_own_iterator(values) else _by_next(values))
+        pulled: Any = self._each(values if _is_its_own_iterator(values) else _by_next(values))
+        self._pulled = weakref.ref(pulled)
+        return cast("Iterator[_T]", pulled)  # Any, because its type does not show that it is a generator
 
     def _each(self, values: Iterator[_T]) -> Iterator[_T]:
         # Which thread pulls is looked up where the pull is stopped: this generator runs in it, and is run for nothing else.
@@ -101,7 +103,8 @@ class Interruptible:
     @property
     def is_pulling(self) -> bool:
         """Whether a value of `each` is pulled just now."""
-        return self._find_pull() is not None
+        pulled = self._pulled() if self._pulled is not None else None
+        return pulled is not None and pulled.gi_running
 
     def call_user(self, function: Callable[[], _T]) -> _T:
         """As `call`, for a function that may read streams of its own, which are cancelled with it. Where that ended one,
@@ -135,20 +138,15 @@ class Interruptible:
 
     def stop(self) -> None:
         """Stop the present call and all later ones. Returns at once."""
-        claim = object()
-        if self._stopped or _stopping.setdefault(id(self), claim) is not claim:  # which Python does in one step
+        if self._stopped or not self._lock.acquire(blocking=False):
             return
         try:
-            if self._stopped:
-                return
-            self._lock = threading.Lock()
-            with self._lock:
-                self._stopped = True
-                self._stop_streams()
-                thread = self._find_thread()
-                missed = thread is not None and (thread == threading.get_ident() or not self._break())
+            self._stopped = True
+            self._stop_streams()
+            thread = self._find_thread()
+            missed = thread is not None and (thread == threading.get_ident() or not self._break())
         finally:
-            del _stopping[id(self)]
+            self._lock.release()
         if missed:  # the thread may begin to wait at any moment
             threading.Thread(target=self._watch, name="streamkit-cancel", daemon=True).start()
 
@@ -163,18 +161,18 @@ class Interruptible:
 
     def _find_thread(self) -> int | None:
         """The thread that is in a call or pulls a value, None if there is none."""
-        return self._thread if self._thread is not None else self._find_pull()
-
-    def _find_pull(self) -> int | None:
-        """The thread that pulls a value of `each`, None if there is none."""
-        code = Interruptible._each.__code__
+        if self._thread is not None or not self.is_pulling:
+            return self._thread
+        assert self._pulled is not None
+        pulled = self._pulled()
+        of_pull = pulled.gi_frame if pulled is not None else None
         for thread, frame in sys._current_frames().items():  # pyright: ignore[reportPrivateUsage]
             present: FrameType | None = frame
-            while present is not None:
-                if present.f_code is code and present.f_locals.get("self") is self:
-                    return thread
+            while present is not None and present is not of_pull:
                 present = present.f_back
-        return None
+            if present is not None:
+                return thread
+        return None  # it was pulled in the meantime
 
     def _break(self) -> bool:
         """Stop the thread if it waits for the network. Returns False if this has to be tried again: the thread does something
