@@ -22,7 +22,7 @@ from ..shared_names import share_names
 from .chained import UpstreamConfirmations
 from .held_items import error_in, is_plain, parsed_item, protocol_of
 from .live import ForeignQuestions, decoder_of_possible_question, ends_with_question, expect_questions
-from .source import AsyncSource, Source
+from .source import NO_TRAITS, AsyncSource, Source, SourceTraits
 
 if TYPE_CHECKING:
     from ..core.argument_fields import ArgumentFields
@@ -79,6 +79,7 @@ class SourceDecoder:
     is_over = False
     _upstream: UpstreamConfirmations | None = None
     _foreign: ForeignQuestions | None = None
+    _read_to_end = False  # also past the end of its protocol
     _was_complete: bool | None = None  # what `complete` was when the stream ended
 
     def __init__(
@@ -94,19 +95,27 @@ class SourceDecoder:
         self._engine = engine
         self._receivers = receivers
         self._fields = fields
-        traits = source.traits
-        self._read_to_end = traits.read_to_end
-        if traits.chunks is not None:
-            self._upstream = UpstreamConfirmations(traits.chunks, engine)
-        after = after if traits.resume is None else traits.resume(after, not receivers and fields is None)
+        engine.pull_approves = engine.pull_approved = engine.has_outcomes = False
+        if source.traits is not NO_TRAITS:
+            kind, after = self._take_traits(source.traits, kind, after)
         if after is not None:
             self.resumption = _resumption(after, engine)
-        engine.pull_approves = engine.pull_approved = False
-        engine.has_outcomes = traits.was_answered
-        if name := traits.protocol or (traits.recorded_protocol if kind is None else None):
-            kind = registry.find(name).Decoder
         if kind is not None:
             self._decode_with(kind)
+
+    def _take_traits(
+        self, traits: SourceTraits, kind: type[Decoder] | None, after: str | None
+    ) -> tuple[type[Decoder] | None, str | None]:
+        """Take in what the source is. Returns the decoder's class and the cursor to resume after, None if there is none."""
+        self._read_to_end = traits.read_to_end
+        self._engine.has_outcomes = traits.was_answered
+        if traits.chunks is not None:
+            self._upstream = UpstreamConfirmations(traits.chunks, self._engine)
+        if traits.resume is not None:
+            after = traits.resume(after, not self._receivers and self._fields is None)
+        if name := traits.protocol or (traits.recorded_protocol if kind is None else None):
+            kind = registry.find(name).Decoder
+        return kind, after
 
     # -- its state
 
@@ -214,20 +223,20 @@ class SourceDecoder:
 
     def _recognise(self, batch: Sequence[Any], *, parsed: bool) -> Sequence[Event]:
         """Hold items until one has a shape that only one protocol has, then decode them all."""
-        held_before = len(self._held)
-        self._held += tuple(batch)
-        for number, item in enumerate(batch, held_before):
+        held = (*self._held, *batch)
+        for number, item in enumerate(batch, len(self._held)):
             kind = protocol_of(item, parsed=parsed)
             if kind is None and self.may_ask:
                 kind = decoder_of_possible_question(parsed_item(item))
             if kind is not None:
                 break
             if number >= _UNRECOGNISED_LIMIT:
-                raise self._unrecognised()
+                raise _unrecognised(held[0])
         else:
+            self._held = held
             return ()
+        self._held = ()
         decoder = self._decode_with(kind)
-        held, self._held = self._held, ()
         if len(held) == 1:
             return _decode_frames_with(decoder, held) if is_frame(held[0]) else decoder.feed_items(held)
         events: list[Event] = []
@@ -237,14 +246,6 @@ class SourceDecoder:
             if not are_frames:
                 decoder.frames = None  # they are not the newest any more
         return events
-
-    def _unrecognised(self) -> StreamkitError:
-        return ProtocolError(
-            "unknown-protocol",
-            f"no protocol has items like {repr(parsed_item(self._held[0]))[:200]}; "
-            f"give `protocol=`, one of: {', '.join(registry.names())}",
-            index=0,
-        )
 
     def _decode_with(self, kind: type[Decoder]) -> Decoder:
         """Make the decoder of the source's items."""
@@ -300,17 +301,15 @@ class SourceDecoder:
             yield self._filtered(self._decode_frames(complete))
             if len(complete) != len(rest):
                 self._take_cut(as_frame(rest[-1])[2])
-        if self._start.strip() or (self.decoder is None and not self._held and self._seen):
+        if self._start or (self.decoder is None and not self._held and self._seen):
             self._take_cut(self._start)
         if (recorded := self.source.traits.recorded_end) is not None and recorded.cut is not None:
             self._take_cut(recorded.cut)
-        decoders = [self.decoder, self._foreign.decoder if self._foreign is not None else None]
-        for decoder in decoders if not declined else ():
-            if decoder is not None:
-                if self.cut is not None:
-                    decoder.is_cut = True
-                if events := self._filtered(_events_at_end(decoder)):
-                    yield events
+        for decoder in () if declined else self._decoders:
+            if self.cut is not None:
+                decoder.is_cut = True
+            if events := self._filtered(_events_at_end(decoder)):
+                yield events
         if self.decoder is not None and self._upstream is not None:
             yield self._filtered(self._upstream.finish())
         if self.decoder is None and self._held:
@@ -319,6 +318,14 @@ class SourceDecoder:
         self.is_over = True
         if self.resumption is not None:
             self.resumption.finish()
+
+    @property
+    def _decoders(self) -> Sequence[Decoder]:
+        """The decoder, and that of another protocol's questions among its items: those that there are."""
+        if self.decoder is None:
+            return ()
+        foreign = self._foreign.decoder if self._foreign is not None else None
+        return (self.decoder,) if foreign is None else (self.decoder, foreign)
 
     def _take_cut(self, rest: bytes) -> None:
         """The source has ended in the middle of an item."""
@@ -331,12 +338,11 @@ class SourceDecoder:
         """Whether a protocol's terminal rule is met, or there is nothing that one could apply to."""
         if self._was_complete is not None:
             return self._was_complete
-        if self.decoder is None:
+        if (decoder := self.decoder) is None:
             return bool(self._held)  # which was an error
-        if self._upstream is not None and self._upstream.cancelled:
+        if decoder.complete or (self._upstream is not None and self._upstream.cancelled):
             return True
-        foreign = self._foreign.decoder if self._foreign is not None else None
-        return self.decoder.complete or (foreign is not None and foreign.complete)
+        return any(decoder.complete for decoder in self._decoders)
 
     def incomplete(self) -> StreamkitError:
         """The error that says where the source was cut off, or that it never was a stream."""
@@ -370,7 +376,7 @@ class SourceDecoder:
         for held in self._held:
             if (error := error_in(held)) is not None:
                 return [RunDone(Run(status="failed", error=error, raw=parsed_item(held)))]
-        raise self._unrecognised()
+        raise _unrecognised(self._held[0])
 
 
 _NAMES = """source decoder resumption cut is_over _engine _receivers _fields _read_to_end _framer _start _seen _held shortcut
@@ -425,6 +431,16 @@ class ItemDecoder(SourceDecoder):
 
 
 share_names(ItemDecoder, _NAMES)
+
+
+def _unrecognised(first: Any) -> StreamkitError:
+    """The error about a source whose protocol its first item does not show."""
+    return ProtocolError(
+        "unknown-protocol",
+        f"no protocol has items like {repr(parsed_item(first))[:200]}; "
+        f"give `protocol=`, one of: {', '.join(registry.names())}",
+        index=0,
+    )
 
 
 def _resumption(after: str, engine: Engine) -> Resumption:
