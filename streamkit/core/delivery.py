@@ -20,7 +20,17 @@ from ..messages import COMPACT_AT
 from .engine import Engine
 from .steps import END, PULL, Step, Stopped
 
-__all__ = ["NO_EVENT", "NO_MORE", "NO_SHORTCUT", "BatchDecoder", "Delivery", "HookStopped", "Shortcut", "Steps", "add_note"]
+__all__ = [
+    "NO_EVENT",
+    "NO_MORE",
+    "NO_SHORTCUT",
+    "BatchDecoder",
+    "Delivery",
+    "HookStopped",
+    "Shortcut",
+    "Steps",
+    "add_note",
+]
 
 Steps: TypeAlias = Generator[Step | Event | Awaitable[Any], Any, None]
 """What a manager drives: see `core.steps`."""

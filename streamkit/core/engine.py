@@ -59,6 +59,14 @@ class _NoDecoder:
 _NO_DECODER = _NoDecoder()
 
 
+class _Completions(dict[type[e.Event], _Completion]):
+    """What completes the events of a class, and of those derived from it."""
+
+    def __missing__(self, kind: type[e.Event]) -> _Completion:
+        completion = self[kind] = next(self[base] for base in kind.__mro__ if base in self)
+        return completion
+
+
 class Engine(MessageContent):
     """One stream's state: its messages, its run, what is open and what waits for an answer.
 
@@ -102,7 +110,7 @@ class Engine(MessageContent):
         super().release()
         self.waker, self.decoder = NOBODY, _NO_DECODER
         self.source_ends = self._halves = NOTHING
-        if self.has_questions:
+        if self.questions is not None:
             self.pending, self.confirmations = self.pending or NO_QUESTIONS, self.confirmations or NO_CONFIRMATIONS
         self.runs.release()
         self.cause = None
@@ -147,7 +155,7 @@ class Engine(MessageContent):
     def complete_event(self, event: e.Event) -> Iterable[e.Event]:
         """Any event, with everything that belongs before and after it: to be handled before another event is completed."""
         self.cause, self._item_index, event.item_index = event, event.item_index, None
-        return (_COMPLETIONS.get(event.__class__) or _completion_of(type(event)))(self, event)
+        return _COMPLETIONS[event.__class__](self, event)
 
     def _emit(self, event: e.Event) -> Iterable[e.Event]:
         return (event,)
@@ -312,33 +320,34 @@ class Engine(MessageContent):
         """A warning about the application, not its source: a strict stream does not raise it."""
         return self.warning_list.add(e.StreamWarning(code, fault))
 
-    # What completes the events of a class and of those derived from it.
-    completions: ClassVar[dict[type[e.Event], _Completion]] = {
-        e.Event: _emit_in_step,
-        e.RawEvent: _emit,
-        e.Created: MessageContent.complete_created,
-        e.NewMessage: MessageContent.complete_new_message,
-        e.Delta: MessageContent.complete_delta,
-        SplitDelta: MessageContent.complete_split_delta,
-        e.Done: MessageContent.complete_done,
-        e.MessageEnded: MessageContent.complete_message_ended,
-        e.CallPassed: MessageContent.complete_call_passed,
-        e.ActiveLine: MessageContent.complete_active_line,
-        e.AnnotationAdded: MessageContent.complete_annotation,
-        e.MetadataHeld: MessageContent.count_metadata,
-        e.RunCreated: _complete_run_created,
-        e.RunRequiresAction: _complete_requires_action,
-        e.RunDone: _complete_run_done,
-        e.RunStepCreated: _complete_step_created,
-        e.RunStepDone: _complete_step_done,
-        e.Usage: _complete_usage,
-        e.ConfirmationCreated: PendingAnswers.confirmation_created,
-        e.ConfirmationDone: PendingAnswers.confirmation_done,
-        e.StreamWarning: _take_warning,
-        e.StreamException: _keep_failure,
-        e.StreamTimeout: _drop,
-        e.StreamEnd: _drop,
-    }
+    completions: ClassVar[_Completions] = _Completions(
+        {
+            e.Event: _emit_in_step,
+            e.RawEvent: _emit,
+            e.Created: MessageContent.complete_created,
+            e.NewMessage: MessageContent.complete_new_message,
+            e.Delta: MessageContent.complete_delta,
+            SplitDelta: MessageContent.complete_split_delta,
+            e.Done: MessageContent.complete_done,
+            e.MessageEnded: MessageContent.complete_message_ended,
+            e.CallPassed: MessageContent.complete_call_passed,
+            e.ActiveLine: MessageContent.complete_active_line,
+            e.AnnotationAdded: MessageContent.complete_annotation,
+            e.MetadataHeld: MessageContent.count_metadata,
+            e.RunCreated: _complete_run_created,
+            e.RunRequiresAction: _complete_requires_action,
+            e.RunDone: _complete_run_done,
+            e.RunStepCreated: _complete_step_created,
+            e.RunStepDone: _complete_step_done,
+            e.Usage: _complete_usage,
+            e.ConfirmationCreated: PendingAnswers.confirmation_created,
+            e.ConfirmationDone: PendingAnswers.confirmation_done,
+            e.StreamWarning: _take_warning,
+            e.StreamException: _keep_failure,
+            e.StreamTimeout: _drop,
+            e.StreamEnd: _drop,
+        }
+    )
 
 
 share_names(
@@ -349,13 +358,6 @@ share_names(
 )
 
 _COMPLETIONS = Engine.completions
-
-
-def _completion_of(kind: type[e.Event]) -> _Completion:
-    """What completes the events of a class that was not seen before."""
-    completion = next(_COMPLETIONS[base] for base in kind.__mro__ if base in _COMPLETIONS)
-    _COMPLETIONS[kind] = completion
-    return completion
 
 
 def _cut(items: list[_T], newest: int, is_over: Callable[[_T], bool]) -> list[_T]:

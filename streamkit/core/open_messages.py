@@ -311,7 +311,9 @@ class OpenMessages(PendingAnswers):
         call = message if isinstance(message, ToolCallMessage) and not message.provider_executed else None
         pending_key = ""
         if call is not None and status == "completed":
-            pending_key = self._questions.ids.free(call.call_id or call.id)  # a number that is passed over is not found
+            pending_key = self._made_questions.ids.free(
+                call.call_id or call.id
+            )  # a number that is passed over is not found
             yield from self._check_arguments(call, pending_key, cause)  # it is open: if this raises, the end closes it
         self.open_by_id.pop(key, None)
         if self._renamed:

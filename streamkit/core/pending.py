@@ -60,6 +60,7 @@ class PendingAnswers:
     """The part of the engine that knows what waits for an answer.
 
     Attributes:
+        questions: what waits for an answer, or did before; None if there was nothing.
         pending: what waits: confirmations by their id, tool calls by their call id.
         confirmations: all of them, in the order they came.
         answered_later: the ids of confirmations, and of calls that were promised an output, whose answer comes after the
@@ -93,8 +94,7 @@ class PendingAnswers:
     takes_awaitables = False
     executes: Callable[[ToolCallMessage], bool] = staticmethod(_never)
     new_answer: type[Answer] = Answer
-    # Most streams have no question.
-    _made: Questions | None = None
+    questions: Questions | None = None  # most streams have none
     pending: dict[str, Confirmation | ToolCallMessage] = NO_QUESTIONS
 
     def __init__(self, waker: Waker) -> None:
@@ -103,17 +103,13 @@ class PendingAnswers:
         self.changes: Collection[Answer] = ()
 
     @property
-    def has_questions(self) -> bool:
-        """Whether anything waits for an answer, or did before."""
-        return self._made is not None
-
-    @property
-    def _questions(self) -> Questions:
-        if self._made is None:
+    def _made_questions(self) -> Questions:
+        """The questions, where there is about to be one."""
+        if self.questions is None:
             self.pending = {}
-            self._made = Questions(self.pending)
-            self.changes = self._made.changes
-        return self._made
+            self.questions = Questions(self.pending)
+            self.changes = self.questions.changes
+        return self.questions
 
     def _message(self, id: str) -> Message | None:
         raise NotImplementedError("the engine's")
@@ -138,7 +134,7 @@ class PendingAnswers:
             yield self._warn("duplicate-confirmation", f"confirmation {question.id!r} came twice", event)
             return
         yield from self.runs.open_step(event)
-        questions = self._questions
+        questions = self._made_questions
         confirmation = Confirmation(
             questions.ids.free(question.id),
             self._subject(question.subject),
@@ -207,7 +203,7 @@ class PendingAnswers:
 
     def _unanswerable(self) -> list[Confirmation]:
         """The pending confirmations that take no answer of ours."""
-        if (questions := self._made) is None:
+        if (questions := self.questions) is None:
             return []
         return [*questions.passive.values()]
 
@@ -229,7 +225,7 @@ class PendingAnswers:
 
     def unanswered_with(self, id: str | None) -> list[ToolCallMessage]:
         """Those of them that have this call id, or are the message with this id."""
-        if (questions := self._made) is None:
+        if (questions := self.questions) is None:
             return []
         waiting = [self.pending[key] for key in questions.call_keys.get(id, ())] if id is not None else []
         return [call for call in waiting if isinstance(call, ToolCallMessage)]
@@ -239,14 +235,14 @@ class PendingAnswers:
         if not self.executes(call):
             if call.answer_slot is None and self.takes_outputs:
                 call.answer_slot = self._new_answer(f"tool call {key!r}", key, awaitables=self.takes_awaitables)
-            questions = self._questions
+            questions = self._made_questions
             self.pending[key] = call
             for id in {call.call_id or call.id, call.id}:
                 questions.call_keys.setdefault(id, deque()).append(key)
 
     def _call_answered(self, call_id: str | None) -> None:
         """A call got its output: it takes none of ours any more."""
-        questions = self._made
+        questions = self.questions
         if questions is not None and call_id is not None and (keys := questions.call_keys.get(call_id)):
             self._drop_call(keys[0])
 
@@ -266,7 +262,7 @@ class PendingAnswers:
 
     def _new_answer(self, what: str, key: str, *, awaitables: bool = False) -> Answer:
         """The place for the application's answer to what `pending` holds under this key."""
-        questions = self._questions
+        questions = self._made_questions
         answer = self.new_answer(what, self.waker.answer_came, awaitables=awaitables, changes=questions.changes)
         questions.own_count += 1
         questions.own[answer] = (questions.own_count, key)
@@ -274,18 +270,18 @@ class PendingAnswers:
 
     def is_own(self, answer: Answer) -> bool:
         """Whether an answer was made here, not by another stream."""
-        return answer in self._questions.own
+        return answer in self._made_questions.own
 
     def key_of(self, waiting: Confirmation | ToolCallMessage) -> str:
         """The key in `pending` of something that waits."""
-        own = self._questions.own.get(waiting.answer_slot) if waiting.answer_slot is not None else None
+        own = self._made_questions.own.get(waiting.answer_slot) if waiting.answer_slot is not None else None
         if own is not None:
             return own[1]
         return waiting.call_id or waiting.id if isinstance(waiting, ToolCallMessage) else waiting.id
 
     def _remove(self, key: str) -> None:
         """What was pending under this key waits no longer."""
-        waiting, questions = self.pending.pop(key), self._questions
+        waiting, questions = self.pending.pop(key), self._made_questions
         if isinstance(waiting, ToolCallMessage):
             for id in {waiting.call_id or waiting.id, waiting.id}:
                 keys = questions.call_keys[id]
@@ -328,7 +324,7 @@ class PendingAnswers:
 
     def next_answered(self) -> Confirmation | ToolCallMessage | None:
         """The first of the pending questions whose answer has come and was not returned here before; None if there is none."""
-        if (questions := self._made) is None:
+        if (questions := self.questions) is None:
             return None
         self._take_changes(questions)
         while questions.ready:
@@ -348,7 +344,7 @@ class PendingAnswers:
     def take_awaitables(self) -> list[Answer]:
         """The answers that are awaitables and were not returned here before. Others stay among the changes, after which the
         delta loop looks."""
-        if (questions := self._made) is None:
+        if (questions := self.questions) is None:
             return []
         self._take_changes(questions, leaves_ready=True)
         unstarted = [*questions.unstarted]
@@ -357,7 +353,7 @@ class PendingAnswers:
 
     def take_deferred(self) -> list[Answer]:
         """The answers that were deferred since the last time."""
-        if (questions := self._made) is None:
+        if (questions := self.questions) is None:
             return []
         deferred, questions.deferred = questions.deferred, []
         return deferred
@@ -365,7 +361,7 @@ class PendingAnswers:
     def must_wait(self, *, at_end: bool) -> bool:
         """Whether the source cannot go on before something is answered. Confirmations that nobody deferred are declined
         for it: their answers are ready at once."""
-        questions = self._made
+        questions = self.questions
         if questions is None or not (at_end or self.pull_approves):
             return False
         undeferred, questions.undeferred = questions.undeferred, {}

@@ -146,8 +146,10 @@ class SourceDecoder:
             if kind is tuple or kind is OwnEvents or (batch and not isinstance(batch[0], _OTHER)):
                 return of_items(batch)
         events = self._filtered(self._decode(batch))
-        decoder = self.decoder
-        if decoder is not None and not self._receivers and self.resumption is None:
+        if (decoder := self.decoder) is None:
+            if type(batch) is bytes and len(self._seen) < _SHOWN:
+                self._seen += batch[:_SHOWN]
+        elif not self._receivers and self.resumption is None:
             if self._framer is not None:
                 self.shortcut = _BYTES, self._frames_of_bytes(self._framer), self._with_fields(decoder.feed_frames)
             elif self._upstream is None and type(batch) is not bytes:  # whose framing does not show yet
@@ -177,8 +179,6 @@ class SourceDecoder:
 
     def _decode(self, batch: Any) -> Sequence[Event]:
         if type(batch) is bytes:
-            if self.decoder is None and len(self._seen) < _SHOWN:
-                self._seen += batch[:_SHOWN]
             if (framer := self._framer) is None:
                 return self._decode_first(batch)
             return self._decode_frames(framer.feed(batch) if framer.is_question is None else framer.feed_live(batch))

@@ -53,13 +53,15 @@ class Lifecycle(StreamState):
             while self._source_decoder is not None:
                 source = self._batch_decoder
                 while (yield from self._deliver_batches(source)):
-                    yield from self._deliver_answers(at_end=False)
+                    if self._engine.questions is not None:
+                        yield from self._deliver_answers(at_end=False)
                     if self._is_read:
                         break
                 yield from self._finish_source()
                 if (recorded := self._source_decoder.source.traits.recorded_end) is not None:
                     yield from self._deliver(self._recorded_answers(recorded))
-                yield from self._deliver_answers(at_end=True)
+                if self._engine.questions is not None:
+                    yield from self._deliver_answers(at_end=True)
                 if (next_source := self._next_source()) is None or not (yield from self._open_next(next_source)):
                     break
             yield from self._deliver(chain(self._missing_answers(), self._engine.end(), self._last()))
@@ -296,7 +298,7 @@ class Lifecycle(StreamState):
     def _deliver_answers(self, *, at_end: bool) -> Steps:
         """Deliver the outcomes of what was answered. If the source cannot continue without an answer, wait for the answers that
         were deferred, and decline the confirmations that nobody deferred."""
-        while self._engine.has_questions:
+        while self._engine.questions is not None:
             for events in self._events_of_answers():
                 yield from self._deliver(events)
             if not self._engine.must_wait(at_end=at_end):

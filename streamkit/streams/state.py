@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ..answers import Confirmation
 from ..core.engine import Engine
@@ -64,8 +64,9 @@ class StreamState(StreamView):
 
     def __init__(self, handlers: Sequence[Handler], options: StreamOptions, *, waker: Waker, awaitables: bool) -> None:
         attached: list[Handler] = []
+        one: Any  # it may be no handler
         for one in handlers:
-            if not isinstance(cast("object", one), Handler):
+            if not isinstance(one, Handler):
                 raise no_handler(one)
             handler = one.streamkit_attachable()
             attached.append(handler)
@@ -122,17 +123,16 @@ class StreamState(StreamView):
 
     def _source_opened(self, source: Source | AsyncSource) -> None:
         """Get ready to decode a source's items."""
-        after = self._after if self._source_number == 0 else None
-        traits = source.traits
+        engine, traits = self._engine, source.traits
         if traits.fields and self._fields is None:
             self._fields = _argument_fields(traits.fields)
-        self._source_decoder = (SourceDecoder if source.items is None else ItemDecoder)(
-            source, self._engine, self._protocol, self._receivers, after, fields=self._fields
-        )
+        kind = SourceDecoder if source.items is None else ItemDecoder
+        after = None if self._source_number else self._after
+        self._source_decoder = kind(source, engine, self._protocol, self._receivers, after, self._fields)
         self._source_number += not traits.same_step
-        self._engine.takes_edits = traits.edits
+        engine.takes_edits = traits.edits
         if executed := traits.executed:
-            self._engine.executes = lambda call: (call.call_id or call.id) in executed
+            engine.executes = lambda call: (call.call_id or call.id) in executed
 
     @property
     def _decoder(self) -> Decoder | None:
