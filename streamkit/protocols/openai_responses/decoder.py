@@ -24,7 +24,7 @@ from ...messages.sdk_objects import fields_of
 from .. import base
 from ..framing import Frames, as_frame
 from ..values import LARGEST_COUNT, WireObject
-from .fields import EventFields, read_event
+from .fields import EventFields, as_event_fields, read_event
 from .part_events import (
     Reader,
     content_part_reader,
@@ -174,44 +174,48 @@ class Decoder(base.Decoder):
 
     def _feed_other(self, data: Any) -> list[Event]:
         """The events of a frame that is no delta of an open part. As `feed_frame`, but faster for events of the API."""
-        item: Any
         try:
             item = _decode(data)
-        except _NO_DELTA:
-            item = None  # a frame with an SSE id or name, or data that is not quite JSON
-        if item.__class__ is not dict:
-            events = self.feed_frame(*as_frame(data))
-            if self.exhausted:
-                self._response.targets.clear()
-            return events
-        if self.foreign_decoder is None:
-            try:
-                events = [*self.feed(item)]
-            except Exception as error:
-                events = [self.fault(error, item)]
-        else:
-            events = self._guarded(item)
-        number = self.index
-        for event in events:
-            event.raw_item, event.item_index = data, number
-        self.index = number + 1
+            fields = as_event_fields(item)
+        except _NO_DELTA:  # it has an SSE id or name, is not quite JSON, or a plain field has another type
+            return self._feed_odd(data)
+        if self.foreign_decoder is not None:
+            return self._feed_odd(data)
+        try:
+            events = self._read(item, fields, data)
+        except Exception as error:
+            events = [self.fault(error, item)]
+            events[0].raw_item, events[0].item_index = data, self.index
+        self.index += 1
+        return events
+
+    def _feed_odd(self, data: Any) -> list[Event]:
+        """The events of a frame of any kind."""
+        events = self.feed_frame(*as_frame(data))
+        if self.exhausted:
+            self._response.forget_all_targets()
         return events
 
     def feed(self, item: WireObject) -> Iterable[Event]:
         """The events that one event of the API becomes, with its `sequence_number` as their position. If it becomes none, it is
         a raw event."""
-        response, fields = self._response, read_event(item)
-        # The event may begin or end any part, and that at the output_index of one whose deltas have no id.
-        response.latest_target = NO_TARGET
-        if None in response.targets:
-            del response.targets[None]
-        read = _READERS.get(fields.type, _read_nothing)
-        events = read(response, fields, item) or [RawEvent(fields.type or "", item)]
+        return self._read(item, read_event(item), item)
+
+    def _read(self, item: WireObject, fields: EventFields, raw_item: Any) -> list[Event]:
+        """The events that one event of the API becomes, with where they came from."""
+        response, index, position = self._response, self.index, fields.sequence_number
+        if response.targets:
+            # The event may begin or end any part, and that at the output_index of one whose deltas have no id.
+            response.latest_target = NO_TARGET
+            response.targets.pop(None, None)
+        read = _READERS.get(fields.type)
+        events = () if read is None else read(response, fields, item)
+        if not events:
+            return [RawEvent(fields.type or "", item, position=position, raw_item=raw_item, item_index=index)]
         self.complete = response.is_complete
-        position, index = fields.sequence_number, self.index
         for event in events:
-            event.position = position
-            if type(event) is StreamWarning:
+            event.position, event.raw_item, event.item_index = position, raw_item, index
+            if event.__class__ is StreamWarning:
                 event.index = index
         return events
 
@@ -229,11 +233,6 @@ class Decoder(base.Decoder):
 def _is_delta(data: Any) -> bool:
     """Whether a frame is probably a delta. Python takes the bytes before an `in` for a number first, which is slow."""
     return data.__class__ is bytes and data.find(b'.delta"') >= 0
-
-
-def _read_nothing(state: ResponseState, fields: EventFields, event: WireObject) -> list[Event]:
-    """Nothing: for an event of a type that means nothing here."""
-    return []
 
 
 def _readers() -> dict[str | None, Reader]:

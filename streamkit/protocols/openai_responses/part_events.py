@@ -11,6 +11,7 @@ from typing import Any
 
 from ...events import AnnotationAdded, ConsoleDelta, Event, MessageDone, MetadataHeld
 from ...messages import ImageMessage, Message, TextMessage, ToolCallMessage
+from ..held_values import NOTHING
 from ..values import WireObject, as_count, as_list, as_object, as_text, json_text, text_or_json
 from .fields import EventFields, index_reader
 from .final_items import append_console, end_patch, hold_console
@@ -93,7 +94,8 @@ def final_text_reader(stem: str) -> Reader:
         if part == "code":
             state.forget_targets(item)
             return item.close(part, index, text, "completed")
-        item.hold(part, index, text, logprobs_of(event))
+        logprobs = event.get("logprobs")
+        item.hold(part, index, text, (), logprobs_of(logprobs) if logprobs else NOTHING)
         return []
 
     return read
