@@ -87,10 +87,11 @@ class Decoder(base.Decoder):
         neither, it takes the tolerant path; after that no part is the latest, because the event may have ended any of them.
         """
         self.frames = frames
-        start = self.index
         item_id, decode, index, output_index, message_id, make_event = self._response.latest_target
+        if not message_id and len(frames) == 1:
+            return self._feed_other(frames[0])
+        start = self.index  # so that the frames before the current one are counted by this and the events
         events: list[Event] = []
-        surplus = 0  # events so far, less the frames that they came from; a delta gives one event
         for data in frames:
             try:
                 delta = decode(data)
@@ -99,20 +100,17 @@ class Decoder(base.Decoder):
                     continue
             except _NO_DELTA:
                 pass  # another event, or a frame with an SSE id, which is a tuple
-            if self.exhausted:
-                self.frames = frames[: self.index - start]
-                return events
-            if self._response.targets and _is_delta(data) and (event := self._switch_target(data)) is not None:
-                events.append(event)
-            elif len(frames) == 1:
+            if len(frames) == 1 or self.exhausted:
                 return self._feed_other(data)
-            else:
-                self.index = start + len(events) - surplus
-                decoded = self._feed_other(data)
-                events += decoded
-                surplus += len(decoded) - 1
+            self.index = start + len(events)
+            decoded = self._feed_other(data)
+            events += decoded
+            if self.exhausted:
+                self.frames = frames[: frames.index(data) + 1]
+                return events
+            start += 1 - len(decoded)
             item_id, decode, index, output_index, message_id, make_event = self._response.latest_target
-        self.index = start + len(frames)
+        self.index = start + len(events)
         return events
 
     def _switch_target(self, data: Any) -> Event | None:
@@ -172,21 +170,50 @@ class Decoder(base.Decoder):
 
     # -- every other event
 
-    def _feed_other(self, data: Any) -> list[Event]:
-        """The events of a frame that is no delta of an open part. As `feed_frame`, but faster for events of the API."""
+    def feed(self, item: WireObject) -> Iterable[Event]:
+        """The events that one event of the API becomes, with its `sequence_number` as their position. If it becomes none, it is
+        a raw event."""
+        return self._feed_other(item, item)
+
+    def _feed_other(self, data: Any, item: WireObject | None = None) -> list[Event]:
+        """The events of a frame that is no delta of the latest part, or of an `item` that is parsed already, which is not
+        counted."""
+        response, index = self._response, self.index
+        if item is None:
+            if self.exhausted:
+                self.frames = ()
+                return []
+            if response.targets and b'.delta"' in data and (event := self._switch_target(data)) is not None:
+                self.index = index + 1
+                return [event]
+            try:
+                item = _decode(data)
+                fields = as_event_fields(item)
+            except _NO_DELTA:  # a frame with an SSE id or name, or data that is not quite JSON or has an odd value
+                return self._feed_odd(data)
+            if self.foreign_decoder is not None:
+                return self._feed_odd(data)
+            self.index = index + 1
+        else:
+            fields = read_event(item)
+        if response.targets:
+            # The event may begin or end any part, and that at the output_index of one whose deltas have no id.
+            response.latest_target = NO_TARGET
+            response.targets.pop(None, None)
+        position = fields.sequence_number
         try:
-            item = _decode(data)
-            fields = as_event_fields(item)
-        except _NO_DELTA:  # it has an SSE id or name, is not quite JSON, or a plain field has another type
-            return self._feed_odd(data)
-        if self.foreign_decoder is not None:
-            return self._feed_odd(data)
-        try:
-            events = self._read(item, fields, data)
+            events = _READERS.get(fields.type, _read_nothing)(response, fields, item)
         except Exception as error:
-            events = [self.fault(error, item)]
-            events[0].raw_item, events[0].item_index = data, self.index
-        self.index += 1
+            fault = self.fault(error, item)
+            fault.raw_item, fault.index, fault.item_index = data, index, index
+            return [fault]
+        if not events:
+            return [RawEvent(fields.type or "", item, position=position, raw_item=data, item_index=index)]
+        self.complete = response.is_complete
+        for event in events:
+            event.position, event.raw_item, event.item_index = position, data, index
+            if event.__class__ is StreamWarning:
+                event.index = index
         return events
 
     def _feed_odd(self, data: Any) -> list[Event]:
@@ -194,29 +221,6 @@ class Decoder(base.Decoder):
         events = self.feed_frame(*as_frame(data))
         if self.exhausted:
             self._response.forget_all_targets()
-        return events
-
-    def feed(self, item: WireObject) -> Iterable[Event]:
-        """The events that one event of the API becomes, with its `sequence_number` as their position. If it becomes none, it is
-        a raw event."""
-        return self._read(item, read_event(item), item)
-
-    def _read(self, item: WireObject, fields: EventFields, raw_item: Any) -> list[Event]:
-        """The events that one event of the API becomes, with where they came from."""
-        response, index, position = self._response, self.index, fields.sequence_number
-        if response.targets:
-            # The event may begin or end any part, and that at the output_index of one whose deltas have no id.
-            response.latest_target = NO_TARGET
-            response.targets.pop(None, None)
-        read = _READERS.get(fields.type)
-        events = () if read is None else read(response, fields, item)
-        if not events:
-            return [RawEvent(fields.type or "", item, position=position, raw_item=raw_item, item_index=index)]
-        self.complete = response.is_complete
-        for event in events:
-            event.position, event.raw_item, event.item_index = position, raw_item, index
-            if event.__class__ is StreamWarning:
-                event.index = index
         return events
 
     def sentinel(self, data: bytes) -> Iterable[Event]:
@@ -230,9 +234,9 @@ class Decoder(base.Decoder):
                 yield from item.close_pending("completed")
 
 
-def _is_delta(data: Any) -> bool:
-    """Whether a frame is probably a delta. Python takes the bytes before an `in` for a number first, which is slow."""
-    return data.__class__ is bytes and data.find(b'.delta"') >= 0
+def _read_nothing(state: ResponseState, fields: EventFields, event: WireObject) -> list[Event]:
+    """Nothing: for an event of a type that means nothing here."""
+    return []
 
 
 def _readers() -> dict[str | None, Reader]:

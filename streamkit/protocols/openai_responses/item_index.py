@@ -103,7 +103,9 @@ class ItemIndex:
     def find_or_add(self, id: str, type: str, output_index: int | None) -> Item:
         """The item of this id, type and output_index, by the rule of the module."""
         item = self._by_id.get(id)
-        if item is not None and (output_index == item.output_index or output_index is None or item.output_index is None):
+        if item is not None and (
+            output_index == item.output_index or output_index is None or item.output_index is None
+        ):
             return item
         return self._find_otherwise(id, type, output_index) or item or self.add(id, type, output_index)
 

@@ -55,11 +55,11 @@ class _Place(msgspec.Struct, frozen=True):
 def form_of(wire: WireObject) -> dict[str, Any]:
     """A copy of an item without the contents of its messages."""
     item = with_shared_words(wire)
-    type = as_text(item.get("type"))
-    has_parts = type in _PART_CLASSES
-    for name in _PART_LISTS:
-        if is_list(parts := item.get(name)):
-            item[name] = [_part_form(part, has_parts) if is_object(part) else part for part in parts]
+    type = item.get("type")
+    has_parts = type.__class__ is str and type in _PART_CLASSES
+    for name in item.keys() & _PART_LISTS:
+        if isinstance(parts := item[name], list):
+            item[name] = [_part_form(part, has_parts) for part in parts]
     if not has_parts:
         for place in _places(item):
             _empty(item, place.key, "")
@@ -70,8 +70,10 @@ def form_of(wire: WireObject) -> dict[str, Any]:
     return item
 
 
-def _part_form(part: WireObject, is_message: bool) -> dict[str, Any]:
+def _part_form(part: Any, is_message: bool) -> Any:
     """A copy of a content part, without its content if that is a message's. Its type is the same text in all copies."""
+    if part.__class__ is not dict and not is_object(part):
+        return part
     form = dict(part)
     try:
         form["type"], key = _PART_KEYS[form["type"]]

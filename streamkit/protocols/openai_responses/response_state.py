@@ -14,7 +14,7 @@ from ..values import WireObject
 from .item import Item
 from .item_index import ItemIndex
 from .item_types import PARTS
-from .wire import DELTA_STRUCTS, DELTA_TYPES, SHELL_OUTPUT, TEXT_STREAMS, DeltaEvent, delta_decoder
+from .wire import DELTA_TYPES, SHELL_OUTPUT, TEXT_STREAMS, DeltaEvent, delta_decoder
 
 __all__ = ["NO_TARGET", "DeltaTarget", "ResponseState"]
 
@@ -145,27 +145,26 @@ class ResponseState:
         part, index_key, type, make_event = _DELTA_FORMS[stem]
         if item_id:
             is_found = self.items.with_id(item_id) is item
-        else:  # by the output_index alone
-            is_found = item.output_index is not None and self.items.open_at(item.output_index) is item
-            is_found = is_found and stem == "response.shell_call_command"
-        if is_found and not item.is_done:
-            message_id, delta_index = item.parts.id_for(part, index), index if index_key else None
-            decode, output_index = delta_decoder(stem), item.output_index
-            self._add_target(
-                DeltaTarget(
-                    item_id or None, decode, delta_index, output_index, message_id, make_event, type, index_key, item
-                )
-            )
+        else:
+            is_found = stem == "response.shell_call_command" and self._is_found_by_place(item)
+        if not is_found or item.is_done:
+            return
+        key, decode, output_index = item_id or None, delta_decoder(stem), item.output_index
+        message_id, delta_index = item.parts.by_part[part, index], index if index_key else None
+        target = DeltaTarget(key, decode, delta_index, output_index, message_id, make_event, type, index_key, item)
+        self._add_target(target)
+
+    def _is_found_by_place(self, item: Item) -> bool:
+        """Whether events belong to this item by their output_index alone."""
+        return item.output_index is not None and self.items.open_at(item.output_index) is item
 
     def expect_outputs(self, item: Item, item_id: str, index: int, make_event: Any) -> None:
         """The same for what a command printed."""
         message_id = item.parts.by_part.get(("console", index))
         if message_id is not None and self.items.with_id(item_id) is item and not item.is_done:
-            type, decode = f"{SHELL_OUTPUT}.delta", delta_decoder(SHELL_OUTPUT)
+            type, decode, place = f"{SHELL_OUTPUT}.delta", delta_decoder(SHELL_OUTPUT), item.output_index
             self._add_target(
-                DeltaTarget(
-                    item_id, decode, index, item.output_index, message_id, make_event, type, "command_index", item
-                )
+                DeltaTarget(item_id, decode, index, place, message_id, make_event, type, "command_index", item)
             )
 
     def _add_target(self, target: DeltaTarget) -> None:
