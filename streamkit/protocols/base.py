@@ -346,7 +346,7 @@ class Decoder:
         except Exception as error:
             return [self.fault(error, item)]
 
-    def fault(self, error: Exception, item: WireObject) -> StreamWarning:
+    def fault(self, error: Exception, item: WireObject) -> Event:
         """The warning that this exception of the decoder itself becomes."""
         fault = f"the {self.name} decoder could not read it: {type(error).__name__}: {error}"
         return self.warn("decoder-error", fault, item.get("type"))

@@ -175,13 +175,13 @@ class Decoder(base.Decoder):
         a raw event."""
         return self._feed_other(item, item)
 
-    def _feed_other(self, data: Any, item: WireObject | None = None) -> list[Event]:
+    def _feed_other(self, data: Any, item: Any = None) -> list[Event]:
         """The events of a frame that is no delta of the latest part, or of an `item` that is parsed already, which is not
         counted."""
-        response, index = self._response, self.index
+        response = self._response
+        index = self.index
         if item is None:
             if self.exhausted:
-                self.frames = ()
                 return []
             if response.targets and b'.delta"' in data and (event := self._switch_target(data)) is not None:
                 self.index = index + 1
@@ -202,16 +202,16 @@ class Decoder(base.Decoder):
             response.targets.pop(None, None)
         position = fields.sequence_number
         try:
-            events = _READERS.get(fields.type, _read_nothing)(response, fields, item)
+            events: list[Any] = _READERS.get(fields.type, _read_nothing)(response, fields, item)
         except Exception as error:
-            fault = self.fault(error, item)
-            fault.raw_item, fault.index, fault.item_index = data, index, index
-            return [fault]
+            events, position = [self.fault(error, item)], None
         if not events:
             return [RawEvent(fields.type or "", item, position=position, raw_item=data, item_index=index)]
         self.complete = response.is_complete
         for event in events:
-            event.position, event.raw_item, event.item_index = position, data, index
+            event.position = position
+            event.raw_item = data
+            event.item_index = index
             if event.__class__ is StreamWarning:
                 event.index = index
         return events

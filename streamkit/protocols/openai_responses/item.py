@@ -178,11 +178,11 @@ class Item:
     def _fields_of(self, kind: str) -> dict[str, Any]:
         """The fields that the messages of this kind of part have besides those that all have."""
         match kind:
-            case "reasoning" | "summary" | "redacted" | "image":
-                return {}
             case "call":
                 name, call_id = self.name or None, self.call_id or self.id
                 return {"name": name, "call_id": call_id, "provider_executed": self.is_executed}
+            case "reasoning" | "summary" | "redacted" | "image":
+                return {}
             case "text" | "refusal":
                 return {"role": self.role}
             case "output":
@@ -268,7 +268,7 @@ class Item:
             annotations = annotations or final_annotations
             if final_metadata:
                 metadata = {**final_metadata, **metadata}
-        if self._wire and (self.is_final or kind == "code"):
+        if self._wire and (self.is_final or (kind == "code" and self.type in CODE_KEYS)):
             metadata = {**metadata, KEY: self._received(kind, status)}
         return [MessageDone(self.message(kind, index, content, status, annotations, metadata, id))]
 

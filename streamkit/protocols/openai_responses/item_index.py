@@ -111,11 +111,10 @@ class ItemIndex:
 
     def of_event(self, event: EventFields, type: str) -> Item:
         """The item that an event about a part belongs to. The event's type implies the item's."""
-        id, output_index = event.item_id or "", event.output_index
-        item = self._by_id.get(id)
-        if item is not None and item.output_index == output_index:
+        item = self._by_id.get(event.item_id or "")
+        if item is not None and item.output_index == event.output_index:
             return item
-        return self.find_or_add(id, type, output_index)
+        return self.find_or_add(event.item_id or "", type, event.output_index)
 
     def _find_otherwise(self, id: str, type: str, output_index: int | None) -> Item | None:
         """The item by its type, at its place, or the latest if neither id nor place is known."""

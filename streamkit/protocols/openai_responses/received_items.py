@@ -58,11 +58,11 @@ def form_of(wire: WireObject) -> dict[str, Any]:
     type = item.get("type")
     has_parts = type.__class__ is str and type in _PART_CLASSES
     for name in item.keys() & _PART_LISTS:
-        if isinstance(parts := item[name], list):
+        if is_list(parts := item[name]):
             item[name] = [_part_form(part, has_parts) for part in parts]
     if not has_parts:
-        for place in _places(item):
-            _empty(item, place.key, "")
+        for key, _ in _contents_of(item):
+            _empty(item, key, "")
         if type == "shell_call":
             item["action"] = {**as_object(item.get("action")), "commands": []}
     elif type == "reasoning" and item.get("encrypted_content"):
@@ -118,10 +118,19 @@ def _places(item: dict[str, Any]) -> Iterator[_Place]:
         for index, part in enumerate(as_list(item.get(name))):
             if key := _key_of(as_object(part)):
                 yield _Place(part, key, _PART_CLASSES[type], name, index)
-    for keys, message_class in _content_keys(type):
-        present = [key for key in keys if item.get(key) is not None]
-        if present:
-            yield _Place(item, present[0], (message_class,))
+    for key, message_class in _contents_of(item):
+        yield _Place(item, key, (message_class,))
+
+
+def _contents_of(item: WireObject) -> list[tuple[str, type[Message]]]:
+    """Where an item has contents that are in no content part: the keys, and the classes of their messages."""
+    found: list[tuple[str, type[Message]]] = []
+    for keys, message_class in _CONTENT_KEYS.get(as_text(item.get("type")), ()):
+        for key in keys:
+            if item.get(key) is not None:
+                found.append((key, message_class))
+                break
+    return found
 
 
 _PART_LISTS = ("summary", "content")
@@ -133,18 +142,16 @@ _PART_CLASSES: Mapping[str, tuple[type[Message], ...]] = {
 }
 
 
-def _content_keys(type: str) -> Iterator[tuple[Sequence[str], type[Message]]]:
-    """Where an item without content parts has its contents: the keys, of which the first counts, and the class of the
-    message."""
-    if type in CALLS:
-        yield CALLS[type].argument_keys, ToolCallMessage
-        yield ("results", "output"), ToolOutputMessage
-    elif type in CODE_KEYS:
-        yield (CODE_KEYS[type],), CodeMessage
-    elif type in OUTPUT_KEYS:
-        yield (OUTPUT_KEYS[type],), ToolOutputMessage
-    elif type == "image_generation_call":
-        yield ("result",), ImageMessage
+# Where an item without content parts has its contents: the keys, of which the first counts, and the class of the message.
+_CONTENT_KEYS: dict[str, Sequence[tuple[Sequence[str], type[Message]]]] = {
+    **{
+        type: [(call.argument_keys, ToolCallMessage), (("results", "output"), ToolOutputMessage)]
+        for type, call in CALLS.items()
+    },
+    **{type: [((key,), CodeMessage)] for type, key in CODE_KEYS.items()},
+    **{type: [((key,), ToolOutputMessage)] for type, key in OUTPUT_KEYS.items()},
+    "image_generation_call": [(("result",), ImageMessage)],
+}
 
 
 def restore(form: WireObject, messages: Sequence[Message]) -> dict[str, Any]:

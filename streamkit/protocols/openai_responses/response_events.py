@@ -44,7 +44,7 @@ def read_item_added(state: ResponseState, fields: EventFields, event: WireObject
     if kind is not None:
         if kind != "call" or item.name:
             events += item.open(kind)
-        if id and item.type in STEM_OF_CALL and (kind, 0) in item.parts.by_part:
+        if id and item.type in STEM_OF_CALL:
             state.expect_deltas(item, id, STEM_OF_CALL[item.type], 0)
     elif item.type == "reasoning" and not item.parts.by_part:
         events += item.open_early("summary" if state.has_summaries else "reasoning")

@@ -18,6 +18,8 @@ from .wire import DELTA_TYPES, SHELL_OUTPUT, TEXT_STREAMS, DeltaEvent, delta_dec
 
 __all__ = ["NO_TARGET", "DeltaTarget", "ResponseState"]
 
+_COMMAND = "response.shell_call_command"  # the deltas of which may have no id
+
 
 class _DeltaForm(NamedTuple):
     """What the deltas of a type have in common: the part that they extend, and how they are read.
@@ -26,19 +28,20 @@ class _DeltaForm(NamedTuple):
         part: its kind.
         index_key: where such a delta has the part's index, "" if the item has one such part only.
         type: their type.
-        make_event: makes an event of them.
+        event: the class of the events that they become; None if there is none for all of them.
     """
 
     part: str
     index_key: str
     type: str
-    make_event: Any
+    event: Any
 
 
 _DELTA_FORMS = {
     stem: _DeltaForm(stream.part, stream.index_key, f"{stem}.delta", PARTS[stream.part].message.delta_event)
     for stem, stream in TEXT_STREAMS.items()
 }
+_DELTA_FORMS[SHELL_OUTPUT] = _DeltaForm("console", "command_index", f"{SHELL_OUTPUT}.delta", None)
 """By the stem of the type of deltas: the type without `.delta`."""
 
 
@@ -113,7 +116,7 @@ class ResponseState:
     # Where a response begins.
     has_begun = has_ended = is_complete = has_summaries = False
     speech_ids: dict[type[Message], str] = NOTHING
-    latest_target = NO_TARGET
+    latest_target: tuple[Any, ...] = NO_TARGET
     _held: HeldSize | None = None  # most responses have nothing that is held
 
     def __init__(self, new_id: Callable[[], str]) -> None:
@@ -134,45 +137,35 @@ class ResponseState:
             self._held = HeldSize()
         return self._held.add(values)
 
-    def expect_deltas(self, item: Item, item_id: str, stem: str, index: int) -> None:
-        """Let the fast path take the deltas of this open part that have the common form.
+    def expect_deltas(self, item: Item, item_id: str, stem: str, index: int, make_event: Any = None) -> None:
+        """Let the fast path take the deltas of this part that have the common form, if it is open.
 
         Args:
             item_id: the `item_id` of its deltas, "" if they have none.
             stem: of the type of its deltas.
             index: the part's.
+            make_event: makes an event of a delta, if that is not the class of the message's delta events.
         """
-        part, index_key, type, make_event = _DELTA_FORMS[stem]
-        if item_id:
-            is_found = self.items.with_id(item_id) is item
-        else:
-            is_found = stem == "response.shell_call_command" and self._is_found_by_place(item)
-        if not is_found or item.is_done:
+        part, index_key, type, delta_event = _DELTA_FORMS[stem]
+        message_id = item.parts.by_part.get((part, index))
+        if message_id is None or item.is_done:
+            return
+        if self.items.with_id(item_id) is not item and not (
+            stem == _COMMAND and self._is_found_by_place(item, item_id)
+        ):
             return
         key, decode, output_index = item_id or None, delta_decoder(stem), item.output_index
-        message_id, delta_index = item.parts.by_part[part, index], index if index_key else None
-        target = DeltaTarget(key, decode, delta_index, output_index, message_id, make_event, type, index_key, item)
-        self._add_target(target)
-
-    def _is_found_by_place(self, item: Item) -> bool:
-        """Whether events belong to this item by their output_index alone."""
-        return item.output_index is not None and self.items.open_at(item.output_index) is item
-
-    def expect_outputs(self, item: Item, item_id: str, index: int, make_event: Any) -> None:
-        """The same for what a command printed."""
-        message_id = item.parts.by_part.get(("console", index))
-        if message_id is not None and self.items.with_id(item_id) is item and not item.is_done:
-            type, decode, place = f"{SHELL_OUTPUT}.delta", delta_decoder(SHELL_OUTPUT), item.output_index
-            self._add_target(
-                DeltaTarget(item_id, decode, index, place, message_id, make_event, type, "command_index", item)
-            )
-
-    def _add_target(self, target: DeltaTarget) -> None:
-        key, item = target.item_id, target.item
+        delta_index, event = index if index_key else None, make_event or delta_event
         if key not in item.delta_item_ids:
             item.delta_item_ids += (key,)
-        self.targets[key] = target
-        self.latest_target = target.common_fields()
+        self.targets[key] = DeltaTarget(
+            key, decode, delta_index, output_index, message_id, event, type, index_key, item
+        )
+        self.latest_target = key, decode, delta_index, output_index, message_id, event
+
+    def _is_found_by_place(self, item: Item, item_id: str) -> bool:
+        """Whether events without an id belong to this item by their output_index."""
+        return not item_id and item.output_index is not None and self.items.open_at(item.output_index) is item
 
     def forget_targets(self, item: Item) -> None:
         """Let the tolerant path read the item's deltas again, because parts of it are done."""
