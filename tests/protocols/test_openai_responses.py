@@ -1035,16 +1035,22 @@ def test_an_odd_delta_gives_the_same_events_on_both_paths(name: str, key: str, o
 def test_common_deltas_take_the_fast_path() -> None:
     """The tolerant path sees the first of a part, and no more."""
 
-    class Counted(Decoder):
-        seen = 0
+    frames = [json.dumps(delta("a", sequence_number=n)).encode() for n in range(9)]
+    deltas = [event for event in Decoder().feed_frames(frames) if isinstance(event, sk.TextDelta)]
+    assert [event.value for event in deltas] == ["a"] * 9
+    assert [event.item_index for event in deltas] == [0, *[None] * 8]  # which the fast path leaves out
 
-        def feed(self, item: Any) -> Iterable[Event]:
-            Counted.seen += 1
-            return super().feed(item)
 
-    body = b"".join(sse_frame(json.dumps(delta("a", sequence_number=n)).encode()) for n in range(9))
-    assert texts(tell_bytes(Counted, [body])) == ["a" * 9]
-    assert Counted.seen == 1
+@pytest.mark.parametrize("size", [1, 2, 3, 9])
+def test_nothing_is_read_after_done(size: int) -> None:
+    """Not by the fast path either, in whichever chunk the frames come."""
+    frames = [*(json.dumps(delta("a")).encode() for _ in range(3)), b"[DONE]", json.dumps(delta("b")).encode()]
+    for kind in (Decoder, Slow):
+        decoder, events = kind(), list[Event]()
+        for start in range(0, len(frames), size):
+            events += decoder.feed_frames(frames[start : start + size])
+        assert [event.value for event in events if isinstance(event, sk.TextDelta)] == ["a"] * 3
+        assert (decoder.exhausted, decoder.index) == (True, 4)
 
 
 @pytest.mark.parametrize("read", [read_event, read_object])
@@ -1064,15 +1070,29 @@ def test_a_field_of_another_type_reads_as_if_it_were_absent(read: Callable[[Any]
                 assert msgspec.structs.asdict(read({**item, "type": 1})) == expected | {"type": None}
 
 
-def test_a_fault_of_the_decoder_itself_is_a_warning_about_its_item() -> None:
-    class Faulty(Decoder):
-        def feed(self, item: Any) -> Iterable[Event]:
-            raise KeyError("x")
+@pytest.mark.parametrize("feed", ["feed_frames", "feed_items"])
+def test_a_fault_of_the_decoder_itself_is_a_warning_about_its_item(feed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: Any) -> list[Event]:
+        raise KeyError("x")
 
-    decoder = Faulty()
-    (warning,) = decoder.feed_frames([b'{"type": "response.created"}'])
+    monkeypatch.setattr("streamkit.protocols.openai_responses.decoder._READERS", {"response.queued": fail})
+    decoder = Decoder()
+    items: list[Any] = [{"type": "response.other"}, {"type": "response.queued"}]
+    if feed == "feed_frames":
+        items = [json.dumps(item).encode() for item in items]
+    _, warning = getattr(decoder, feed)(items)
     assert isinstance(warning, sk.StreamWarning)
-    assert (warning.code, warning.index, warning.item_index, decoder.index) == ("decoder-error", 0, 0, 1)
+    assert (warning.code, warning.index, warning.item_index, decoder.index) == ("decoder-error", 1, 1, 2)
+    assert (warning.kind, warning.raw, warning.cursor) == ("response.queued", {"type": "response.queued"}, None)
+
+
+def test_code_of_an_item_that_has_another_type_is_read() -> None:
+    """The type of the item and those of its events differ."""
+    code = {"item_id": "i", "output_index": 0, "code": "x = 1"}
+    events = Decoder().feed_items(
+        [added({"id": "i", "type": "other", "code": ""}), {"type": "response.code_interpreter_call_code.done", **code}]
+    )
+    assert [event.message.content for event in events if isinstance(event, sk.MessageDone)] == ["x = 1"]
 
 
 @pytest.mark.parametrize(

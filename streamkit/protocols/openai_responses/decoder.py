@@ -24,7 +24,7 @@ from ...messages.sdk_objects import fields_of
 from .. import base
 from ..framing import Frames, as_frame
 from ..values import LARGEST_COUNT, WireObject
-from .fields import EventFields, read_event
+from .fields import EventFields, as_event_fields, read_event
 from .part_events import (
     Reader,
     content_part_reader,
@@ -87,10 +87,11 @@ class Decoder(base.Decoder):
         neither, it takes the tolerant path; after that no part is the latest, because the event may have ended any of them.
         """
         self.frames = frames
-        start = self.index
         item_id, decode, index, output_index, message_id, make_event = self._response.latest_target
+        if not message_id and len(frames) == 1:
+            return self._feed_other(frames[0])
+        start = self.index  # so that the frames before the current one are counted by this and the events
         events: list[Event] = []
-        surplus = 0  # events so far, less the frames that they came from; a delta gives one event
         for data in frames:
             try:
                 delta = decode(data)
@@ -99,20 +100,17 @@ class Decoder(base.Decoder):
                     continue
             except _NO_DELTA:
                 pass  # another event, or a frame with an SSE id, which is a tuple
-            if self.exhausted:
-                self.frames = frames[: self.index - start]
-                return events
-            if self._response.targets and _is_delta(data) and (event := self._switch_target(data)) is not None:
-                events.append(event)
-            elif len(frames) == 1:
+            if len(frames) == 1 or self.exhausted:
                 return self._feed_other(data)
-            else:
-                self.index = start + len(events) - surplus
-                decoded = self._feed_other(data)
-                events += decoded
-                surplus += len(decoded) - 1
+            self.index = start + len(events)
+            decoded = self._feed_other(data)
+            events += decoded
+            if self.exhausted:
+                self.frames = frames[: frames.index(data) + 1]
+                return events
+            start += 1 - len(decoded)
             item_id, decode, index, output_index, message_id, make_event = self._response.latest_target
-        self.index = start + len(frames)
+        self.index = start + len(events)
         return events
 
     def _switch_target(self, data: Any) -> Event | None:
@@ -172,47 +170,57 @@ class Decoder(base.Decoder):
 
     # -- every other event
 
-    def _feed_other(self, data: Any) -> list[Event]:
-        """The events of a frame that is no delta of an open part. As `feed_frame`, but faster for events of the API."""
-        item: Any
-        try:
-            item = _decode(data)
-        except _NO_DELTA:
-            item = None  # a frame with an SSE id or name, or data that is not quite JSON
-        if item.__class__ is not dict:
-            events = self.feed_frame(*as_frame(data))
-            if self.exhausted:
-                self._response.targets.clear()
-            return events
-        if self.foreign_decoder is None:
-            try:
-                events = [*self.feed(item)]
-            except Exception as error:
-                events = [self.fault(error, item)]
-        else:
-            events = self._guarded(item)
-        number = self.index
-        for event in events:
-            event.raw_item, event.item_index = data, number
-        self.index = number + 1
-        return events
-
     def feed(self, item: WireObject) -> Iterable[Event]:
         """The events that one event of the API becomes, with its `sequence_number` as their position. If it becomes none, it is
         a raw event."""
-        response, fields = self._response, read_event(item)
-        # The event may begin or end any part, and that at the output_index of one whose deltas have no id.
-        response.latest_target = NO_TARGET
-        if None in response.targets:
-            del response.targets[None]
-        read = _READERS.get(fields.type, _read_nothing)
-        events = read(response, fields, item) or [RawEvent(fields.type or "", item)]
+        return self._feed_other(item, item)
+
+    def _feed_other(self, data: Any, item: Any = None) -> list[Event]:
+        """The events of a frame that is no delta of the latest part, or of an `item` that is parsed already, which is not
+        counted."""
+        response = self._response
+        index = self.index
+        if item is None:
+            if self.exhausted:
+                return []
+            if response.targets and b'.delta"' in data and (event := self._switch_target(data)) is not None:
+                self.index = index + 1
+                return [event]
+            try:
+                item = _decode(data)
+                fields = as_event_fields(item)
+            except _NO_DELTA:  # a frame with an SSE id or name, or data that is not quite JSON or has an odd value
+                return self._feed_odd(data)
+            if self.foreign_decoder is not None:
+                return self._feed_odd(data)
+            self.index = index + 1
+        else:
+            fields = read_event(item)
+        if response.targets:
+            # The event may begin or end any part, and that at the output_index of one whose deltas have no id.
+            response.latest_target = NO_TARGET
+            response.targets.pop(None, None)
+        position = fields.sequence_number
+        try:
+            events: list[Any] = _READERS.get(fields.type, _read_nothing)(response, fields, item)
+        except Exception as error:
+            events, position = [self.fault(error, item)], None
+        if not events:
+            return [RawEvent(fields.type or "", item, position=position, raw_item=data, item_index=index)]
         self.complete = response.is_complete
-        position, index = fields.sequence_number, self.index
         for event in events:
             event.position = position
-            if type(event) is StreamWarning:
+            event.raw_item = data
+            event.item_index = index
+            if event.__class__ is StreamWarning:
                 event.index = index
+        return events
+
+    def _feed_odd(self, data: Any) -> list[Event]:
+        """The events of a frame of any kind."""
+        events = self.feed_frame(*as_frame(data))
+        if self.exhausted:
+            self._response.forget_all_targets()
         return events
 
     def sentinel(self, data: bytes) -> Iterable[Event]:
@@ -224,11 +232,6 @@ class Decoder(base.Decoder):
         for item in self._response.items.items:
             if not item.is_done:
                 yield from item.close_pending("completed")
-
-
-def _is_delta(data: Any) -> bool:
-    """Whether a frame is probably a delta. Python takes the bytes before an `in` for a number first, which is slow."""
-    return data.__class__ is bytes and data.find(b'.delta"') >= 0
 
 
 def _read_nothing(state: ResponseState, fields: EventFields, event: WireObject) -> list[Event]:

@@ -7,6 +7,7 @@ absent.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from operator import attrgetter
 from typing import Annotated, Any, TypeAlias, TypeVar
 
@@ -82,6 +83,9 @@ def index_reader(key: str) -> Callable[[EventFields], int | None]:
     """A function that returns an event's index at this key; None if the key is ""."""
     return attrgetter(key) if key else lambda fields: None
 
+
+as_event_fields: Callable[[Any], EventFields] = partial(msgspec.convert, type=EventFields)
+"""As `read_event`, but raises for a value of the wrong type."""
 
 read_event = _reader(EventFields)
 read_object = _reader(ObjectFields)

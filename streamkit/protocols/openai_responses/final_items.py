@@ -36,8 +36,8 @@ def _read_content(item: Item, wire: WireObject, status: Status) -> Sequence[Even
     for index, part in _numbered_parts(item, parts, ("text", "refusal")):
         kind = CONTENT_PARTS.get(part.get("type", ""))
         if kind is not None:
-            content, fields = read_part(part)
-            events += item.close(kind, index, content, status, **fields)
+            content, annotations, metadata = read_part(part)
+            events += item.close(kind, index, content, status, annotations, metadata)
     return events
 
 
@@ -185,7 +185,7 @@ def hold_console(item: Item, index: int, outputs: Sequence[Any]) -> Iterator[Eve
             yield from append_console(item, index, as_object(output))
     outcomes = [outcome for output in outputs if (outcome := as_object(as_object(output).get("outcome")))]
     metadata = {"outcome": dict(outcomes[-1])} if outcomes else {}
-    item.hold("console", index, "", {"metadata": metadata})
+    item.hold("console", index, "", metadata=metadata)
 
 
 def append_console(item: Item, index: int, output: WireObject) -> Iterator[Event]:

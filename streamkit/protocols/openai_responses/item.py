@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from ...events import Event, MessageCreated, MessageDone
-from ...messages import Annotation, Message, Status
+from ...messages import Annotation, Message, Status, TextMessage
 from ..held_values import NOTHING, add_values
 from ..values import WireObject, as_list, as_object, as_text, json_text, without_keys
 from .fields import NO_FIELDS, ObjectFields
@@ -26,9 +26,8 @@ _PLAIN_TYPES = frozenset(("message", "reasoning"))
 _TYPES_ALONE = frozenset((*_PLAIN_TYPES, "function_call", "image_generation_call", "code_interpreter_call"))
 
 
-_FinalPart: TypeAlias = tuple[str, WireObject]
-"""The final form of a part: its content, and other fields of its message."""
-
+_FinalPart: TypeAlias = tuple[str, Sequence[Annotation], WireObject]
+"""The final form of a part: its content, its citations, and metadata of its message."""
 
 _NONE: set[str] = set()  # in the place of the ids of done messages, of an item that has none
 
@@ -142,25 +141,29 @@ class Item:
         kind: str,
         index: int = 0,
         content: str | None = None,
-        *,
         status: Status = "in_progress",
-        metadata: WireObject | None = None,
         annotations: Sequence[Annotation] = (),
+        metadata: WireObject = NOTHING,
         id: str = "",
     ) -> Message:
         """The message of a part. Empty content counts as unknown, so that what was streamed stays. Without an `id`, that of
         the part is found."""
+        if kind == "text":
+            return TextMessage(
+                id or self.parts.ensure(kind, index),
+                role=self.role,
+                group=self.id,
+                index=index,
+                status=status,
+                content=content or None,
+                annotations=annotations,
+                metadata={**self.metadata, **metadata},
+            )
         message_class, format, id_pattern = PARTS[kind]
-        values = {} if id_pattern else self.metadata
-        fields: dict[str, Any] = {"role": self.role}
-        if annotations:
-            fields["annotations"] = annotations
-        if kind != "text":
-            fields = self._fields_of(kind)
-            if kind == "output":
-                metadata = {**(metadata or {}), "item_type": self.type}
-            elif kind == "image":
-                format = self._image_format(content)
+        if kind == "output":
+            metadata = {**metadata, "item_type": self.type}
+        elif kind == "image":
+            format = self._image_format(content)
         return message_class(
             id or self.parts.ensure(kind, index),
             format=format,
@@ -168,19 +171,19 @@ class Item:
             index=index,
             status=status,
             content=content or None,
-            metadata={**values, **metadata} if metadata else {**values},
-            **fields,
+            metadata={**metadata} if id_pattern else {**self.metadata, **metadata},
+            **self._fields_of(kind),
         )
 
     def _fields_of(self, kind: str) -> dict[str, Any]:
         """The fields that the messages of this kind of part have besides those that all have."""
         match kind:
-            case "reasoning" | "summary" | "redacted" | "image":
-                return {}
             case "call":
                 name, call_id = self.name or None, self.call_id or self.id
                 return {"name": name, "call_id": call_id, "provider_executed": self.is_executed}
-            case "refusal":
+            case "reasoning" | "summary" | "redacted" | "image":
+                return {}
+            case "text" | "refusal":
                 return {"role": self.role}
             case "output":
                 return {"name": self.name or None, "call_id": self.call_id or self.id}
@@ -205,7 +208,7 @@ class Item:
         if (kind, index) in self.parts.by_part:
             return []
         is_open = self.parts.is_reserved
-        message = self.message(kind, index)
+        message = self.message(kind, index, id=self.parts.add(kind, index))
         return [] if is_open else [MessageCreated(message)]
 
     def open_early(self, kind: str) -> list[Event]:
@@ -220,13 +223,20 @@ class Item:
             self.pending_arguments = list[str]()
         self.pending_arguments.append(piece)
 
-    def hold(self, kind: str, index: int, content: str, fields: WireObject) -> None:
+    def hold(
+        self,
+        kind: str,
+        index: int,
+        content: str,
+        annotations: Sequence[Annotation] = (),
+        metadata: WireObject = NOTHING,
+    ) -> None:
         """Make a part pending: this is its final form."""
-        id = self.parts.ensure(kind, index)
+        id = self.parts.by_part.get((kind, index)) or self.parts.add(kind, index)
         if id not in self.done_ids:
             if self._pending is NOTHING:
                 self._pending = {}
-            self._pending[id] = content, fields
+            self._pending[id] = content, annotations, metadata
 
     def begin_patch(self) -> str:
         """The JSON text that comes before a patch, the first time: its operation as far as it is known."""
@@ -236,23 +246,31 @@ class Item:
         operation = {**without_keys(as_object(self._wire.get("operation")), "diff"), "diff": ""}
         return json_text(operation).removesuffix('"}')
 
-    def close(self, kind: str, index: int, content: str | None, status: Status, **fields: Any) -> list[Event]:
-        """The end of a part, once. What is pending of it is merged into these fields."""
-        id = self.parts.ensure(kind, index)
+    def close(
+        self,
+        kind: str,
+        index: int,
+        content: str | None,
+        status: Status,
+        annotations: Sequence[Annotation] = (),
+        metadata: WireObject = NOTHING,
+    ) -> list[Event]:
+        """The end of a part, once. What was pending of it counts where this form of it has nothing."""
+        id = self.parts.by_part.get((kind, index)) or self.parts.add(kind, index)
         if id in self.done_ids:
             return []
         if self.done_ids is _NONE:
             self.done_ids = set()
         self.done_ids.add(id)
         if id in self._pending:
-            final, final_fields = self._pending.pop(id)
+            final, final_annotations, final_metadata = self._pending.pop(id)
             content = content or final
-            for key, value in final_fields.items():  # annotations and metadata
-                own = fields.get(key)
-                fields[key] = {**value, **own} if own and key == "metadata" else own or value
-        if self._wire and (self.is_final or kind == "code"):
-            fields["metadata"] = {**fields.get("metadata", {}), KEY: self._received(kind, status)}
-        return [MessageDone(self.message(kind, index, content, id=id, status=status, **fields))]
+            annotations = annotations or final_annotations
+            if final_metadata:
+                metadata = {**final_metadata, **metadata}
+        if self._wire and (self.is_final or (kind == "code" and self.type in CODE_KEYS)):
+            metadata = {**metadata, KEY: self._received(kind, status)}
+        return [MessageDone(self.message(kind, index, content, status, annotations, metadata, id))]
 
     def _received(self, kind: str, status: Status) -> dict[str, Any]:
         """What this part's message has of the item, for the way back. The item is in one message, but for code that ended
@@ -285,11 +303,12 @@ class Item:
         """The end of the item, and of all parts that are open or pending."""
         by_part = self.parts.by_part
         if self.pending_arguments and not by_part:
-            self.hold("call", 0, "".join(self.pending_arguments), {})
+            self.hold("call", 0, "".join(self.pending_arguments))
         events: list[Event] = []
-        for (kind, index), id in by_part.items():
-            if id not in self.done_ids:
-                events += self.close(kind, index, None, status)
+        if not self.done_ids.issuperset(by_part.values()):
+            for (kind, index), id in by_part.items():
+                if id not in self.done_ids:
+                    events += self.close(kind, index, None, status)
         self.is_done = True
         return events
 

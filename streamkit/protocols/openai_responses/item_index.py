@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from ...core.unique_ids import UniqueIds
+from ...shared_names import share_names
 from .fields import EventFields
 from .item import Item
 
@@ -31,25 +32,17 @@ class ItemIndex:
         is_stored: whether the provider stores the response.
     """
 
-    __slots__ = (
-        "_by_id",
-        "_made_by_output_index",
-        "_made_by_type",
-        "_new_id",
-        "_reasoning_id",
-        "is_stored",
-        "items",
-    )
+    # Where a response begins.
+    is_stored = True
+    _reasoning_id = ""  # of the newest reasoning item
+    # Made when they are needed: most servers say by an id which item an event belongs to.
+    _made_by_output_index: dict[int, Item] | None = None
+    _made_by_type: dict[str, list[Item]] | None = None  # without done items at the end
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         self.items: list[Item] = []
-        self.is_stored = True
         self._new_id = new_id
         self._by_id: dict[str, Item] = {}
-        self._reasoning_id = ""  # of the newest reasoning item
-        # Made when they are needed: most servers say by an id which item an event belongs to.
-        self._made_by_output_index: dict[int, Item] | None = None
-        self._made_by_type: dict[str, list[Item]] | None = None  # without done items at the end
 
     def add(self, id: str, type: str, output_index: int | None) -> Item:
         """A new item. It has this id, unless that is empty or another item that is not done has it."""
@@ -58,13 +51,16 @@ class ItemIndex:
         if other is not None and not other.is_done:
             own_id = f"{own_id}.{len(self.items)}"
         item = Item(own_id, type, output_index)
-        item.reasoning_id, item.is_stored = self._reasoning_id, self.is_stored
+        if not self.is_stored:
+            item.is_stored = False
+        if self._reasoning_id:
+            item.reasoning_id = self._reasoning_id
         if type == "reasoning":
             self._reasoning_id = own_id
         self.items.append(item)
+        self._by_id[id or own_id] = item
         if self._made_by_type is not None:
             self._made_by_type.setdefault(type, []).append(item)
-        self._by_id[id or own_id] = item
         if self._made_by_output_index is not None and output_index is not None:
             self._made_by_output_index[output_index] = item
         return item
@@ -106,27 +102,26 @@ class ItemIndex:
 
     def find_or_add(self, id: str, type: str, output_index: int | None) -> Item:
         """The item of this id, type and output_index, by the rule of the module."""
-        return self._find(id, type, output_index) or self.add(id, type, output_index)
+        item = self._by_id.get(id)
+        if item is not None and (
+            output_index == item.output_index or output_index is None or item.output_index is None
+        ):
+            return item
+        return self._find_otherwise(id, type, output_index) or item or self.add(id, type, output_index)
 
     def of_event(self, event: EventFields, type: str) -> Item:
         """The item that an event about a part belongs to. The event's type implies the item's."""
-        id, output_index = event.item_id or "", event.output_index
-        item = self._by_id.get(id)
-        if item is not None and item.output_index == output_index:
+        item = self._by_id.get(event.item_id or "")
+        if item is not None and item.output_index == event.output_index:
             return item
-        return self.find_or_add(id, type, output_index)
+        return self.find_or_add(event.item_id or "", type, event.output_index)
 
-    def _find(self, id: str, type: str, output_index: int | None) -> Item | None:
-        item = self._by_id.get(id)
-        if item is not None and (output_index is None or item.output_index in (None, output_index)):
-            return item
+    def _find_otherwise(self, id: str, type: str, output_index: int | None) -> Item | None:
+        """The item by its type, at its place, or the latest if neither id nor place is known."""
         if output_index is not None:
             there = self.open_at(output_index)
-            if there is not None and there.type == type:
-                return there
-        elif not id:
-            return self._latest(type)
-        return item
+            return there if there is not None and there.type == type else None
+        return None if id else self._latest(type)
 
     def _latest(self, type: str) -> Item | None:
         """The latest item of this type that is not done."""
@@ -134,6 +129,9 @@ class ItemIndex:
         while items and items[-1].is_done:
             items.pop()
         return items[-1] if items else None
+
+
+share_names(ItemIndex, "items _new_id _by_id is_stored _reasoning_id _made_by_output_index _made_by_type")
 
 
 class UnmatchedItems:

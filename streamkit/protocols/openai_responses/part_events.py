@@ -11,12 +11,22 @@ from typing import Any
 
 from ...events import AnnotationAdded, ConsoleDelta, Event, MessageDone, MetadataHeld
 from ...messages import ImageMessage, Message, TextMessage, ToolCallMessage
+from ..held_values import NOTHING
 from ..values import WireObject, as_count, as_list, as_object, as_text, json_text, text_or_json
 from .fields import EventFields, index_reader
 from .final_items import append_console, end_patch, hold_console
 from .item_types import CONTENT_PARTS, ITEM_OF_PART, PARTS
 from .response_state import ResponseState
-from .wire import STEM_OF_PART, TEXT_STREAMS, ShellOutput, logprobs_of, read_annotation, read_part, warning
+from .wire import (
+    SHELL_OUTPUT,
+    STEM_OF_PART,
+    TEXT_STREAMS,
+    ShellOutput,
+    logprobs_of,
+    read_annotation,
+    read_part,
+    warning,
+)
 
 __all__ = [
     "Reader",
@@ -93,7 +103,8 @@ def final_text_reader(stem: str) -> Reader:
         if part == "code":
             state.forget_targets(item)
             return item.close(part, index, text, "completed")
-        item.hold(part, index, text, logprobs_of(event))
+        logprobs = event.get("logprobs")
+        item.hold(part, index, text, (), logprobs_of(logprobs) if logprobs else NOTHING)
         return []
 
     return read
@@ -153,7 +164,7 @@ def read_console(state: ResponseState, fields: EventFields, event: WireObject, *
         if output := as_object(event.get("delta")):
             item = state.items.of_event(fields, "shell_call_output")
             events += append_console(item, index, output)
-            state.expect_outputs(item, fields.item_id or "", index, _console_delta)
+            state.expect_deltas(item, fields.item_id or "", SHELL_OUTPUT, index, _console_delta)
     elif outputs := as_list(event.get("output")):
         events += hold_console(state.items.of_event(fields, "shell_call_output"), index, outputs)
     return events

@@ -10,6 +10,8 @@ from .item_types import PARTS
 
 __all__ = ["PartIds"]
 
+_KINDS_WITH_PATTERN = frozenset(kind for kind, part in PARTS.items() if part.id_pattern)
+
 
 class PartIds:
     """The message ids of one item's parts, for the decoder, and for the encoder to predict what a decoder will make.
@@ -73,8 +75,15 @@ class PartIds:
 
     def ensure(self, kind: str, index: int) -> str:
         """The id of a part, which is assigned to it if it has none yet."""
-        id = self.by_part.get((kind, index))
-        if id is None:
+        return self.by_part.get((kind, index)) or self.add(kind, index)
+
+    def add(self, kind: str, index: int) -> str:
+        """The id of a part that has none yet, which is assigned to it."""
+        if self.by_part or self.is_reserved or kind in _KINDS_WITH_PATTERN:
             id = self.id_for(kind, index)
             self.assign(kind, index, id)
+            return id
+        self.by_part[kind, index] = id = self.item_id
+        if self._made_by_id is not None:
+            self._made_by_id.setdefault(id, (len(self._made_by_id), kind, index))
         return id

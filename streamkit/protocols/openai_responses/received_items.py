@@ -55,14 +55,14 @@ class _Place(msgspec.Struct, frozen=True):
 def form_of(wire: WireObject) -> dict[str, Any]:
     """A copy of an item without the contents of its messages."""
     item = with_shared_words(wire)
-    type = as_text(item.get("type"))
-    has_parts = type in _PART_CLASSES
-    for name in _PART_LISTS:
-        if is_list(parts := item.get(name)):
-            item[name] = [_part_form(part, has_parts) if is_object(part) else part for part in parts]
+    type = item.get("type")
+    has_parts = type.__class__ is str and type in _PART_CLASSES
+    for name in item.keys() & _PART_LISTS:
+        if is_list(parts := item[name]):
+            item[name] = [_part_form(part, has_parts) for part in parts]
     if not has_parts:
-        for place in _places(item):
-            _empty(item, place.key, "")
+        for key, _ in _contents_of(item):
+            _empty(item, key, "")
         if type == "shell_call":
             item["action"] = {**as_object(item.get("action")), "commands": []}
     elif type == "reasoning" and item.get("encrypted_content"):
@@ -70,8 +70,10 @@ def form_of(wire: WireObject) -> dict[str, Any]:
     return item
 
 
-def _part_form(part: WireObject, is_message: bool) -> dict[str, Any]:
+def _part_form(part: Any, is_message: bool) -> Any:
     """A copy of a content part, without its content if that is a message's. Its type is the same text in all copies."""
+    if part.__class__ is not dict and not is_object(part):
+        return part
     form = dict(part)
     try:
         form["type"], key = _PART_KEYS[form["type"]]
@@ -116,10 +118,19 @@ def _places(item: dict[str, Any]) -> Iterator[_Place]:
         for index, part in enumerate(as_list(item.get(name))):
             if key := _key_of(as_object(part)):
                 yield _Place(part, key, _PART_CLASSES[type], name, index)
-    for keys, message_class in _content_keys(type):
-        present = [key for key in keys if item.get(key) is not None]
-        if present:
-            yield _Place(item, present[0], (message_class,))
+    for key, message_class in _contents_of(item):
+        yield _Place(item, key, (message_class,))
+
+
+def _contents_of(item: WireObject) -> list[tuple[str, type[Message]]]:
+    """Where an item has contents that are in no content part: the keys, and the classes of their messages."""
+    found: list[tuple[str, type[Message]]] = []
+    for keys, message_class in _CONTENT_KEYS.get(as_text(item.get("type")), ()):
+        for key in keys:
+            if item.get(key) is not None:
+                found.append((key, message_class))
+                break
+    return found
 
 
 _PART_LISTS = ("summary", "content")
@@ -131,18 +142,16 @@ _PART_CLASSES: Mapping[str, tuple[type[Message], ...]] = {
 }
 
 
-def _content_keys(type: str) -> Iterator[tuple[Sequence[str], type[Message]]]:
-    """Where an item without content parts has its contents: the keys, of which the first counts, and the class of the
-    message."""
-    if type in CALLS:
-        yield CALLS[type].argument_keys, ToolCallMessage
-        yield ("results", "output"), ToolOutputMessage
-    elif type in CODE_KEYS:
-        yield (CODE_KEYS[type],), CodeMessage
-    elif type in OUTPUT_KEYS:
-        yield (OUTPUT_KEYS[type],), ToolOutputMessage
-    elif type == "image_generation_call":
-        yield ("result",), ImageMessage
+# Where an item without content parts has its contents: the keys, of which the first counts, and the class of the message.
+_CONTENT_KEYS: dict[str, Sequence[tuple[Sequence[str], type[Message]]]] = {
+    **{
+        type: [(call.argument_keys, ToolCallMessage), (("results", "output"), ToolOutputMessage)]
+        for type, call in CALLS.items()
+    },
+    **{type: [((key,), CodeMessage)] for type, key in CODE_KEYS.items()},
+    **{type: [((key,), ToolOutputMessage)] for type, key in OUTPUT_KEYS.items()},
+    "image_generation_call": [(("result",), ImageMessage)],
+}
 
 
 def restore(form: WireObject, messages: Sequence[Message]) -> dict[str, Any]:

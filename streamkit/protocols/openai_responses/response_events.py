@@ -12,15 +12,15 @@ from ..values import WireObject, as_list, as_object, as_text, error_object, is_o
 from .fields import EventFields, ObjectFields, read_object
 from .final_items import finish_item
 from .item import Item
-from .item_index import UnmatchedItems
+from .item_index import ItemIndex, UnmatchedItems
 from .item_types import CALLS, STATUSES, with_shared_words
 from .response_state import ResponseState
 from .wire import STEM_OF_CALL, warning
 
 __all__ = ["read_begin", "read_end", "read_error", "read_item_added", "read_item_done", "read_untyped"]
 
-# Items that have one message, which begins with the item. So do calls, if they have a name.
-_PART_OF_ITEM = {"code_interpreter_call": "code", "image_generation_call": "image"}
+# By the types of items that have one message, which begins with the item, the kind of that. Calls have to have a name.
+_FIRST_PARTS = {"code_interpreter_call": "code", "image_generation_call": "image", **dict.fromkeys(CALLS, "call")}
 
 
 _type_of = attrgetter("type")
@@ -40,15 +40,14 @@ def read_item_added(state: ResponseState, fields: EventFields, event: WireObject
     events: list[Event] = []
     if (changed := item.learn(wire, own)) and (size := state.hold(changed)):
         events.append(MetadataHeld(None, size))
-    type = item.type
-    if type in _PART_OF_ITEM:
-        events += item.open(_PART_OF_ITEM[type])
-    elif type in CALLS and item.name:
-        events += item.open("call")
-    elif type == "reasoning" and not item.parts.by_part:
+    kind = _FIRST_PARTS.get(item.type)
+    if kind is not None:
+        if kind != "call" or item.name:
+            events += item.open(kind)
+        if id and item.type in STEM_OF_CALL:
+            state.expect_deltas(item, id, STEM_OF_CALL[item.type], 0)
+    elif item.type == "reasoning" and not item.parts.by_part:
         events += item.open_early("summary" if state.has_summaries else "reasoning")
-    if id and item.parts.by_part and type in STEM_OF_CALL:
-        state.expect_deltas(item, id, STEM_OF_CALL[type], 0)
     return events
 
 
@@ -132,6 +131,27 @@ def read_error(state: ResponseState, fields: EventFields, event: WireObject) -> 
 def _finish_items(state: ResponseState, output: Sequence[Any], status: Status) -> list[Event]:
     """The final output: what has not been emitted of its items, and the end of those that are not done."""
     items = state.items
+    events = [] if _are_emitted(items, output) else _finish_output(state, output, status)
+    for item in items.items:
+        if not item.is_done:
+            events += item.close_all(status)
+    state.targets.clear()
+    return events
+
+
+def _are_emitted(items: ItemIndex, output: Sequence[Any]) -> bool:
+    """Whether nothing of a response's output is left to emit, as in most streams."""
+    for wire in output:
+        own = read_object(as_object(wire))
+        item = items.with_id(own.id or "")
+        if item is None or not item.is_done or item.type != (own.type or "") or not item.has_all_parts_of(wire):
+            return False
+    return True
+
+
+def _finish_output(state: ResponseState, output: Sequence[Any], status: Status) -> list[Event]:
+    """What has not been emitted of the items of a response's output."""
+    items = state.items
     events: list[Event] = []
     forms: list[tuple[WireObject, ObjectFields, Item | None]] = []
     for wire in map(as_object, output):
@@ -154,10 +174,6 @@ def _finish_items(state: ResponseState, output: Sequence[Any], status: Status) -
         events += new
         if is_new and wire and not new:
             events.append(RawEvent(type, wire))
-    for item in items.items:
-        if not item.is_done:
-            events += item.close_all(status)
-    state.targets.clear()
     return events
 
 

@@ -3,26 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from ...messages import Message
+from ...shared_names import share_names
 from ..held_values import NOTHING, HeldSize
 from ..values import WireObject
 from .item import Item
 from .item_index import ItemIndex
 from .item_types import PARTS
-from .wire import DELTA_STRUCTS, DELTA_TYPES, SHELL_OUTPUT, TEXT_STREAMS, DeltaEvent, delta_decoder
+from .wire import DELTA_TYPES, SHELL_OUTPUT, TEXT_STREAMS, DeltaEvent, delta_decoder
 
 __all__ = ["NO_TARGET", "DeltaTarget", "ResponseState"]
 
+_COMMAND = "response.shell_call_command"  # the deltas of which may have no id
 
-# By the stem of a delta's type (the type without `.delta`): the type, and the key at which such a delta has the part's index.
-_DELTA_FORMS: dict[str, tuple[str, str]] = {
-    stem: (f"{stem}.delta", TEXT_STREAMS[stem].index_key if stem in TEXT_STREAMS else "command_index")
-    for stem in DELTA_STRUCTS
+
+class _DeltaForm(NamedTuple):
+    """What the deltas of a type have in common: the part that they extend, and how they are read.
+
+    Attributes:
+        part: its kind.
+        index_key: where such a delta has the part's index, "" if the item has one such part only.
+        type: their type.
+        event: the class of the events that they become; None if there is none for all of them.
+    """
+
+    part: str
+    index_key: str
+    type: str
+    event: Any
+
+
+_DELTA_FORMS = {
+    stem: _DeltaForm(stream.part, stream.index_key, f"{stem}.delta", PARTS[stream.part].message.delta_event)
+    for stem, stream in TEXT_STREAMS.items()
 }
+_DELTA_FORMS[SHELL_OUTPUT] = _DeltaForm("console", "command_index", f"{SHELL_OUTPUT}.delta", None)
+"""By the stem of the type of deltas: the type without `.delta`."""
 
 
 class DeltaTarget(msgspec.Struct, gc=False):
@@ -37,6 +57,7 @@ class DeltaTarget(msgspec.Struct, gc=False):
         event: the class of its delta events.
         type: the type of its deltas.
         index_key: where its deltas have the part's index, "" if they have none.
+        item: the item that it is a part of.
     """
 
     item_id: str | None
@@ -47,6 +68,7 @@ class DeltaTarget(msgspec.Struct, gc=False):
     event: Any
     type: str
     index_key: str
+    item: Item
 
     def common_fields(self) -> tuple[Any, ...]:
         """What all deltas of the part have in common, and what makes events of them, for the fast path to unpack."""
@@ -91,34 +113,23 @@ class ResponseState:
             deltas.
     """
 
-    __slots__ = (
-        "_held",
-        "has_begun",
-        "has_ended",
-        "has_summaries",
-        "is_complete",
-        "items",
-        "latest_target",
-        "new_id",
-        "speech_ids",
-        "targets",
-    )
+    # Where a response begins.
+    has_begun = has_ended = is_complete = has_summaries = False
+    speech_ids: dict[type[Message], str] = NOTHING
+    latest_target: tuple[Any, ...] = NO_TARGET
+    _held: HeldSize | None = None  # most responses have nothing that is held
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         self.new_id = new_id
-        self._held: HeldSize | None = None  # most responses have nothing that is held
-        self.reset()
+        self.items = ItemIndex(new_id)
+        self.targets: dict[str | None, DeltaTarget] = {}
 
     def reset(self) -> None:
         """Begin anew, because another response begins."""
-        self.has_begun = False
-        self.has_ended = False
-        self.is_complete = False
-        self.has_summaries = False
+        self.has_begun = self.has_ended = self.is_complete = self.has_summaries = False
         self.items = ItemIndex(self.new_id)
-        self.speech_ids: dict[type[Message], str] = NOTHING
-        self.targets: dict[str | None, DeltaTarget] = {}
-        self.latest_target = NO_TARGET
+        self.speech_ids = NOTHING
+        self.forget_all_targets()
 
     def hold(self, values: WireObject) -> int:
         """Count values that an item holds. Returns as `HeldSize.add`."""
@@ -126,46 +137,52 @@ class ResponseState:
             self._held = HeldSize()
         return self._held.add(values)
 
-    def expect_deltas(self, item: Item, item_id: str, stem: str, index: int) -> None:
-        """Let the fast path take the deltas of this open part that have the common form.
+    def expect_deltas(self, item: Item, item_id: str, stem: str, index: int, make_event: Any = None) -> None:
+        """Let the fast path take the deltas of this part that have the common form, if it is open.
 
         Args:
             item_id: the `item_id` of its deltas, "" if they have none.
             stem: of the type of its deltas.
             index: the part's.
+            make_event: makes an event of a delta, if that is not the class of the message's delta events.
         """
-        stream = TEXT_STREAMS[stem]
-        if item_id:
-            is_found = self.items.with_id(item_id) is item
-        else:  # by the output_index alone
-            is_found = item.output_index is not None and self.items.open_at(item.output_index) is item
-            is_found = is_found and stem == "response.shell_call_command"
-        if not is_found or item.is_done:
+        part, index_key, type, delta_event = _DELTA_FORMS[stem]
+        message_id = item.parts.by_part.get((part, index))
+        if message_id is None or item.is_done:
             return
-        delta_index = index if stream.index_key else None
-        message_id, event = item.parts.id_for(stream.part, index), PARTS[stream.part].message.delta_event
-        self._add_target(item, item_id or None, stem, delta_index, message_id, event)
-
-    def expect_outputs(self, item: Item, item_id: str, index: int, event: Any) -> None:
-        """The same for what a command printed; `event` makes its events."""
-        message_id = item.parts.by_part.get(("console", index))
-        if message_id is not None and self.items.with_id(item_id) is item and not item.is_done:
-            self._add_target(item, item_id, SHELL_OUTPUT, index, message_id, event)
-
-    def _add_target(
-        self, item: Item, key: str | None, stem: str, index: int | None, message_id: str, event: Any
-    ) -> None:
+        if self.items.with_id(item_id) is not item and not (
+            stem == _COMMAND and self._is_found_by_place(item, item_id)
+        ):
+            return
+        key, decode, output_index = item_id or None, delta_decoder(stem), item.output_index
+        delta_index, event = index if index_key else None, make_event or delta_event
         if key not in item.delta_item_ids:
             item.delta_item_ids += (key,)
-        type, index_key = _DELTA_FORMS[stem]
-        target = DeltaTarget(key, delta_decoder(stem), index, item.output_index, message_id, event, type, index_key)
-        self.targets[key] = target
-        self.latest_target = target.common_fields()
+        self.targets[key] = DeltaTarget(
+            key, decode, delta_index, output_index, message_id, event, type, index_key, item
+        )
+        self.latest_target = key, decode, delta_index, output_index, message_id, event
+
+    def _is_found_by_place(self, item: Item, item_id: str) -> bool:
+        """Whether events without an id belong to this item by their output_index."""
+        return not item_id and item.output_index is not None and self.items.open_at(item.output_index) is item
 
     def forget_targets(self, item: Item) -> None:
         """Let the tolerant path read the item's deltas again, because parts of it are done."""
+        targets = self.targets
         for item_id in item.delta_item_ids:
-            target = self.targets.get(item_id)
-            if target is not None and item.parts.has_id(target.message_id):
-                del self.targets[item_id]
+            target = targets.get(item_id)
+            if target is not None and target.item is item:
+                del targets[item_id]
         item.delta_item_ids = ()
+
+    def forget_all_targets(self) -> None:
+        """Let the tolerant path read all deltas again."""
+        self.targets.clear()
+        self.latest_target = NO_TARGET
+
+
+share_names(
+    ResponseState,
+    "new_id items targets has_begun has_ended is_complete has_summaries speech_ids latest_target _held",
+)

@@ -15,6 +15,7 @@ import msgspec
 
 from ...events import StreamWarning
 from ...messages import Annotation
+from ..held_values import NOTHING
 from ..parsed import item_reader
 from ..values import (
     LARGEST_COUNT,
@@ -282,21 +283,18 @@ def are_content_parts(value: Any) -> bool:
     )
 
 
-def read_part(part: WireObject) -> tuple[str, dict[str, Any]]:
-    """The text of a content part, and the other fields of its message that the part has."""
-    text = part.get("text")
-    fields = logprobs_of(part)
-    if wires := part.get("annotations"):
-        annotations = [found for wire in as_list(wires) if (found := read_annotation(wire)) is not None]
-        if annotations:
-            fields["annotations"] = annotations
-    return text if text and isinstance(text, str) else as_text(part.get("refusal")), fields
+def read_part(part: WireObject) -> tuple[str, Sequence[Annotation], WireObject]:
+    """The text of a content part, its citations, and the metadata of its message."""
+    text, wires, logprobs = part.get("text"), part.get("annotations"), part.get("logprobs")
+    if not (text and isinstance(text, str)):
+        text = as_text(part.get("refusal"))
+    annotations = [one for wire in as_list(wires) if (one := read_annotation(wire)) is not None] if wires else ()
+    return text, annotations, logprobs_of(logprobs) if logprobs else NOTHING
 
 
-def logprobs_of(wire: WireObject) -> dict[str, Any]:
-    """The log probabilities of a text, as the field of its message; none if there are none."""
-    logprobs = wire.get("logprobs")
-    return {"metadata": {"logprobs": list(logprobs)}} if logprobs and (logprobs := as_list(logprobs)) else {}
+def logprobs_of(logprobs: Any) -> WireObject:
+    """The log probabilities of a text, as the metadata of its message; none if there are none."""
+    return {"logprobs": list(logprobs)} if (logprobs := as_list(logprobs)) else NOTHING
 
 
 def warning(code: str, fault: str, kind: Any = None) -> StreamWarning:
