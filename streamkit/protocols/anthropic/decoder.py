@@ -15,8 +15,9 @@ A run's `finish_reason` is the stop_reason; `max_tokens`, `model_context_window_
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import length_hint
+from typing import Any, ClassVar, cast
 
 from ... import events as e
 from ... import messages as m
@@ -28,7 +29,22 @@ from ..held_values import NOTHING, HeldSize, add_values
 from ..values import WireObject, as_object, as_text, is_list, is_object, text_or_none, without, without_keys
 from .content import ContentBlocks, MessageIds
 from .shape import recognises
-from .wire import HELPER_EVENTS, PAUSE_REASONS, InputDelta, decode_delta, decode_item, error_of, usage_of
+from .wire import (
+    HELPER_EVENTS,
+    PAUSE_REASONS,
+    BlockStart,
+    BlockStop,
+    InputDelta,
+    MessageDelta,
+    MessageStart,
+    MessageStop,
+    Ping,
+    decode_common,
+    decode_item,
+    error_of,
+    started_message,
+    usage_of,
+)
 
 __all__ = ["Decoder"]
 
@@ -40,15 +56,6 @@ _MESSAGE_KEYS = frozenset({"id", "type", "role", "content", "model", "usage", "s
 _MESSAGE_DELTA_KEYS = frozenset({"type", "delta", "usage"})
 
 
-class _Faults(list[tuple[str, str]]):
-    """The codes and faults of warnings. It is called with each."""
-
-    __slots__ = ()
-
-    def __call__(self, code: str, fault: str) -> None:
-        self.append((code, fault))
-
-
 class Decoder(base.Decoder):
     """A stream of the Messages API, or one answer that is not streamed."""
 
@@ -58,70 +65,138 @@ class Decoder(base.Decoder):
     # Where a stream begins.
     _is_another_answer = False
     _has_failed = False
+    _has_begun = False
+    _has_ended = False
+    _usage = NOTHING
+    _metadata = NOTHING  # most answers have none
+    _held: HeldSize | None = None
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)
-        self._ids = MessageIds(self.new_id)
-        # Warnings about the current item, which follow its other events. They refer to nothing else: a reference to the
-        # decoder would be a circle, and keep a finished stream in memory.
-        self._warn_later = _Faults()
-        self._held = HeldSize()
-        self._start_answer()
-
-    def _start_answer(self) -> None:
-        self._blocks = ContentBlocks(self._ids, self._warn_later)
-        self._has_begun = self._has_ended = False
-        self._usage: dict[str, Any] = {}
-        self._metadata = NOTHING  # most answers have none
+        self._blocks = ContentBlocks(MessageIds(self.new_id))
 
     @classmethod
     def recognises(cls, item: WireObject) -> bool:
         """Whether it is one of this API's items, and cannot be one of the Assistants API's."""
         return recognises(item)
 
-    # -- the fast path: pieces of blocks that are open
+    # -- the fast path: items in their common form
 
     def feed_frames(self, frames: Frames) -> list[e.Event]:
-        """The events of frames. A delta of an open block takes the fast path."""
-        if self.exhausted:
-            return []
-        growing = self._blocks.growing
-        if not growing and len(frames) == 1:
-            return self._other_frame(frames[0])
-        events: list[e.Event] = []
+        """The events of frames. Most servers send each item alone."""
+        if len(frames) != 1:
+            return self._feed_several(frames)
         self.frames = frames
-        start, surplus = self.index, 0  # events beyond one for each item
-        data: Any
-        for data in frames:
+        frame: Any
+        (frame,) = frames
+        try:
+            item = decode_common(frame)
+            delta = item.delta
+            if delta is not None:
+                struct, message_id, make_event, _, _ = self._blocks.growing[item.index]
+                if delta.__class__ is struct:
+                    self.index += 1
+                    return [make_event(message_id, delta.piece, raw_item=frame)]
+                if struct is None and delta.__class__ is InputDelta:
+                    self.index += 1
+                    pieces: list[e.Event] = make_event(delta.piece, frame)
+                    return pieces
+                return self._other_frame(frame)
+            read = self._common_readers[item.__class__]
+        except _UNUSUAL:
+            return self._other_frame(frame)
+        events: list[e.Event] = []
+        try:
+            read(self, item, events)
+        except Exception as error:
+            events = [self.fault(error, self._parsed())]
+        index = self.index
+        for event in events:
+            event.raw_item = frame
+            event.item_index = index
+        self.index = index + 1
+        return events
+
+    def _feed_several(self, frames: Frames) -> list[e.Event]:
+        """As `feed_frames`, of a run of frames. In it the deltas are read without a call."""
+        events: list[e.Event] = []
+        if self.exhausted:
+            return events
+        growing, end = self._blocks.growing, self.index + len(frames)
+        rest: Iterator[Any] = iter(frames)
+        for frame in rest:
             try:
-                item = decode_delta(data)
+                item = decode_common(frame)
                 delta = item.delta
-                way = growing[item.index]
-                if delta.__class__ is way[0]:
-                    events.append(way[2](way[1], delta.piece, raw_item=data))
+                struct, message_id, make_event, _, _ = growing[item.index]
+                if delta.__class__ is struct:
+                    events.append(make_event(message_id, delta.piece, raw_item=frame))
                     continue
-                if way[0] is None and delta.__class__ is InputDelta:
-                    pieces = way[2](delta.piece)
-                    for event in pieces:
-                        event.raw_item = data
-                    events += pieces
-                    surplus += len(pieces) - 1
+                if struct is None and delta.__class__ is InputDelta:
+                    events += make_event(delta.piece, frame)
                     continue
             except _UNUSUAL:
                 pass
-            if events or surplus:
-                self.index = start + len(events) - surplus
-            slow = self._other_frame(data)
-            if len(frames) == 1:
-                return slow
-            events += slow
-            surplus += len(slow) - 1
+            self.index = end - length_hint(rest) - 1
+            events += self.feed_frames((frame,))
             if self.exhausted:
-                self.frames = frames[: self.index - start]
+                self.frames = frames[: len(frames) - length_hint(rest)]
                 return events
-            growing = self._blocks.growing
-        self.index = start + len(frames)
+        self.index, self.frames = end, frames
         return events
+
+    def _read_ping(self, item: Ping, events: list[e.Event]) -> None:
+        events.append(e.RawEvent("ping", {"type": "ping"}))
+
+    def _read_message_start(self, item: MessageStart, events: list[e.Event]) -> None:
+        raw = item.message
+        message = None if self._has_begun or self._has_ended else started_message(raw)
+        if message is None:
+            self._message(raw, events)
+            self._warn(events)
+            return
+        self._has_begun = True
+        self._blocks.group = message.id or None
+        raw.pop("content", None)
+        events.append(e.RunCreated(e.Run(id=message.id, model=message.model, metadata={**self._metadata}, raw=raw)))
+        if message.usage:
+            self._count_usage(message.usage, events)
+
+    def _read_block_start(self, item: BlockStart, events: list[e.Event]) -> None:
+        if not self._blocks.start(item.place, item.block, events):
+            events.append(e.RawEvent("content_block_start", self._parsed()))
+        if self._blocks.faults:
+            self._warn(events)
+
+    def _read_block_stop(self, item: BlockStop, events: list[e.Event]) -> None:
+        if not self._blocks.stop(item.place, events):
+            events.append(e.RawEvent("content_block_stop", self._parsed()))
+
+    def _read_message_delta(self, item: MessageDelta, events: list[e.Event]) -> None:
+        usage = item.usage
+        if usage and not usage.items() <= self._usage.items():
+            self._count_usage(usage, events)
+        self.complete = True
+        self._blocks.take_stop_reason(item.ending.stop_reason, events)
+
+    def _read_message_stop(self, item: MessageStop, events: list[e.Event]) -> None:
+        self._end(events)
+
+    def _parsed(self) -> WireObject:
+        """The current item, which was fed alone."""
+        assert self.frames is not None
+        item: WireObject = decode_item(cast("bytes", self.frames[0]))
+        return item
+
+    # What reads an item in its common form, until an error ends the answer.
+    _common_readers: Mapping[type, Callable[[Any, Any, list[e.Event]], None]] = {
+        Ping: _read_ping,
+        MessageStart: _read_message_start,
+        BlockStart: _read_block_start,
+        BlockStop: _read_block_stop,
+        MessageDelta: _read_message_delta,
+        MessageStop: _read_message_stop,
+    }
 
     def plain_event(self, item: Any) -> e.Event | None:
         """The event of a delta of an open block in its common form. Most of them are read by a few look-ups."""
@@ -155,11 +230,16 @@ class Decoder(base.Decoder):
 
     def sentinel(self, data: bytes) -> Iterable[e.Event]:
         """None: this API has no `[DONE]`, and a server that sends one may have cut the answer short."""
+        if self.exhausted:
+            self._common_readers = {}
+            self._blocks.growing.clear()
         return ()
 
     def _other_frame(self, frame: Any) -> list[e.Event]:
         """The events of a frame that is no delta of an open block: as `feed_frame` makes them, of an item of a known type
         by fewer steps."""
+        if self.exhausted:
+            return []
         try:
             item = decode_item(frame)
             read = self._readers[item["type"]]
@@ -172,7 +252,7 @@ class Decoder(base.Decoder):
             read(self, item, events)
         except Exception as error:
             events = [self.fault(error, item)]
-        if self._warn_later:
+        if self._blocks.faults:
             self._warn(events)
         index = self.index
         for event in events:
@@ -191,9 +271,9 @@ class Decoder(base.Decoder):
 
     def _warn(self, events: list[e.Event]) -> None:
         """Add the warnings about the current item."""
-        if self._warn_later:
-            events += [self.warn(code, fault) for code, fault in self._warn_later]
-            self._warn_later.clear()
+        if faults := self._blocks.faults:
+            events += [self.warn(code, fault) for code, fault in faults]
+            faults.clear()
 
     def finish(self) -> Iterable[e.Event]:
         """The end of the answer, as far as the source said how it ended."""
@@ -204,13 +284,18 @@ class Decoder(base.Decoder):
         return events
 
     def _block_start(self, item: WireObject, events: list[e.Event]) -> None:
-        self._blocks.start(item, events)
+        index = self._blocks.index_of(item, starts=True)
+        if not self._blocks.start(index, as_object(item.get("content_block")), events):
+            events.append(e.RawEvent("content_block_start", item))
 
     def _block_delta(self, item: WireObject, events: list[e.Event]) -> None:
-        self._blocks.delta(item, events)
+        index = self._blocks.index_of(item)
+        if not self._blocks.delta(index, as_object(item.get("delta")), events):
+            events.append(e.RawEvent("content_block_delta", item))
 
     def _block_stop(self, item: WireObject, events: list[e.Event]) -> None:
-        self._blocks.stop(item, events)
+        if not self._blocks.stop(self._blocks.index_of(item), events):
+            events.append(e.RawEvent("content_block_stop", item))
 
     def _message_start(self, item: WireObject, events: list[e.Event]) -> None:
         self._message(as_object(item.get("message")), events)
@@ -237,7 +322,7 @@ class Decoder(base.Decoder):
         elif not kind and item.get("error") is not None:
             self._fail(item, events)
         elif not kind:
-            self._warn_later("no-type", "it has no type and was skipped")
+            self._blocks.warn("no-type", "it has no type and was skipped")
 
     # -- the message
 
@@ -246,15 +331,16 @@ class Decoder(base.Decoder):
         id = as_text(message.get("id"))
         if self._has_begun and not self._has_ended:
             is_same = id == (self._blocks.group or "")
-            self._warn_later("duplicate-start", _BEGAN_TWICE if is_same else _BEGAN_TOO_EARLY)
+            self._blocks.warn("duplicate-start", _BEGAN_TWICE if is_same else _BEGAN_TOO_EARLY)
             if is_same:
                 self._count_usage(message.get("usage"), events)
                 return
             self._blocks.cut("incomplete", events)
             self._has_ended = True
         if self._has_ended:
-            self._start_answer()
-            self.complete = False
+            self._blocks.restart()
+            self._has_ended = self.complete = False
+            self._usage, self._metadata = NOTHING, NOTHING
             self._is_another_answer = True
         self._has_begun = True
         self._blocks.group = id or None
@@ -280,7 +366,7 @@ class Decoder(base.Decoder):
         for part in parts:
             if not is_object(part):
                 how = "read as a text block" if isinstance(part, str) else "skipped"
-                self._warn_later("bad-content", f"its content has a {type(part).__name__}, not a block; it was {how}")
+                self._blocks.warn("bad-content", f"its content has a {type(part).__name__}, not a block; it was {how}")
             blocks.append({"type": "text", "text": part} if isinstance(part, str) else as_object(part))
         return blocks
 
@@ -299,8 +385,11 @@ class Decoder(base.Decoder):
         if usage is None:
             return
         if usage.__class__ is not dict and not is_object(usage):
-            self._warn_later("bad-usage", "its usage is not an object and was skipped")
-        elif changed := add_values(self._usage, without_keys(usage)):
+            self._blocks.warn("bad-usage", "its usage is not an object and was skipped")
+            return
+        if self._usage is NOTHING:
+            self._usage = {}
+        if changed := add_values(self._usage, without_keys(usage)):
             self._hold(changed, events)
             events.append(usage_of(self._usage))
 
@@ -312,6 +401,8 @@ class Decoder(base.Decoder):
             self._hold(changed, events)
 
     def _hold(self, values: WireObject, events: list[e.Event]) -> None:
+        if self._held is None:
+            self._held = HeldSize()
         if size := self._held.add(values):
             events.append(e.MetadataHeld(None, size))
 
@@ -321,10 +412,9 @@ class Decoder(base.Decoder):
             return
         self.complete = self._blocks.is_ending = True
         if reason and isinstance(reason, str):
-            self._blocks.stop_reason = reason
-            self._blocks.release(events)
+            self._blocks.take_stop_reason(reason, events)
         else:
-            self._warn_later("bad-stop-reason", f"its stop_reason is {reason!r}, not text; read as the message's end")
+            self._blocks.warn("bad-stop-reason", f"its stop_reason is {reason!r}, not text; read as the message's end")
 
     # -- its end
 
@@ -346,7 +436,9 @@ class Decoder(base.Decoder):
         details = as_object(self._metadata.get("stop_details"))
         if explanation := as_text(details.get("explanation")):
             group, metadata = self._blocks.group, {"stop_details": dict(details)}
-            refusal = m.RefusalMessage(self._ids.refusal(group), content=explanation, group=group, metadata=metadata)
+            refusal = m.RefusalMessage(
+                self._blocks.ids.refusal(group), content=explanation, group=group, metadata=metadata
+            )
             events.append(e.MessageDone(refusal))
 
     def _fail(self, item: WireObject, events: list[e.Event]) -> None:
@@ -356,7 +448,7 @@ class Decoder(base.Decoder):
             return
         self._blocks.cut("failed", events)
         self._has_failed = self._has_ended = True
-        self._readers = {}
+        self._readers, self._common_readers = {}, {}
         self.complete = self._blocks.is_ending = True
         run = e.Run(status="failed", error=error_of(item), metadata={**self._metadata}, raw=item)
         events.append(e.RunDone(run))
