@@ -38,10 +38,16 @@ class MessageIds(msgspec.Struct, eq=False):
     numbered: UniqueIds | None = None  # once an id came twice
 
     def id_of(self, id: str, group: str | None, index: int) -> str:
-        """The id of a block's message: the provider's own for it, else made from that of the answer."""
+        """The id of a block's message: the provider's own for it, else made from that of the answer. An id that is used already
+        gets a number appended."""
         if not id:
             id = self.new_id() if group is None else group if index == 0 else f"{group}.{index}"
-        return self._unused(id)
+        if id in self.used:
+            if self.numbered is None:
+                self.numbered = UniqueIds(self.used)
+            id = self.numbered.free(id)
+        self.used.add(id)
+        return id
 
     def add_name(self, call_id: str, name: str) -> None:
         """Note the name of the tool that this call calls."""
@@ -49,16 +55,7 @@ class MessageIds(msgspec.Struct, eq=False):
 
     def refusal(self, group: str | None) -> str:
         """The id for the explanation of a refusal."""
-        return self._unused(f"{group}.refusal" if group else self.new_id())
-
-    def _unused(self, id: str) -> str:
-        """This id if it is not used yet, else one with a number appended. It is used from now on."""
-        if id in self.used:
-            if self.numbered is None:
-                self.numbered = UniqueIds(self.used)
-            id = self.numbered.free(id)
-        self.used.add(id)
-        return id
+        return self.id_of(f"{group}.refusal" if group else "", None, 0)
 
 
 class ContentBlocks(msgspec.Struct, eq=False):
@@ -74,6 +71,7 @@ class ContentBlocks(msgspec.Struct, eq=False):
         growing: what the fast path may read, by index. Only the first block at an index is here.
         group: the provider's id of the answer, None if it has none.
         stop_reason: the provider's reason for the end, None until it is known.
+        status: the status of an answer that ends for this reason.
         is_ending: whether the answer is at its end, so that a block that stops is done at once.
         faults: the codes and faults of warnings about the current item.
         newest: the index of the newest block, -1 if there is none.
@@ -86,6 +84,7 @@ class ContentBlocks(msgspec.Struct, eq=False):
     growing: dict[int, FastWay] = {}
     group: str | None = None
     stop_reason: str | None = None
+    status: m.Status = "completed"
     is_ending: bool = False
     faults: list[tuple[str, str]] = []
     newest: int = -1
@@ -102,29 +101,26 @@ class ContentBlocks(msgspec.Struct, eq=False):
         self.growing.clear()
         self.opened.clear()
         self.group = self.stop_reason = None
-        self.is_ending = False
+        self.status, self.is_ending = "completed", False
         self.newest, self.unknown, self.stopped = -1, _NO_INDEXES, ()
 
     # -- how blocks end
 
-    @property
-    def status(self) -> m.Status:
-        """The status of an answer that ended for `stop_reason`."""
-        return STATUS_OF_STOP_REASON.get(self.stop_reason or "", "completed")
-
     def take_stop_reason(self, reason: str, events: list[Event]) -> None:
         """The stop_reason comes: the answer ends, and the blocks that stopped are done."""
-        self.stop_reason, self.is_ending = reason, True
-        if stopped := self.stopped:
-            self.stopped, status = (), self.status
-            for block, _ in stopped:
-                block.end(status, events)
+        self.is_ending = True
+        self.stop_reason = reason
+        self.status = status = STATUS_OF_STOP_REASON.get(reason, "completed")
+        stopped, self.stopped = self.stopped, ()
+        for block, _ in stopped:
+            block.end(status, events)
 
     def end(self, events: list[Event]) -> m.Status:
         """All blocks are done, as the answer is over. Returns its status.
 
         Without a stop_reason, a call with partial arguments may have been cut short, and the answer with it.
         """
+        self.is_ending = True
         status = self.status
         if not self.stopped and not self.opened:
             return status

@@ -196,11 +196,13 @@ def annotation_of(citation: WireObject) -> m.Annotation:
 def usage_of(wire: WireObject) -> Usage:
     """Token counts. The provider's `input_tokens` exclude those that were written to a cache or read from one, which are
     in `details`; `total_tokens` includes them."""
-    input_tokens, output_tokens = as_count(wire.get("input_tokens")) or 0, as_count(wire.get("output_tokens")) or 0
+    details = {**wire}  # which has no nulls
+    input_tokens = as_count(details.pop("input_tokens", None)) or 0
+    output_tokens = as_count(details.pop("output_tokens", None)) or 0
     total = input_tokens + output_tokens
-    if details := without_keys(wire, "input_tokens", "output_tokens"):
+    if details:
         total += sum(filter(None, map(as_count, map(details.get, _CACHED))))
-    return Usage(input_tokens=input_tokens, output_tokens=output_tokens, total_tokens=total, details=details)
+    return Usage(input_tokens, output_tokens, total, details)
 
 
 _CACHED = ("cache_creation_input_tokens", "cache_read_input_tokens")
