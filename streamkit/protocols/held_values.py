@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from ..messages.json_text import held_size
 from .values import WireObject
 
@@ -25,18 +27,15 @@ def add_values(held: dict[str, Any], more: WireObject) -> WireObject:
     return changed
 
 
-class HeldSize:
+class HeldSize(msgspec.Struct, eq=False):
     """Counts what is held, so that some kilobytes are reported at once."""
 
-    __slots__ = ("_unreported",)
-
-    def __init__(self) -> None:
-        self._unreported = 0
+    unreported: int = 0
 
     def add(self, value: object) -> int:
         """Count a value, as `held_size` does. Returns how many are to be reported now, mostly 0."""
-        self._unreported += held_size(value)
-        if self._unreported <= _REPORTED_SIZE:
+        self.unreported += held_size(value)
+        if self.unreported <= _REPORTED_SIZE:
             return 0
-        size, self._unreported = self._unreported, 0
+        size, self.unreported = self.unreported, 0
         return size

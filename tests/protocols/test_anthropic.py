@@ -1020,8 +1020,8 @@ def test_both_paths_tell_the_same_of_pieces_that_are_nearly_plain(items: list[An
     tell(begin(), *items, *([reason(), END] if over else []))
 
 
-def test_a_plain_piece_takes_the_fast_path() -> None:
-    """The commonest event of each kind never reaches the tolerant path, not even the first of its block."""
+def test_an_item_in_its_common_form_takes_the_fast_path() -> None:
+    """None reaches the tolerant path, but for the empty piece with which the arguments of a call begin."""
 
     class Counting(Decoder):
         slow = 0
@@ -1032,11 +1032,11 @@ def test_a_plain_piece_takes_the_fast_path() -> None:
 
     decoder = Counting()
     items = [begin(), start(0, "thinking"), *[thought(0, "a")] * 5, stop(0), start(1), *[said(1, "a")] * 5, stop(1)]
-    items += [tool(2), piece(2, ""), *[piece(2, "a")] * 5]
+    items += [tool(2), piece(2, ""), *[piece(2, "a")] * 5, stop(2), {"type": "ping"}, reason(), END]
     framer = SseFramer()
     framer.expect_names(Decoder.sse_event_names)  # as a stream does
     events = decoder.feed_frames(framer.feed(sse(items)))
-    assert decoder.slow == len(items) - 15
+    assert decoder.slow == 1
     assert decoder.index == len(items)
     assert sum(isinstance(event, e.Delta) for event in events) == 15
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import msgspec
+
 from ... import messages as m
-from ...events import AnnotationAdded, Event, MessageCreated, MessageDone
+from ...events import AnnotationAdded, Event, MessageDone
 from ..values import (
     WireObject,
     as_objects,
@@ -29,7 +31,7 @@ __all__ = [
 ]
 
 
-class Growth:
+class Growth(msgspec.Struct, frozen=True):
     """How a type of block grows.
 
     Attributes:
@@ -38,10 +40,9 @@ class Growth:
         struct: what the fast path reads such a delta with, None if it does not.
     """
 
-    __slots__ = ("delta", "key", "struct")
-
-    def __init__(self, delta: str, key: str, struct: type | None = None) -> None:
-        self.delta, self.key, self.struct = delta, key, struct
+    delta: str
+    key: str
+    struct: type | None = None
 
 
 _INPUT = Growth("input_json_delta", "partial_json", InputDelta)
@@ -76,61 +77,63 @@ Doubt = Literal["", "partial", "empty"]
 
 FastWay = tuple[Any, str, Any, str, str]
 """How the fast path reads the deltas of a block: their struct, the message's id, what makes an event, the deltas' type, and
-their text's key. Without a struct it is code: then a piece of its JSON makes any number of events."""
+their text's key. Without a struct it is code: a piece of its JSON, and its item, make any number of events."""
 
 
-class Block:
+_MessageClass = type[m.Message]  # inside the class, `type` is the block's
+
+
+class Block(msgspec.Struct, eq=False):
     """A block that grows, and the message that it becomes: text or thinking.
 
     Attributes:
         type: the block's type, one of `GROWING_BLOCKS`.
         id: the message's id.
-        metadata: the metadata of the message, which its end reports.
+        fields: the fields of the message that do not change.
         message_class: the class of the message.
+        metadata: the metadata of the message, which its end reports.
     """
 
-    __slots__ = ("_fields", "_growth", "id", "message_class", "metadata", "type")
-
-    def __init__(
-        self, type: str, id: str, fields: dict[str, Any], message_class: type[m.Message], metadata: dict[str, Any]
-    ) -> None:
-        self.type = type
-        self.id = id
-        self.metadata = metadata
-        self.message_class = message_class
-        self._fields = fields
-        self._growth = GROWING_BLOCKS[type]
+    type: str
+    id: str
+    fields: dict[str, Any]
+    message_class: _MessageClass = m.TextMessage
+    metadata: dict[str, Any] = {}
 
     def accepts(self, delta_type: str) -> bool:
         """Whether a block of its type can have deltas of this type."""
-        return delta_type in (self._growth.delta, "signature_delta") or BLOCK_OF_DELTA[delta_type] == self.type
+        return (
+            delta_type in (GROWING_BLOCKS[self.type].delta, "signature_delta")
+            or BLOCK_OF_DELTA[delta_type] == self.type
+        )
 
     def fast_way(self) -> FastWay | None:
         """How the fast path reads its deltas, None if it does not."""
-        growth = self._growth
+        growth = GROWING_BLOCKS[self.type]
         return growth.struct, self.id, self.message_class.delta_event, growth.delta, growth.key
 
     def doubt(self) -> Doubt | None:
         """Why it may be incomplete if it stops now; None if it is certainly complete."""
         return ""
 
-    def _message(self, status: m.Status, content: str | None = None) -> m.Message:
-        return self.message_class(self.id, content=content, status=status, metadata={**self.metadata}, **self._fields)
+    def message(self, status: m.Status, content: str | None = None) -> m.Message:
+        """Its message with this status."""
+        return self.message_class(self.id, content=content, status=status, metadata={**self.metadata}, **self.fields)
 
     # -- its course, which is added to the events of the current item
 
     def begin(self, wire: WireObject, events: list[Event]) -> None:
-        """It starts. Some servers send its first text along."""
-        events.append(MessageCreated(self._message("in_progress")))
+        """It has started. Some servers send its first text along."""
         if citations := wire.get("citations"):
             for citation in as_objects(citations):
                 self.cite(citation, events)
-        if wire.get(self._growth.key):
-            self.grow({self._growth.key: wire[self._growth.key]}, events)
+        key = GROWING_BLOCKS[self.type].key
+        if wire.get(key):
+            self.grow({key: wire[key]}, events)
 
     def text_in(self, delta: WireObject) -> Any:
         """The value of a delta of its own type where its text should be."""
-        return delta.get(self._growth.key)
+        return delta.get(GROWING_BLOCKS[self.type].key)
 
     def grow(self, delta: WireObject, events: list[Event]) -> None:
         """A delta of its own type comes."""
@@ -149,33 +152,22 @@ class Block:
 
     def end(self, status: m.Status, events: list[Event]) -> None:
         """It is done."""
-        events.append(MessageDone(self._message(status)))
+        events.append(MessageDone(self.message(status)))
 
 
 class CallBlock(Block):
     """A block that is a tool call: pieces of the JSON of its arguments. Some servers send all of it with the start."""
 
-    __slots__ = ("_input", "_json")
-
-    def __init__(
-        self,
-        type: str,
-        id: str,
-        fields: dict[str, Any],
-        message_class: type[m.Message],
-        metadata: dict[str, Any],
-        input: Any,
-    ) -> None:
-        super().__init__(type, id, fields, message_class, metadata)
-        self._input = input
-        self._json = bytearray()  # the arguments so far
+    input: Any = None
+    json: bytearray = msgspec.field(default_factory=bytearray)  # the arguments so far
 
     def fast_way(self) -> FastWay | None:
         """How the fast path reads its deltas."""
-        return InputDelta, self.id, self._argument_delta, self._growth.delta, self._growth.key
+        growth = GROWING_BLOCKS[self.type]
+        return InputDelta, self.id, self._argument_delta, growth.delta, growth.key
 
     def _argument_delta(self, id: str, value: str, *, raw_item: Any = None) -> Event:
-        self._json += value.encode(errors="surrogatepass")
+        self.json += value.encode(errors="surrogatepass")
         make: Any = self.message_class.delta_event
         event: Event = make(id, value, raw_item=raw_item)
         return event
@@ -188,26 +180,22 @@ class CallBlock(Block):
     def doubt(self) -> Doubt | None:
         """Its arguments have begun but are not a complete JSON object; or it is for us, and all of them came with its start,
         if there are any."""
-        if self._json:
-            return None if is_object(parse_json(self._json)) else "partial"
+        if self.json:
+            return None if is_object(parse_json(self.json)) else "partial"
         if self.type != "tool_use":
             return None
-        return "empty" if self._input in _NO_INPUT else ""
+        return "empty" if self.input in _NO_INPUT else ""
 
     def end(self, status: m.Status, events: list[Event]) -> None:
         """It is done, with arguments that came with its start and were never streamed."""
-        unstreamed = not self._json and self._input not in _NO_INPUT
-        events.append(MessageDone(self._message(status, text_or_json(self._input) if unstreamed else None)))
+        unstreamed = not self.json and self.input not in _NO_INPUT
+        events.append(MessageDone(self.message(status, text_or_json(self.input) if unstreamed else None)))
 
 
 class CompactionBlock(Block):
     """A summary of the conversation so far. Each of its deltas has it from the beginning."""
 
-    __slots__ = ("_has_summary",)
-
-    def __init__(self, type: str, id: str, fields: dict[str, Any], metadata: dict[str, Any]) -> None:
-        super().__init__(type, id, {**fields, "type": "compaction"}, m.Message, metadata)
-        self._has_summary = False
+    has_summary: bool = False
 
     def fast_way(self) -> FastWay | None:
         """The fast path does not read its deltas."""
@@ -221,5 +209,5 @@ class CompactionBlock(Block):
         """A delta comes."""
         self.metadata |= without_keys(delta, "type", "content")
         if value := as_text(self.text_in(delta)):
-            events.append(self._delta(value, replace=self._has_summary))
-            self._has_summary = True
+            events.append(self._delta(value, replace=self.has_summary))
+            self.has_summary = True

@@ -17,28 +17,35 @@ from .wire import CODE_TOOLS
 __all__ = ["CodeBlock"]
 
 
-class CodeBlock(CallBlock):
-    """A block of code. `name` is the tool's, a key of `CODE_TOOLS`."""
+class CodeBlock(CallBlock, kw_only=True):
+    """A block of code.
 
-    __slots__ = ("_is_complete", "_key", "_reader")
+    Attributes:
+        key: the key of the code in its input.
+        reader: extracts the code from the pieces of the JSON.
+        is_complete: whether all of the code was extracted.
+    """
 
-    def __init__(
-        self, type: str, id: str, fields: dict[str, Any], metadata: dict[str, Any], input: Any, name: str
-    ) -> None:
-        language, self._key = CODE_TOOLS[name]
-        super().__init__(type, id, {**fields, "format": language}, m.CodeMessage, metadata, input)
-        self._reader = JsonFields(self._key)
-        self._is_complete = False
+    key: str
+    reader: JsonFields
+    is_complete: bool = False
+
+    @classmethod
+    def of_tool(cls, name: str, id: str, fields: dict[str, Any], metadata: dict[str, Any], input: Any) -> CodeBlock:
+        """The block of a call of this tool, one of `CODE_TOOLS`."""
+        language, key = CODE_TOOLS[name]
+        fields = {**fields, "format": language}
+        return cls("server_tool_use", id, fields, m.CodeMessage, metadata, input, key=key, reader=JsonFields(key))
 
     def fast_way(self) -> FastWay | None:
         """How the fast path reads its deltas."""
         return None, self.id, self.deltas, "", ""
 
-    def deltas(self, piece: str) -> list[Event]:
+    def deltas(self, piece: str, raw_item: Any = None) -> list[Event]:
         """The event of the code in a piece of its JSON, if there is any."""
-        self._json += piece.encode(errors="surrogatepass")
+        self.json += piece.encode(errors="surrogatepass")
         code = self._code_in(piece)
-        return [CodeDelta(self.id, code)] if code else []
+        return [CodeDelta(self.id, code, raw_item=raw_item)] if code else []
 
     def grow(self, delta: WireObject, events: list[Event]) -> None:
         """A piece of its JSON comes."""
@@ -47,20 +54,20 @@ class CodeBlock(CallBlock):
 
     def _code_in(self, piece: str) -> str:
         """The code in a piece of the JSON. A second field with the same key counts only at the block's end."""
-        if self._is_complete:
+        if self.is_complete:
             return ""
         code = ""
-        for found in self._reader.feed(piece):
+        for found in self.reader.feed(piece):
             code += found.text
             if found.done:
-                self._is_complete = True
+                self.is_complete = True
                 break
         return code
 
     def end(self, status: m.Status, events: list[Event]) -> None:
         """It is done, with what else its input has, and with code that came with its start and was never streamed."""
-        input = as_object(parse_json(self._json) if self._json else self._input)
-        content = text_or_none(input.get(self._key))
-        if more := {key: input[key] for key in input if key != self._key or content is None}:
+        input = as_object(parse_json(self.json) if self.json else self.input)
+        content = text_or_none(input.get(self.key))
+        if more := {key: input[key] for key in input if key != self.key or content is None}:
             self.metadata["input"] = more
-        events.append(MessageDone(self._message(status, content)))
+        events.append(MessageDone(self.message(status, content)))

@@ -1,6 +1,6 @@
 """The tables of the Messages API, and its citations, usage and errors.
 
-The deltas of text come in thousands: for these there are typed structs, which accept the common form alone.
+For the items of each stream there are typed structs, which accept the common form alone.
 
 The annotations are no text here, as by `from __future__ import annotations` they would be: msgspec would compile each of them
 while the first stream of a process imports this module.
@@ -13,7 +13,7 @@ import msgspec
 
 from ... import messages as m
 from ...events import Usage
-from ..values import WireObject, as_count, as_text, error_object, text_or_none, without_keys
+from ..values import LARGEST_COUNT, WireObject, as_count, as_text, error_object, text_or_none, without_keys
 
 __all__ = [
     "CODE_TOOLS",
@@ -21,13 +21,20 @@ __all__ = [
     "PAUSE_REASONS",
     "STATUS_OF_STOP_REASON",
     "TOOL_OF_LANGUAGE",
+    "BlockStart",
+    "BlockStop",
     "InputDelta",
+    "MessageDelta",
+    "MessageStart",
+    "MessageStop",
+    "Ping",
     "TextDelta",
     "ThinkingDelta",
     "annotation_of",
-    "decode_delta",
+    "decode_common",
     "decode_item",
     "error_of",
+    "started_message",
     "usage_of",
 ]
 
@@ -53,9 +60,11 @@ HELPER_EVENTS = frozenset(("text", "input_json", "thinking", "citation", "signat
 """The events that the SDK's stream helper adds. Each repeats one of the API's own."""
 
 
-# -- the fast path: a piece of an open block, and nothing else
+# -- the fast path: items in their common form. Any other form raises an error, and takes the tolerant path
 
 _NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
+_Index = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_COUNT)]
+_NoContent = Annotated[list[Any], msgspec.Meta(max_length=0)]
 
 
 class TextDelta(msgspec.Struct, tag_field="type", tag="text_delta", gc=False):
@@ -76,51 +85,96 @@ class InputDelta(msgspec.Struct, tag_field="type", tag="input_json_delta", gc=Fa
     piece: _NonEmpty = msgspec.field(name="partial_json")
 
 
-class _ContentBlockDelta(msgspec.Struct, tag_field="type", tag="content_block_delta", gc=False):
+class _BlockDelta(msgspec.Struct, tag_field="type", tag="content_block_delta", gc=False):
+    """A piece of an open block. Deltas come in thousands, so no key is looked at that is not read."""
+
     index: int
     delta: TextDelta | ThinkingDelta | InputDelta
 
 
-class _Other(msgspec.Struct, tag_field="type", tag="", gc=False):
-    """An item of another known type, of which nothing is read. It is here because an error would take far longer."""
+class _Item(msgspec.Struct, tag_field="type", tag="", gc=False, forbid_unknown_fields=True):
+    """An item that is no delta. It has no other keys than its struct, as in these any JSON may stand."""
 
     index: ClassVar[int] = -1  # of no block
     delta: ClassVar[None] = None
 
 
-class _Ping(_Other, tag="ping"):
-    pass
+class Ping(_Item, tag="ping"):
+    """A sign of life."""
 
 
-class _MessageStart(_Other, tag="message_start"):
-    pass
+class MessageStart(_Item, tag="message_start"):
+    """An answer begins."""
+
+    message: dict[str, Any]
 
 
-class _ContentBlockStart(_Other, tag="content_block_start"):
-    pass
+class BlockStart(_Item, tag="content_block_start"):
+    """A block begins, or comes complete."""
+
+    place: _Index = msgspec.field(name="index")
+    block: dict[str, Any] = msgspec.field(name="content_block")
 
 
-class _ContentBlockStop(_Other, tag="content_block_stop"):
-    pass
+class BlockStop(_Item, tag="content_block_stop"):
+    """A block stops."""
+
+    place: _Index = msgspec.field(name="index")
 
 
-class _MessageDelta(_Other, tag="message_delta"):
-    pass
+class _Ending(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    stop_reason: _NonEmpty
+    stop_sequence: None = None
+    stop_details: None = None
+    container: None = None
 
 
-class _MessageStop(_Other, tag="message_stop"):
-    pass
+class MessageDelta(_Item, tag="message_delta"):
+    """The stop_reason comes, and the usage."""
+
+    ending: _Ending = msgspec.field(name="delta")
+    usage: dict[str, Any] | None = None
 
 
-_Item = (
-    _ContentBlockDelta | _Ping | _MessageStart | _ContentBlockStart | _ContentBlockStop | _MessageDelta | _MessageStop
-)
+class MessageStop(_Item, tag="message_stop"):
+    """An answer ends."""
 
-decode_delta: Callable[[bytes], Any] = msgspec.json.Decoder(_Item).decode
-"""Decodes a `content_block_delta` in its common form. Any other item has no `delta`, or raises `msgspec.DecodeError`."""
+
+decode_common: Callable[[bytes], Any] = msgspec.json.Decoder(
+    _BlockDelta | Ping | MessageStart | BlockStart | BlockStop | MessageDelta | MessageStop
+).decode
+"""Decodes an item in its common form. All but a `content_block_delta` have None as their `delta`.
+
+Raises:
+    msgspec.DecodeError: it has another form.
+"""
 
 decode_item = msgspec.json.Decoder().decode
 """Decodes any item of a frame. One that is nested too deep was marked by the framing, so that it is no JSON."""
+
+
+class _StartedMessage(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """The message of a `message_start` in its common form: without content, and without a value for the run's metadata."""
+
+    id: str
+    model: _NonEmpty
+    usage: dict[str, Any] | None = None
+    content: _NoContent | None = None
+    type: Any = None
+    role: Any = None
+    stop_reason: Any = None
+    stop_sequence: None = None
+    stop_details: None = None
+    container: None = None
+    context_management: None = None
+
+
+def started_message(message: dict[str, Any]) -> _StartedMessage | None:
+    """The message of a `message_start` if it has its common form, else None."""
+    try:
+        return msgspec.convert(message, _StartedMessage)
+    except msgspec.ValidationError:
+        return None
 
 
 # -- objects
@@ -142,11 +196,13 @@ def annotation_of(citation: WireObject) -> m.Annotation:
 def usage_of(wire: WireObject) -> Usage:
     """Token counts. The provider's `input_tokens` exclude those that were written to a cache or read from one, which are
     in `details`; `total_tokens` includes them."""
-    input_tokens, output_tokens = as_count(wire.get("input_tokens")) or 0, as_count(wire.get("output_tokens")) or 0
+    details = {**wire}  # which has no nulls
+    input_tokens = as_count(details.pop("input_tokens", None)) or 0
+    output_tokens = as_count(details.pop("output_tokens", None)) or 0
     total = input_tokens + output_tokens
-    if details := without_keys(wire, "input_tokens", "output_tokens"):
+    if details:
         total += sum(filter(None, map(as_count, map(details.get, _CACHED))))
-    return Usage(input_tokens=input_tokens, output_tokens=output_tokens, total_tokens=total, details=details)
+    return Usage(input_tokens, output_tokens, total, details)
 
 
 _CACHED = ("cache_creation_input_tokens", "cache_read_input_tokens")
