@@ -433,7 +433,7 @@ class NewMessage(Created):
     one, it makes a copy.
 
     Attributes:
-        message: has no content, and is of the class of its type, format and role.
+        message: has no content, and is of the class that its format belongs to.
     """
 
 

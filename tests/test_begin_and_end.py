@@ -69,6 +69,13 @@ def test_of_the_message_in_any_other_event_there_is_a_copy() -> None:
     assert (text.content, text.status) == ("", "completed")
 
 
+def test_a_new_message_that_has_the_type_or_role_of_another_class_is_copied_into_that() -> None:
+    file, odd = m.Message("f", type="file"), m.TextMessage("r", role="critic")
+    stream, types = run(lambda: [e.NewMessage(file), e.MessageEnded("f"), e.NewMessage(odd), e.MessageEnded("r")])
+    assert [type(message) for message in stream.messages] == [m.FileMessage, m.Message]
+    assert [one for one in types if one.endswith("_created")][2:] == ["message_created", "message_created"]
+
+
 def test_new_messages_with_one_id_get_ids_of_their_own() -> None:
     """The decoder goes on to use its own id, of the newest."""
 

@@ -15,6 +15,7 @@ from ..errors import LimitError
 from ..limits import Limits
 from ..messages import ConsoleMessage, Message, Status, ToolCallMessage, ToolOutputMessage, message_class
 from ..messages.json_text import decode_json
+from ..messages.message import ROLES
 from .pending import PendingAnswers, Waker
 from .sizes import NO_SIZES, Sizes
 from .unique_ids import NumberedIds, UniqueIds
@@ -253,6 +254,8 @@ class OpenMessages(PendingAnswers):
         message = event.message
         if self._find(message.id) is not None:
             return self._created_twice(event)
+        if message.type != message.default_type or message.role not in ROLES:  # its class may be another one's
+            return self._begin(_beginning_of(message), event)
         message.status = "in_progress"
         return self._begin(message, event)
 

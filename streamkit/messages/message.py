@@ -18,7 +18,9 @@ from ..errors import UsageError
 if TYPE_CHECKING:
     from ..events import Created, Delta, Done
 
-__all__ = ["CLASSES", "COMPACT_AT", "FIELDS", "JOINING", "Annotation", "Message", "Status", "message_class"]
+__all__ = ["CLASSES", "COMPACT_AT", "FIELDS", "JOINING", "ROLES", "Annotation", "Message", "Status", "message_class"]
+
+ROLES = ("assistant", "computer", "user", "system")
 
 Status = Literal["in_progress", "completed", "incomplete", "cancelled", "failed"]
 
@@ -336,7 +338,7 @@ def message_class(type: Any, format: Any = None, role: Any = None) -> type[Messa
     """The class of messages with this type, format and role; `Message` itself where there is no class for them."""
     if type == "code" and role == "computer":
         return Message  # a document to display, not code to run
-    if role is not None and role not in ("assistant", "computer", "user", "system"):
+    if role is not None and role not in ROLES:
         return Message
     if type == "message" and format is not None:
         return CLASSES["message/refusal"] if format == "refusal" else Message

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from ... import messages as m
-from ...events import AnnotationAdded, Event, MessageDone
+from ...events import AnnotationAdded, Event, MessageDone, MessageEnded
 from ..values import (
     WireObject,
     as_objects,
@@ -152,7 +152,7 @@ class Block(msgspec.Struct, eq=False):
 
     def end(self, status: m.Status, events: list[Event]) -> None:
         """It is done."""
-        events.append(MessageDone(self.message(status)))
+        events.append(MessageDone(self.message(status)) if self.metadata else MessageEnded(self.id, status))
 
 
 class CallBlock(Block):

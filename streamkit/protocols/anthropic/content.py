@@ -16,7 +16,7 @@ import msgspec
 
 from ... import messages as m
 from ...core.unique_ids import UniqueIds
-from ...events import Event, MessageCreated, RawEvent
+from ...events import Event, NewMessage, RawEvent
 from ..values import WireObject, as_index, as_object, as_text, without_keys
 from .blocks import BLOCK_OF_DELTA, CALL_BLOCKS, GROWING_BLOCKS, Block, CallBlock, CompactionBlock, Doubt, FastWay
 from .wire import CODE_TOOLS, STATUS_OF_STOP_REASON
@@ -267,7 +267,7 @@ class ContentBlocks(msgspec.Struct, eq=False):
         return block
 
     def _open(self, block: Block, index: int, events: list[Event]) -> None:
-        events.append(MessageCreated(block.message("in_progress")))
+        events.append(NewMessage(block.message("in_progress")))
         if index in self.opened:
             self.opened[index] += (block,)
             return

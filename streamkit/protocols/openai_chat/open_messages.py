@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from ...events import CallPassed, Event, MessageDone, MessageEnded, NewMessage, ToolCallCreated, ToolCallDelta
+from ...events import CallPassed, Event, MessageDone, MessageEnded, NewMessage, ToolCallDelta
 from ...messages import (
     AudioMessage,
     ImageMessage,
@@ -359,7 +359,7 @@ class OpenMessages(msgspec.Struct, eq=False):
         self.see("calls")
         metadata = {"custom": True} if call.is_custom else None
         fields = {**_call_fields(call), **self._shared_fields()}
-        events: list[Event] = [ToolCallCreated(ToolCallMessage(call.message_id, metadata=metadata, **fields))]
+        events: list[Event] = [NewMessage(ToolCallMessage(call.message_id, metadata=metadata, **fields))]
         if call.pending_arguments:
             events.append(ToolCallDelta(call.message_id, "".join(call.pending_arguments)))
             call.pending_arguments.clear()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from ...events import Event, MessageCreated, MessageDone
+from ...events import Event, MessageDone, NewMessage
 from ...messages import Annotation, Message, Status, TextMessage
 from ..held_values import NOTHING, add_values
 from ..values import WireObject, as_list, as_object, as_text, json_text, without_keys
@@ -209,13 +209,13 @@ class Item:
             return []
         is_open = self.parts.is_reserved
         message = self.message(kind, index, id=self.parts.add(kind, index))
-        return [] if is_open else [MessageCreated(message)]
+        return [] if is_open else [NewMessage(message)]
 
     def open_early(self, kind: str) -> list[Event]:
         """The beginning of the first part, before it is certain which kind it is of. This kind is probable."""
         message = self.message(kind)
         self.parts.reserve()
-        return [MessageCreated(message)]
+        return [NewMessage(message)]
 
     def hold_arguments(self, piece: str) -> None:
         """Add to the pending arguments."""
