@@ -901,6 +901,22 @@ ANSWERS = {
     "a refusal": answer({"refusal": "n"}, {"refusal": "o"}),
     "one chunk": [chunk({"role": "assistant", "content": "a"}, "stop", usage={"prompt_tokens": 1}, service_tier="x")],
 }
+SAFE = {"hate": {"filtered": False, "severity": "safe"}}
+REPEATED: dict[str, Any] = {
+    "citations": ["https://a.example"],
+    "search_results": [{"title": "a"}],
+    "x_groq": {"id": "req"},
+    "service_tier": "flex",
+    "system_fingerprint": "fp_2",
+}
+ANSWERS["fields that come with the text"] = [
+    *answer()[:1],
+    *({**one, **REPEATED} for one in answer({"content": "a"}, {"content": "b"})[1:]),
+]
+ANSWERS["fields of the first chunk"] = answer({"content": "a"}, **REPEATED)
+ANSWERS["findings of a filter"] = answer({"content": "a"}, {"content": "b"})
+for place in (1, 2, 3):
+    ANSWERS["findings of a filter"][place]["choices"][0]["content_filter_results"] = SAFE
 ANSWERS["a call in the first chunk"][0]["choices"][0]["delta"] = {"role": "assistant", "tool_calls": [CALL[0]]}
 
 
@@ -911,6 +927,49 @@ def test_no_chunk_of_a_usual_answer_takes_the_tolerant_path(name: str) -> None:
     assert isinstance(story.decoder, Counting)
     assert story.decoder.slow == 0
     assert story.decoder.complete
+    assert story.engine.runs.usage is not None
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 1000])
+@pytest.mark.parametrize("name", ANSWERS)
+def test_an_answer_is_read_in_the_same_way_however_many_chunks_come_at_once(name: str, size: int) -> None:
+    """The frame of each event is found, and nothing is read after `[DONE]`."""
+    frames = [json.dumps(item).encode() for item in ANSWERS[name]]
+    frames += [b"[DONE]", json.dumps(chunk({"content": "late"})).encode()]
+    decoder, careful = Decoder(), Careful()
+    found: list[Any] = []
+    for start in range(0, len(frames), size):
+        events = decoder.feed_frames(frames[start : start + size])
+        found += [(repr(event), event.raw_item, _number(decoder, event)) for event in events]
+    expected = careful.feed_frames(frames)
+    assert found == [(repr(event), event.raw_item, event.item_index) for event in expected]
+    assert (decoder.index, decoder.complete, decoder.exhausted) == (len(frames) - 1, True, True)
+
+
+def _number(decoder: Decoder, event: e.Event) -> int | None:
+    return decoder.number_of(event.raw_item) if event.item_index is None else event.item_index
+
+
+def test_what_is_in_the_metadata_of_both_paths_is_the_same() -> None:
+    """Fields that begin, change or end in the middle of an answer."""
+    values: list[dict[str, Any]] = [{}, REPEATED, {"citations": []}, {**REPEATED, "citations": ["b"], "provider": "p"}]
+    for first in values:
+        for second in values:
+            items = [
+                chunk({"role": "assistant"}, **first),
+                chunk({"content": "a"}, **second),
+                chunk({}, "stop", **first),
+            ]
+            body = sse(items)
+            assert tell_bytes(Decoder, [body]).lines == tell_bytes(Careful, [body]).lines
+
+
+def test_usage_under_an_escaped_key_is_found() -> None:
+    """Groq sends it in `x_groq`, whose bytes are compared with those of the chunk before."""
+    last = sse([chunk({}, "stop", x_groq={"usage": {"prompt_tokens": 9}})], done=False).replace(
+        b"usage", b"us\\u0061ge"
+    )
+    story = tell_bytes(Decoder, [sse([chunk({"content": "a"})], done=False), last])
     assert story.engine.runs.usage is not None
 
 

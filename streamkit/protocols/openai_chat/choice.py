@@ -135,7 +135,7 @@ class Choice(msgspec.Struct, eq=False):
             self.finish_reason = reason
         self.is_finished = True
         status = FINISH_REASON_STATUS.get(self.finish_reason, "completed")
-        events = self.messages.finish_all(status, holds_text=bool(provider))
+        events = self.messages.finish_all(status, provider=provider)
         if self._annotations:
             events += self._drop_annotations()
         if self.messages.ids:
@@ -179,6 +179,10 @@ class Choice(msgspec.Struct, eq=False):
         if changed:
             self.extra = {**extra, **changed}
             self._hold(None, changed)
+
+    def add_filter_results(self, wire: WireObject) -> None:
+        """Add the `content_filter_results` that a chunk has, as `feed` does."""
+        self._add_extra(wire, is_plain=True)
 
     def update_fast_path(self) -> None:
         """Note what the fast path may do with the next chunk."""

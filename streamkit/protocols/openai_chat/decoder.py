@@ -31,7 +31,7 @@ from ..values import (
     text_or_none,
 )
 from .choice import Choice
-from .run_metadata import new_values, run_metadata, with_metadata
+from .run_metadata import run_metadata
 from .shape import CHUNK_OBJECTS, recognises
 from .typed_path import TypedPath
 from .wire import (
@@ -188,12 +188,6 @@ class Decoder(TypedPath):
             error = {"message": f"the provider ended its answer with the finish_reason {reason!r}"}
         events.append(RunDone(Run(status=status, error=error, finish_reason=reason, metadata=metadata)))
         return events + self._take_warnings() if self._warnings else events
-
-    def _add_metadata(self, chunk: WireObject, keys: Iterable[str]) -> None:
-        """Add what a chunk has at these keys to the run's metadata."""
-        before, self._metadata = self._metadata, with_metadata(self._metadata, chunk, keys)
-        if self._metadata is not before and (changed := new_values(before, self._metadata)):
-            self._hold(None, changed)
 
 
 share_names(

@@ -80,6 +80,7 @@ class OpenMessages(msgspec.Struct, eq=False):
     unreported: int = 0
     growing_detail: GrowingPiece = NO_PIECE
     held_status: Status | None = None
+    _has_values: bool = False  # whether anything was held for a message so far: mostly nothing was
     _unreported_tokens: tuple[Any, ...] = ()
     _count: int = 0  # of the messages created so far
     # Made when they are needed, which in most answers they are not.
@@ -124,6 +125,7 @@ class OpenMessages(msgspec.Struct, eq=False):
         """Add what a message of this kind has from its beginning."""
         self.see("reasoning" if kind == "redacted" else kind)
         if kind == "redacted":
+            self._has_values = True
             fields["format"] = kind
         elif kind == "transcript":
             self.add_metadata(kind, audio_transcript=True)
@@ -141,39 +143,43 @@ class OpenMessages(msgspec.Struct, eq=False):
         if kind not in self.seen:
             self.seen = (*self.seen, kind)
 
+    def _metadata_of(self, kind: str) -> dict[str, Any]:
+        """The metadata of the done message of this kind, to be added to."""
+        if kind not in self._metadata:
+            self._metadata, self._has_values = {**self._metadata, kind: {}}, True
+        return self._metadata[kind]
+
+    def _returned_with(self, kind: str) -> dict[str, Any]:
+        """What goes back along with the message of this kind, to be added to."""
+        if kind not in self._returned:
+            self._returned, self._has_values = {**self._returned, kind: {}}, True
+        return self._returned[kind]
+
     def add_metadata(self, kind: str, **values: Any) -> None:
         """Metadata of the done message of this kind, which need not have been created yet."""
-        if kind not in self._metadata:
-            self._metadata = {**self._metadata, kind: {}}
-        self._metadata[kind].update(values)
+        self._metadata_of(kind).update(values)
 
     def extend_metadata(self, kind: str, key: str, values: list[Any]) -> None:
         """More elements of a list in the metadata of the done message of this kind."""
-        if kind not in self._metadata:
-            self._metadata = {**self._metadata, kind: {}}
-        self._metadata[kind].setdefault(key, []).extend(values)
+        self._metadata_of(kind).setdefault(key, []).extend(values)
         self.unreported += 1
         self._hold(self.ids.get(kind), {key: values})
 
     def extend_logprobs(self, tokens: list[Any]) -> None:
         """For the fast path: more log probabilities of the open text."""
         if "text" not in self._metadata:
-            self._metadata = {**self._metadata, "text": {}}
+            self._metadata_of("text")
         self._metadata["text"].setdefault("logprobs", []).extend(tokens)
         self._unreported_tokens = (*self._unreported_tokens, *tokens)
         self.unreported += 1
 
     def add_returned(self, kind: str, fields: WireObject) -> None:
         """What goes back along with the message of this kind, which need not have been created yet."""
-        if kind not in self._returned:
-            self._returned = {**self._returned, kind: {}}
-        merge_fields(self._returned[kind], fields)
+        merge_fields(self._returned_with(kind), fields)
 
     def add_returned_values(self, kind: str, key: str, values: WireObject) -> None:
         """Further values of an object that goes back along with the message of this kind."""
-        if kind not in self._returned:
-            self._returned = {**self._returned, kind: {}}
-        if changed := add_values(self._returned[kind].setdefault(key, {}), values):
+        if changed := add_values(self._returned_with(kind).setdefault(key, {}), values):
             self._hold(self.ids.get(kind), changed)
 
     def returned_fields(self, kind: str) -> WireObject:
@@ -183,9 +189,7 @@ class OpenMessages(msgspec.Struct, eq=False):
 
     def add_returned_pieces(self, kind: str, key: str, pieces: Iterable[WireObject]) -> None:
         """Further pieces of a list that goes back along with the message of this kind."""
-        if kind not in self._returned:
-            self._returned = {**self._returned, kind: {}}
-        held: list[Any] = self._returned[kind].setdefault(key, [])
+        held: list[Any] = self._returned_with(kind).setdefault(key, [])
         self.unreported += 1
         for piece in pieces:
             if key != "reasoning_details":
@@ -215,7 +219,7 @@ class OpenMessages(msgspec.Struct, eq=False):
 
     def set_final_content(self, kind: str, content: str) -> None:
         """The provider's entire content of the open message of this kind, for the engine to compare when it is done."""
-        self._final_content = {**self._final_content, kind: content}
+        self._final_content, self._has_values = {**self._final_content, kind: content}, True
 
     def add_image(self, format: str, content: str) -> Iterator[Event]:
         """An image, which arrives complete."""
@@ -259,6 +263,12 @@ class OpenMessages(msgspec.Struct, eq=False):
         """The end of the open message of this kind, if there is one."""
         if kind not in self.ids:
             return []
+        if self._has_values:
+            return self._finish_with_values(kind, status)
+        return [MessageDone(_CLASSES[kind](self.ids.pop(kind), status=status))]
+
+    def _finish_with_values(self, kind: str, status: Status) -> list[Event]:
+        """As `finish`, of a message for which something may be held."""
         if kind == "text":
             self.held_status = None
             if self.unreported:
@@ -287,25 +297,26 @@ class OpenMessages(msgspec.Struct, eq=False):
     @property
     def is_open(self) -> bool:
         """Whether a message is open, or something is held for one."""
-        return bool(self.ids or self.tool_calls.in_order or self._metadata or self._returned)
+        return bool(self.ids or self.tool_calls.in_order or (self._has_values and (self._metadata or self._returned)))
 
-    def finish_all(self, status: Status, *, holds_text: bool = False) -> list[Event]:
+    def finish_all(self, status: Status, *, provider: object = None) -> list[Event]:
         """The end of everything that is open. A call is emitted without a name if none arrived.
 
-        `holds_text`: the text stays open for its citations, until other content comes or this is called again.
+        `provider`: if the chunk states one, the text stays open for its citations, until other content comes or this is called
+        again.
         """
         held = self.held_status
         events: list[Event] = []
         for kind in [*self.ids]:
             if kind != "text":
                 events += self.finish(kind, status)
-            elif holds_text:
-                self.held_status = held or status
+            elif provider:
+                self.held_status, self._has_values = held or status, True
             else:
                 events += self.finish(kind, held or status)
         if self.tool_calls is not NO_CALLS:
             events += self._finish_calls(status)
-        if self._metadata or self._returned:
+        if self._has_values and (self._metadata or self._returned):
             held_kinds = ("text",) if self.held_status is not None else ()
             for values in (self._metadata, self._returned):
                 for kind in [kind for kind in values if kind not in held_kinds]:

@@ -103,7 +103,8 @@ def extended_event(choice: Choice, wire: TypedChoice, data: bytes) -> Event | No
 
 
 def event_with_logprobs(choice: Choice, wire: TypedChoice, data: bytes, same_metadata: bool) -> Event | None:
-    """As `extended_event`, for a choice that has log probabilities of its text. `same_metadata` is as in `read_choice`."""
+    """As `extended_event`, for a choice that has log probabilities of its text. `same_metadata`: whether the run's metadata has the
+    chunk's changing fields already."""
     logprobs, delta = wire.logprobs, wire.delta
     if logprobs is None or not logprobs.content:
         return extended_event(choice, wire, data) if logprobs is None or not logprobs.refusal else None
@@ -133,14 +134,9 @@ def is_other_piece(wire: TypedChoice) -> bool:
     )
 
 
-def read_other_piece(choice: Choice, wire: TypedChoice, *, same_metadata: bool) -> list[Event] | None:
+def read_other_piece(choice: Choice, wire: TypedChoice) -> list[Event] | None:
     """The events of such a piece, without those of its finish_reason. None if it has more than one piece, or none and no
-    finish_reason.
-
-    Args:
-        same_metadata: whether the run's metadata has the chunk's changing fields already: see `RepeatedFields.has_changing`.
-            If not, the chunk is read here only where it does no more than extend an open message.
-    """
+    finish_reason."""
     if not choice.takes_pieces:
         return None
     delta, reason = wire.delta, wire.finish_reason
@@ -151,7 +147,7 @@ def read_other_piece(choice: Choice, wire: TypedChoice, *, same_metadata: bool) 
             return None
         fragment = delta.tool_calls[0]
         event = call_event(choice, fragment.index, fragment.id, fragment.function.arguments, None)
-        return _begin_call(choice, delta, fragment, same_metadata) if event is None else [event]
+        return _begin_call(choice, delta, fragment) if event is None else [event]
     found = _piece_of(delta)
     if found is None:
         return None
@@ -160,10 +156,6 @@ def read_other_piece(choice: Choice, wire: TypedChoice, *, same_metadata: bool) 
     if tokens is None or not (text or (reason and not delta.reasoning_details)):
         return None
     messages = choice.messages
-    is_held = messages.held_status is not None
-    is_open = kind in messages.ids and not (is_held or (choice.is_reasoning and kind != "reasoning"))
-    if not same_metadata and (reason or tokens or not is_open):
-        return None
     if kind == "reasoning" and "redacted" in messages.ids:
         return None
     if not messages.role:
@@ -180,10 +172,10 @@ def read_other_piece(choice: Choice, wire: TypedChoice, *, same_metadata: bool) 
     return events
 
 
-def _begin_call(choice: Choice, delta: Delta, fragment: PlainToolCall, same_metadata: bool) -> list[Event] | None:
+def _begin_call(choice: Choice, delta: Delta, fragment: PlainToolCall) -> list[Event] | None:
     """The events of the first fragment of a call that has an index, an id and a name, as calls mostly have."""
     name, id, index = fragment.function.name, fragment.id, fragment.index
-    if not (same_metadata and name and id) or index in choice.tool_calls.by_index or as_count(index) is None:
+    if not (name and id) or index in choice.tool_calls.by_index or as_count(index) is None:
         return None
     if not choice.messages.role:
         choice.messages.take_role(delta.role)

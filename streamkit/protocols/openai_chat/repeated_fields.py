@@ -1,7 +1,7 @@
 """The fields that a server repeats in each chunk, such as the citations of the entire answer.
 
-The tolerant path copies them into the run's metadata. A later chunk that repeats the same bytes has nothing new there, so the
-fast path may read it.
+They are copied into the run's metadata where they are new. A later chunk that repeats the same bytes has nothing new there, so
+they need not be parsed again.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from ...messages.json_text import decode_json
+from ..values import WireObject, as_object
 from .choice import Choice
 from .typed_chunk import Chunk, TextChunk
 from .wire import CHANGING_METADATA_KEYS
@@ -22,6 +24,8 @@ NOTHING = (None, *map(msgspec.Raw, (b"null", b"{}", b"[]", b'""')))
 """The bytes of values that change nothing; None for a missing one."""
 
 _NONE = (None, None, None)
+_KEYS = ("citations", "search_results", "x_groq", "content_filter_results")
+_READ_EACH_TIME = frozenset(("usage", "error"))  # in `x_groq`, by the tolerant path
 _value = itemgetter(1)  # of a key and its value
 
 
@@ -58,23 +62,37 @@ class RepeatedFields(msgspec.Struct, eq=False):
         self.changing = changing = (chunk.service_tier, chunk.system_fingerprint, chunk.provider)
         return dict(filter(_value, zip(CHANGING_METADATA_KEYS, changing, strict=True)))
 
-    def has(self, chunk: Chunk, choice: Choice | None) -> bool:
-        """Whether a chunk repeats `values`, and the filter results of its choice, or has empty ones, which it then notes.
+    def has(self, chunk: Chunk, choice: Choice) -> bool:
+        """Whether a chunk repeats `values`, and the filter results of its choice, or has empty ones, which it then notes."""
+        results, values = chunk.choices[0].content_filter_results, (chunk.citations, chunk.search_results, chunk.x_groq)
+        if not (_is_same(results, choice.filter_results) and all(map(_is_same, values, self.values))):
+            return False
+        self.values, choice.filter_results = values, results  # empty ones are absent in some chunks, and null in others
+        return True
+
+    def take(self, chunk: Chunk, choice: Choice | None) -> WireObject | None:
+        """The values of these fields that are new, by their keys. They count as repeated from then on. None if the tolerant path
+        has to read them.
 
         Args:
             choice: the chunk's choice; None if it has none.
         """
-        if choice is not None:
-            results = chunk.choices[0].content_filter_results
-            if not _is_same(results, choice.filter_results):
-                return False
-            choice.filter_results = results
+        results: Any = None if choice is None else chunk.choices[0].content_filter_results
         values = (chunk.citations, chunk.search_results, chunk.x_groq)
-        if values != self.values:
-            if not all(map(_is_same, values, self.values)):
-                return False
-            self.values = values  # empty ones are absent in some chunks, and null in others
-        return True
+        found: dict[str, Any] = {}
+        last = (*self.values, None if choice is None else choice.filter_results)
+        for key, value, before in zip(_KEYS, (*values, results), last, strict=True):
+            if not _is_same(value, before):
+                try:
+                    found[key] = decode_json(bytes(value))
+                except (ValueError, RecursionError):
+                    return None
+        if not _READ_EACH_TIME.isdisjoint(as_object(found.get("x_groq"))):
+            return None
+        self.values = values
+        if choice is not None:
+            choice.filter_results = results
+        return found
 
     def has_changing(self, chunk: TextChunk | Chunk) -> bool:
         """Whether a chunk repeats the changing fields."""
@@ -83,8 +101,7 @@ class RepeatedFields(msgspec.Struct, eq=False):
 
 def _values_of(chunk: Chunk) -> tuple[Any, Any, Any]:
     x_groq: Any = chunk.x_groq  # None where it is missing
-    # Usage and errors in it are read by the tolerant path each time.
-    is_id = x_groq is not None and not any(key in bytes(x_groq) for key in (b"usage", b"error"))
+    is_id = x_groq is not None and not any(key.encode() in bytes(x_groq) for key in _READ_EACH_TIME)
     return chunk.citations, chunk.search_results, x_groq if is_id else None
 
 

@@ -6,7 +6,7 @@ tolerant path, which shares the choices and their open messages with this one. B
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...events import Delta, Event, MetadataHeld, Run, RunCreated, StreamWarning
@@ -16,8 +16,9 @@ from ..values import WireObject, as_seconds
 from .choice import Choice
 from .fast_path import FastPath
 from .pieces import is_other_piece, read_other_piece
+from .run_metadata import new_values, with_metadata
 from .typed_chunk import Chunk, TextChunk, decode_chunk, decode_text_chunk
-from .wire import is_only_deltas, read_usage
+from .wire import CHANGING_METADATA_KEYS, METADATA_KEYS, is_only_deltas, read_usage
 
 __all__ = ["TypedPath"]
 
@@ -105,10 +106,10 @@ class TypedPath(FastPath):
             return None
         if not reason and choice.open_text_id is not None:
             self._expect_extended()
-        elif (chunk.service_tier, chunk.system_fingerprint, chunk.provider) != self._repeated.changing:
-            return None  # the run's metadata changes, too
         else:
             self._expects_plain = True
+            if (chunk.service_tier, chunk.system_fingerprint, chunk.provider) != self._repeated.changing:
+                self._take_changing(chunk)
         if not choice.messages.role:
             choice.messages.take_role(wire.delta.role)
         events: list[Event] = choice.append_text(content) if content else []
@@ -118,13 +119,11 @@ class TypedPath(FastPath):
 
     def _read_chunk_of_any_piece(self, chunk: Chunk) -> list[Event] | None:
         """As `_read_text`, of a chunk that may have another piece, or more fields, or nothing but usage."""
-        repeated = self._repeated
         if self._has_ended:
             return None
         if not chunk.choices:
-            is_usage = self._has_begun and chunk.usage and repeated.has(chunk, None) and repeated.has_changing(chunk)
-            return self._rest_of(chunk) if is_usage else None
-        wire = chunk.choices[0]
+            return self._read_usage_alone(chunk)
+        wire, repeated = chunk.choices[0], self._repeated
         if wire.message is not None and chunk.object != "chat.completion.chunk":
             return None
         choice = self._choices.get(wire.index)
@@ -133,11 +132,11 @@ class TypedPath(FastPath):
         if (
             (chunk.citations, chunk.search_results, chunk.x_groq) != repeated.values
             or wire.content_filter_results != choice.filter_results
-        ) and not repeated.has(chunk, choice):
+        ) and not self._take_repeated(chunk, choice):
             return None
         if not is_other_piece(wire):
             return self._read_text(chunk)
-        events = read_other_piece(choice, wire, same_metadata=repeated.has_changing(chunk))
+        events = read_other_piece(choice, wire)
         if events is None:
             return None
         if wire.finish_reason:
@@ -146,31 +145,46 @@ class TypedPath(FastPath):
             self._expect_extended()
         else:
             self._expects_plain = True
+        if not repeated.has_changing(chunk) and not is_only_deltas(events):
+            self._take_changing(chunk)
         return events + self._rest_of(chunk) if chunk.usage or self._warnings else events
+
+    def _read_usage_alone(self, chunk: Chunk) -> list[Event] | None:
+        """As `_read_text`, of a chunk without choices."""
+        repeated = self._repeated
+        is_same = (chunk.citations, chunk.search_results, chunk.x_groq) == repeated.values
+        if not (self._has_begun and chunk.usage and (is_same or self._take_repeated(chunk, None))):
+            return None
+        if not repeated.has_changing(chunk):
+            self._take_changing(chunk)
+        return self._rest_of(chunk)
 
     def _begin_run(self, chunk: TextChunk | Chunk) -> list[Event] | None:
         """The events of the chunk with which the run and its first choice begin. None for any other."""
         if self._has_begun or self._has_ended:
             return None
-        wire, before = chunk.choices[0], self._metadata
+        wire = chunk.choices[0]
         self._answer_id = id = chunk.id or None
         self._choices[wire.index] = choice = Choice.begin(wire.index, id, self.new_id, self._warn, self._hold)
+        has_repeated = chunk.citations or chunk.search_results or chunk.x_groq or wire.content_filter_results
+        if has_repeated and not isinstance(chunk, TextChunk) and not self._take_repeated(chunk, choice):
+            return None  # the tolerant path finds the choice, and begins the run
         metadata = self._repeated.remember_changing(chunk)
-        if before:
-            metadata = {**before, **metadata}
+        if self._metadata:
+            metadata = {**self._metadata, **metadata}
         self._has_begun, self._metadata = True, metadata
         run = Run(id=id or "", model=chunk.model or None, created_at=as_seconds(chunk.created), metadata=metadata)
         events: list[Event] = [RunCreated(run)]
-        if not isinstance(chunk, TextChunk):
-            if (more := self._read_chunk_of_any_piece(chunk)) is None:
-                self._has_begun, self._metadata = False, before
-                self._choices.clear()
-                return None
-            return events + more
-        if wire.delta.content or wire.finish_reason:
-            return events + (self._read_text(chunk) or [])
-        choice.messages.take_role(wire.delta.role)
-        return events + self._rest_of(chunk) if chunk.usage or self._warnings else events
+        more: list[Event] | None
+        if not isinstance(chunk, TextChunk) and is_other_piece(chunk.choices[0]):
+            more = self._read_chunk_of_any_piece(chunk)
+        elif wire.delta.content or wire.finish_reason:
+            more = self._read_text(chunk)
+        else:
+            choice.messages.take_role(wire.delta.role)
+            return events + self._rest_of(chunk) if chunk.usage or self._warnings else events
+        self._has_begun = more is not None
+        return None if more is None else events + more
 
     def _finish_choice(self, choice: Choice, chunk: TextChunk | Chunk, reason: str) -> list[Event]:
         """The events of a choice's finish_reason."""
@@ -182,6 +196,21 @@ class TypedPath(FastPath):
     def _rest_of(self, chunk: TextChunk | Chunk) -> list[Event]:
         """The usage in a chunk, if it has changed, and the warnings about the chunk."""
         return [*self._read_new_usage(chunk.usage), *self._take_warnings()]
+
+    def _take_changing(self, chunk: TextChunk | Chunk) -> None:
+        """Add the changing fields of a chunk to the run's metadata."""
+        self._add_metadata(self._repeated.remember_changing(chunk), CHANGING_METADATA_KEYS)
+
+    def _take_repeated(self, chunk: Chunk, choice: Choice | None) -> bool:
+        """Add what is new in the fields that a server repeats in each chunk. False if the tolerant path has to read them."""
+        found = self._repeated.take(chunk, choice)
+        if found is None:
+            return False
+        if found:
+            self._add_metadata(found, METADATA_KEYS)
+            if choice is not None:
+                choice.add_filter_results(found)
+        return True
 
     def _expect_extended(self) -> None:
         """An extended delta has come: a plain one is not read here. More will follow."""
@@ -217,6 +246,12 @@ class TypedPath(FastPath):
             self._held = HeldSize()
         if size := self._held.add(value):
             self._warnings.append(MetadataHeld(message_id, size))
+
+    def _add_metadata(self, chunk: WireObject, keys: Iterable[str]) -> None:
+        """Add what a chunk has at these keys to the run's metadata."""
+        before, self._metadata = self._metadata, with_metadata(self._metadata, chunk, keys)
+        if self._metadata is not before and (changed := new_values(before, self._metadata)):
+            self._hold(None, changed)
 
     def _take_warnings(self) -> list[Event]:
         """The warnings so far, and reports of what is held; they are returned once."""
