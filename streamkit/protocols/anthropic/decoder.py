@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 from ...events import Event, RawEvent, Run, RunDone
 from ...messages.json_text import NOT_JSON, has_surrogates
 from ...messages.sdk_objects import PLAIN_KINDS, fields_of
+from ...shared_names import share_names
 from ..frames import Frames, as_frame
 from ..values import WireObject, as_object, as_text, text_or_none, without, without_keys
 from .answers import Answers
@@ -318,3 +319,10 @@ class Decoder(Answers):
         "message": _complete_message,
         "error": _fail,
     }
+
+
+share_names(
+    Decoder,
+    """new_id index complete exhausted _blocks _held _has_begun _has_ended _usage _metadata frames continues_in_next_source
+    _is_another_answer""",
+)
