@@ -53,7 +53,7 @@ class MessageContent(OpenMessages):
 
     def _create_for(self, delta: e.Delta, cause: e.Event) -> Iterator[e.Event]:
         """Create the message of a delta."""
-        if delta.message_id in self._by_id:
+        if self.has_message(delta.message_id):
             fault = f"a delta came for message {delta.message_id!r}, which was done; it begins another message"
             yield self._warn("delta-after-done", fault, cause)
         # A delta of a family without hooks of its own is text.
@@ -119,7 +119,7 @@ class MessageContent(OpenMessages):
         if message is not None and self._halves:
             yield from self._end_half(final.id, message, event)
         if message is None:
-            if final.id in self._by_id:
+            if self.has_message(final.id):
                 return  # it was done before: an item and the entire response repeat each other
             yield from self._create(final, event)
             message = self._messages[-1]
@@ -202,7 +202,7 @@ class MessageContent(OpenMessages):
     def complete_active_line(self, event: e.ActiveLine) -> Iterator[e.Event]:
         """Code runs, and has reached a line: perhaps before its output begins."""
         message = self._find(event.message_id)
-        if message is None and event.line is not None and event.message_id not in self._by_id:
+        if message is None and event.line is not None and not self.has_message(event.message_id):
             yield from self.runs.open_step(event)
         yield from self._code_runs(None if message is None else message.call_id)
         if isinstance(message, ConsoleMessage):

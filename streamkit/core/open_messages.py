@@ -59,6 +59,7 @@ class OpenMessages(PendingAnswers):
     _annotated: dict[str, set[bytes]] = NOTHING  # the annotations of open messages
     _early_lines: dict[str, int | None] = NOTHING  # active lines of console messages that have not begun
     _encoded = NOTHING  # messages that are still encoded, by their ids: their places in the list, and their lines
+    _made_by_id: dict[str, Message] | None = None  # all messages by their ids, from the second one on
     _made_ids: UniqueIds | None = None  # most ids are free
     _sizes = NO_SIZES
     _reading: RLock  # while one of them is read, where there are any
@@ -67,13 +68,12 @@ class OpenMessages(PendingAnswers):
         super().__init__(waker)
         self._messages: list[Message] = []
         self.open_by_id: dict[Any, Message] = {}
-        self._by_id: dict[str, Message] = {}
         self._numbered_id = numbered_id = NumberedIds()
         self.new_id: Callable[[], str] = numbered_id
 
     def release(self) -> None:
         """Forget what only further events would need. The messages stay."""
-        self.open_by_id = self._renamed = self._by_id = self._early_lines = NOTHING
+        self.open_by_id = self._renamed = self._made_by_id = self._early_lines = NOTHING
         self._annotated = NOTHING
         self._made_ids, self.new_id, self._numbered_id = None, _new_id_of_none, _NO_NUMBERED_IDS
         self._sizes = self._sizes.released()
@@ -144,13 +144,20 @@ class OpenMessages(PendingAnswers):
         """Those that have not ended."""
         return [message for message in self._messages if message.status == "in_progress"]
 
+    @property
+    def _by_id(self) -> dict[str, Message]:
+        """The messages by their ids, and those whose ids are reserved."""
+        if (made := self._made_by_id) is None:
+            self._made_by_id = made = {message.id: message for message in self._messages}
+        return made
+
     def has_message(self, id: str) -> bool:
         """Whether there is a message with this id."""
-        return id in self._by_id
+        return (self._made_by_id is not None or bool(self._messages)) and id in self._by_id
 
     def begin_source(self) -> None:
         """A source begins, whose decoder gets `new_id`."""
-        if self._by_id:
+        if self._messages or self._made_by_id:
             earlier, numbered_id = UniqueIds(frozenset(self._by_id)), self._numbered_id
             self.new_id = lambda: earlier.free(numbered_id())
 
@@ -279,14 +286,15 @@ class OpenMessages(PendingAnswers):
             message.active_line = self._early_lines.pop(key, None)
         if message.call_id is not None and (isinstance(message, ToolOutputMessage) or message.role == "computer"):
             self._call_answered(message.call_id)  # what the code of a call shows answers the call as well
-        if not key or key in self._by_id:
+        if not key or self.has_message(key):
             message.id = self._id_for(key)
         run, step = self.runs.run, self.runs.step
         if message.run_id is None and run is not None:
             message.run_id = run.id
         if message.step_id is None and step is not None:
             message.step_id = step.id
-        self._by_id[message.id] = message
+        if self._made_by_id is not None:
+            self._made_by_id[message.id] = message
         self._messages.append(message)
         if message.id == key:
             self.open_by_id[key] = message

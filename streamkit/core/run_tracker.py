@@ -7,19 +7,23 @@ from itertools import compress, repeat
 from operator import is_not
 from typing import Any
 
+import msgspec
 from msgspec.structs import astuple, replace
 
 from .. import events as e
-from ..shared_names import share_names
 
 __all__ = ["NO_STEPS", "RunTracker", "merge"]
 
 
-NO_STEPS: list[e.RunStep] = []
+class _NoSteps(list[e.RunStep]):
+    """An empty list that all structs share as a default. (Of a plain list, msgspec would make a copy for each struct.)"""
+
+
+NO_STEPS: list[e.RunStep] = _NoSteps()
 """Of a run in which no step has begun: nothing is added to it."""
 
 
-class RunTracker:
+class RunTracker(msgspec.Struct, eq=False):
     """The run of one stream, and its steps.
 
     Attributes:
@@ -36,11 +40,11 @@ class RunTracker:
     run: e.Run | None = None
     step: e.RunStep | None = None
     outcome: e.Run | None = None
-    ended = False
-    requires_action = False
+    ended: bool = False
+    requires_action: bool = False
     usage: e.Usage | None = None
     _usage_before: e.Usage | None = None  # of the steps before this one
-    _step_count = 0  # forgotten steps count as well
+    _step_count: int = 0  # forgotten steps count as well
     _made_by_id: dict[str, e.RunStep] | None = None  # most sources give their steps no ids
 
     def release(self) -> None:
@@ -185,7 +189,6 @@ class RunTracker:
         self.usage = run.usage = usage
 
 
-share_names(RunTracker, "steps run step outcome ended requires_action usage _usage_before _step_count _made_by_id")
 _NUMBERS = (int, float, bool)
 
 

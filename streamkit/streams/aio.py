@@ -356,8 +356,9 @@ class AsyncStreamManager(Manager):
 
     # -- cancellation, and answers from other threads
 
-    def _may_interrupt(self) -> bool:
-        """Whether `cancel` ends what the task sleeps in: no hook is cut short, and some sources end a pull themselves."""
+    def may_interrupt(self) -> bool:
+        """Whether `cancel` ends what the task sleeps in: no hook is cut short, and some sources end a pull themselves. For
+        streamkit itself."""
         if self._batch is not None:
             return self._sleeps is not None and self._sleeps.is_opening
         if (cancel := self._source.cancel) is not None and self._closing:
@@ -370,7 +371,7 @@ class AsyncStreamManager(Manager):
     def _stop_waiting(self) -> None:
         self._wake()
         if self._sleeps is not None:
-            self._sleeps.stop(self._may_interrupt)
+            self._sleeps.stop()
         if self._source is not None and self._source.cancel is not None:
             self._source.cancel()
 
@@ -399,7 +400,7 @@ class AsyncStreamManager(Manager):
         """Get what depends on the event loop. After that `cancel` reaches it, so a stream looks whether it was cancelled
         before it begins."""
         self._token = token = anyio.lowlevel.current_token().native_token
-        sleeps = sleeps_on(token, self._may_interrupt)
+        sleeps = sleeps_on(token, self)
         if not self._ended:
             self._sleeps = sleeps
         return sleeps

@@ -8,33 +8,43 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from ..sources.awaiting import Sleeps, is_cancellation
 
 __all__ = ["TaskSleeps", "sleeps_on"]
 
 
+class _Reader(Protocol):
+    def may_interrupt(self) -> bool:
+        """Whether its task waits for the source, and is to be interrupted in that."""
+        ...
+
+
 class TaskSleeps(Sleeps):
     """The sleeps of the task that reads a stream.
+
+    Args:
+        reader: the stream, and no method of it, which would be an object more.
 
     Attributes:
         find_task: returns the current task, in much less time than anyio does.
         is_opening: whether the task waits for a source that is being opened.
     """
 
-    __slots__ = ("_is_stopped", "is_opening")
+    __slots__ = ("_is_stopped", "_reader", "is_opening")
     find_task: Callable[[], Any]
 
-    def __init__(self) -> None:
+    def __init__(self, reader: _Reader) -> None:
+        self._reader = reader
         self.is_opening = False
         self._is_stopped = False  # `stop` was called: the present or the next sleep is interrupted
 
     def enter(self) -> None:
         """Note that the current task reads the stream from here on."""
 
-    def stop(self, may_interrupt: Callable[[], bool]) -> None:
-        """Interrupt the sleep, or the next, once this says that the task waits for its source. For the event loop's thread."""
+    def stop(self) -> None:
+        """Interrupt the sleep, or the next, in which the task waits for its source. For the event loop's thread."""
         raise NotImplementedError
 
     def is_interruption(self, error: BaseException) -> bool:
@@ -42,40 +52,30 @@ class TaskSleeps(Sleeps):
         raise NotImplementedError
 
 
-def sleeps_on(native_token: Any, may_interrupt: Callable[[], bool]) -> TaskSleeps:
-    """Those of a task of the event loop that has this token.
-
-    Args:
-        may_interrupt: whether the task waits for the source, and is to be interrupted in that.
-    """
-    return FutureSleeps() if hasattr(native_token, "create_task") else ScopedSleeps(may_interrupt)
+def sleeps_on(native_token: Any, reader: _Reader) -> TaskSleeps:
+    """Those of a task that reads this stream, on the event loop that has this token."""
+    return FutureSleeps(reader) if hasattr(native_token, "create_task") else ScopedSleeps(reader)
 
 
 _AWAKE: Final = object()
-
-
-def _never() -> bool:
-    """Whether a sleep is to be interrupted that nobody has stopped."""
-    return False
 
 
 class FutureSleeps(TaskSleeps):
     """On asyncio. A task sleeps until a future is done, and cancelling that wakes it as `Task.cancel` would, which does the
     same and no more. A cancel scope for each sleep would cost ten times as much."""
 
-    __slots__ = ("_is_interrupted", "_may_interrupt", "_requests", "_signal", "_task", "_was_interrupted")
+    __slots__ = ("_is_interrupted", "_requests", "_signal", "_task", "_was_interrupted")
     find_task = staticmethod(asyncio.current_task)
     _task: Any
     _requests: (
         int  # `Task.cancelling()` when it began to read; if it is greater, somebody has cancelled the task itself
     )
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, reader: _Reader) -> None:
+        super().__init__(reader)
         self._signal: Any = _AWAKE  # that future; None while the task sleeps until the loop's next round
         self._is_interrupted = False  # `stop` has interrupted the present sleep
         self._was_interrupted = False  # it has interrupted a sleep, and the source cleans up
-        self._may_interrupt: Callable[[], bool] = _never
 
     def enter(self) -> None:
         self._task = self.find_task()
@@ -95,13 +95,13 @@ class FutureSleeps(TaskSleeps):
             self._was_interrupted = error is not None  # None: what it waited for has ignored the cancellation
         return error
 
-    def stop(self, may_interrupt: Callable[[], bool]) -> None:
-        self._is_stopped, self._may_interrupt = True, may_interrupt
+    def stop(self) -> None:
+        self._is_stopped = True
         if self._signal is not _AWAKE:
             self._interrupt()
 
     def _interrupt(self) -> None:
-        if self._was_interrupted or self._task.cancelling() > self._requests or not self._may_interrupt():
+        if self._was_interrupted or self._task.cancelling() > self._requests or not self._reader.may_interrupt():
             return
         if self._signal is None or self._signal.cancel():
             self._is_interrupted = self._was_interrupted = True
@@ -114,13 +114,12 @@ class FutureSleeps(TaskSleeps):
 class ScopedSleeps(TaskSleeps):
     """On trio, where nothing but a cancel scope wakes a task. One is open while the task sleeps, and encloses no code."""
 
-    __slots__ = ("_may_interrupt", "_new_scope", "_scope", "find_task")
+    __slots__ = ("_new_scope", "_scope", "find_task")
 
-    def __init__(self, may_interrupt: Callable[[], bool]) -> None:
-        super().__init__()
+    def __init__(self, reader: _Reader) -> None:
+        super().__init__(reader)
         import trio.lowlevel  # only here, where trio runs already
 
-        self._may_interrupt = may_interrupt
         self._scope: Any = None  # the newest
         self.find_task = trio.lowlevel.current_task
         self._new_scope: Callable[[], Any] = trio.CancelScope  # anyio's costs a fifth more
@@ -128,7 +127,7 @@ class ScopedSleeps(TaskSleeps):
     def begin(self, signal: Any) -> Any:
         if self._scope is not None and self._scope.cancelled_caught:
             return None  # the source cleans up
-        if not self._may_interrupt():
+        if not self._reader.may_interrupt():
             return None
         self._scope = scope = self._new_scope()
         scope.__enter__()
@@ -142,7 +141,7 @@ class ScopedSleeps(TaskSleeps):
             begun.__exit__(raised and type(raised), raised, raised and raised.__traceback__)
         return error
 
-    def stop(self, may_interrupt: Callable[[], bool]) -> None:
+    def stop(self) -> None:
         self._is_stopped = True
         if self._scope is not None:
             self._scope.cancel()
