@@ -268,7 +268,7 @@ class Engine(MessageContent):
             return
         self.is_ending = True
         outcome = self.runs.outcome.status if self.runs.outcome else "completed"
-        if outcome in ("completed", "in_progress") and self.unanswered:
+        if self.pending and self.unanswered and outcome in ("completed", "in_progress"):
             outcome = "requires_action"
         how: e.RunStatus = status or outcome
         if self.open_by_id or self._renamed:

@@ -96,11 +96,11 @@ class PendingAnswers:
     new_answer: type[Answer] = Answer
     questions: Questions | None = None  # most streams have none
     pending: dict[str, Confirmation | ToolCallMessage] = NO_QUESTIONS
+    confirmations = NO_CONFIRMATIONS
+    changes: Collection[Answer] = ()
 
     def __init__(self, waker: Waker) -> None:
         self.waker = waker
-        self.confirmations = NO_CONFIRMATIONS
-        self.changes: Collection[Answer] = ()
 
     @property
     def _made_questions(self) -> Questions:

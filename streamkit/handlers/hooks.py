@@ -106,7 +106,8 @@ class Hooks(Handler, Generic[R]):
         events = hook_events()
         names = self._streamkit_overridden(events)
         if len(names) == 1:
-            return dict.fromkeys(events[names[0]], (self._streamkit_call(names[0]),))
+            (name,) = names
+            return dict.fromkeys(events[name], (self._streamkit_call(name),))
         calls = {name: self._streamkit_call(name) for name in names}
         kinds = dict.fromkeys(kind for name in calls for kind in events[name])
         return {kind: tuple(calls[name] for name in ("on_event", *kind.hooks) if name in calls) for kind in kinds}

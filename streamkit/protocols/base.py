@@ -114,6 +114,9 @@ class Decoder:
     pull_approves: ClassVar[bool] = False
 
     # Where a decoder begins.
+    index = 0
+    complete = False
+    exhausted = False
     continues_in_next_source = False
     is_cut = False
     foreign_decoder: Callable[[WireObject], Decoder | None] | None = None
@@ -122,8 +125,6 @@ class Decoder:
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         self.new_id = new_id or NumberedIds()
-        self.index: int = 0
-        self.complete = self.exhausted = False
 
     # -- what a protocol defines
 

@@ -184,14 +184,14 @@ class SseFramer(Framer):
     _in_data = False
     _seen_cr = False
     _after_cr = False  # the last chunk ended with a carriage return, whose newline may follow
-    _head_name, _separator = b"", b"\n\ndata: "
+    _head_name, _head, _head_size, _separator = b"", b"data: ", 6, b"\n\ndata: "
+    _as_data = False
     _newest: _Head | None = None
     _usual = _heads[None]
 
     def __init__(self, longest: int = Limits().line, *, has_mark: bool = True) -> None:
         super().__init__(longest)
         self._is_lf_only = self._started = not has_mark
-        self._head, self._head_size, self._as_data = b"data: ", 6, False
 
     def expect_names(self, names: Set[bytes] | None) -> None:
         """Set the event names that the decoder heeds."""

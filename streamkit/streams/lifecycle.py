@@ -232,9 +232,10 @@ class Lifecycle(StreamState):
             return None
         if source_decoder.source.traits.next_source is not None:
             return source_decoder.source.traits.next_source
+        if self._then is None or engine.unanswered:
+            return None
         answered = self._answers_taken and not engine.cut_short
-        goes_on = source_decoder.continues_in_next_source or answered
-        if self._then is None or engine.unanswered or not goes_on:
+        if not (answered or source_decoder.continues_in_next_source):
             return None
         if self._source_number >= self._max_steps:
             self._end_at_max_steps()
@@ -313,8 +314,7 @@ class Lifecycle(StreamState):
     def _missing_answers(self) -> Iterator[Event]:
         """A warning that the run ends here because `then` waits for outputs that were not given."""
         engine = self._engine
-        missing = engine.unanswered
-        if self._then is None or not missing or engine.declined or engine.cut_short:
+        if self._then is None or engine.declined or engine.cut_short or not (missing := engine.unanswered):
             return
         names = ", ".join(f"{call.call_id or call.id} ({call.name})" for call in missing[:_MOST_NAMES])
         names += ", …" if len(missing) > _MOST_NAMES else ""

@@ -227,9 +227,10 @@ class StreamState(StreamView):
     def _last(self, status: str | None = None) -> Iterator[Event]:
         """The `StreamEnd`, if there was none yet."""
         if not self._ended:
-            self._status = status or (self._engine.runs.run.status if self._engine.runs.run else "completed")
+            engine = self._engine
+            self._status = status or ("completed" if (run := engine.runs.run) is None else run.status)
             self._ended = True
-            yield StreamEnd(status=self._status, position=self._engine.source_ends.get(StreamEnd))
+            yield StreamEnd(status=self._status, position=engine.source_ends.get(StreamEnd))
 
     def _failed(self, error: BaseException) -> Iterator[Event]:
         """The events that still come when the stream fails or is stopped."""

@@ -265,7 +265,7 @@ class OpenMessages(msgspec.Struct, eq=False):
             return []
         if self._has_values:
             return self._finish_with_values(kind, status)
-        return [MessageDone(_CLASSES[kind](self.ids.pop(kind), status=status))]
+        return [MessageEnded(self.ids.pop(kind), status)]
 
     def _finish_with_values(self, kind: str, status: Status) -> list[Event]:
         """As `finish`, of a message for which something may be held."""
@@ -282,8 +282,6 @@ class OpenMessages(msgspec.Struct, eq=False):
         content = "" if kind == "redacted" else None
         if self._final_content:
             content = self._final_content.pop(kind, content)
-        if metadata is None and content is None:
-            return [MessageEnded(self.ids.pop(kind), status)]
         return [MessageDone(_CLASSES[kind](self.ids.pop(kind), content=content, status=status, metadata=metadata))]
 
     def finish_reasoning(self) -> list[Event]:
