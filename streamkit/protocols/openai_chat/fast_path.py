@@ -5,7 +5,7 @@ A chunk that is one piece of an open message is decoded as a typed struct or, if
 - A plain delta (`plain_event`) has nothing but a piece of text, of reasoning, or of a call's arguments.
 - An extended delta (`_extended_event`) may have further fields, which repeat those of the chunk before, or log probabilities.
 
-Everything else takes the decoder's tolerant path, which shares the choices and their open messages with this one.
+Everything else takes the typed path or the tolerant one, which share the choices and their open messages with this one.
 """
 
 from __future__ import annotations
