@@ -191,7 +191,7 @@ class Decoder(base.Decoder):
                 fields = as_event_fields(item)
             except _NO_DELTA:  # a frame with an SSE id or name, or data that is not quite JSON or has an odd value
                 return self._feed_odd(data)
-            if self.foreign_decoder is not None:
+            if self.foreign_decoder is not None and self.foreign_decoder(item) is not None:
                 return self._feed_odd(data)
             self.index = index + 1
         else:
