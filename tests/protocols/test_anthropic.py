@@ -1041,6 +1041,43 @@ def test_an_item_in_its_common_form_takes_the_fast_path() -> None:
     assert sum(isinstance(event, e.Delta) for event in events) == 15
 
 
+NEARLY_COMMON = {
+    "a key twice": b'{"type":"content_block_stop","index":7,"index":0}',
+    "the type twice": b'{"type":"ping","type":"message_stop"}',
+    "the type last": b'{"index":0,"type":"content_block_stop"}',
+    "an index with a fraction": b'{"type":"content_block_stop","index":0.0}',
+    "an index that is text": b'{"type":"content_block_stop","index":"0"}',
+    "a huge index": b'{"type":"content_block_stop","index":9007199254740993}',
+    "a number out of range": b'{"type":"message_stop","x":1e999}',
+    "bytes that are not UTF-8": b'{"type":"ping","x":"\xff"}',
+    "half of a surrogate pair": b'{"type":"ping","\\ud83d":1}',
+    "another key": b'{"type":"message_stop","x":1}',
+    "a start within the answer": b'{"type":"message_start","message":{"id":"msg","usage":{"output_tokens":4}}}',
+    "another answer's start": b'{"type":"message_start","message":{"id":"b","model":"c","content":[],"usage":{}}}',
+    "a block at the same index": b'{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}',
+    "a block with text": b'{"type":"content_block_start","index":1,"content_block":{"type":"text","text":"a"}}',
+    "a block of an unknown type": b'{"content_block":{"type":"x"},"type":"content_block_start","index":1}',
+    "no reason": b'{"type":"message_delta","delta":{"stop_reason":null},"usage":{"output_tokens":4}}',
+    "a reason that is no text": b'{"type":"message_delta","delta":{"stop_reason":1}}',
+    "usage that is NaN": b'{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":NaN}}',
+    "usage that is no count": b'{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":true}}',
+    "metadata": b'{"type":"message_delta","delta":{"stop_reason":"end_turn","container":{"id":"c"}}}',
+}
+
+
+@pytest.mark.parametrize("cut", [True, False])
+@pytest.mark.parametrize("name", NEARLY_COMMON)
+def test_both_paths_tell_the_same_of_starts_and_ends_that_are_nearly_in_their_common_form(name: str, cut: bool) -> None:
+    """Whether each item comes alone, or all at once."""
+    odd = sse_frame(NEARLY_COMMON[name])
+    before, after = [begin(), start(0), said(0, "a")], [said(0, "b"), stop(0), stop(1), reason(), END]
+    blocks = [*(sse([item]) for item in before), odd, *(sse([item]) for item in after)]
+    chunks = blocks if cut else [b"".join(blocks)]
+    story, careful = tell_bytes(Decoder, chunks), tell_bytes(Careful, chunks)
+    assert story.lines == careful.lines
+    assert [repr(event.raw) for event in story.events] == [repr(event.raw) for event in careful.events]
+
+
 def test_an_event_id_is_the_cursor() -> None:
     framed = b"".join(b"id: %d\n" % n + sse([x]) for n, x in enumerate([begin(), start(0), said(0, "a"), said(0, "b")]))
     events = tell_bytes(Decoder, [framed]).events

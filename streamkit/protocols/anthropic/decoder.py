@@ -92,6 +92,7 @@ class Decoder(Answers):
             read(self, item, frame, events)
         except Exception as error:
             events = [self.fault(error, decode_item(frame))]
+            self._warn(events)
         index = self.index
         for event in events:
             event.raw_item = frame
