@@ -55,6 +55,7 @@ from ..messages import TextMessage
 from ..messages.json_text import Lenient, decode_json, is_nested_too_deep, read_leniently, well_formed
 from ..messages.sdk_objects import as_item, is_model, opened
 from .framing import Frames, as_frame
+from .parsed import containers_in
 from .values import WireObject, is_object
 
 __all__ = ["Decoder", "Encoder", "OwnEvents"]
@@ -294,7 +295,7 @@ class Decoder:
 
     def _feed_item(self, item: Any) -> list[Event]:
         """The events of an item that is parsed already. It may hold what JSON text cannot."""
-        if is_nested_too_deep(item):
+        if (item.__class__ is not dict or containers_in(item) is None) and is_nested_too_deep(item):
             return self._guarded(item)  # what is too deep in it reads as if it were absent
         try:
             _encode(item)

@@ -1,15 +1,24 @@
-"""Items that are parsed already, read by the typed structs that the fast paths of bytes have."""
+"""Items that are parsed already: the typed structs that the fast paths of bytes have, read from items, and an item's text."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import compress, islice
 from typing import Any
 
 import msgspec
 
+from ..messages.json_text import MAX_NESTING
 from ..messages.sdk_objects import Nesting, open_model
 
-__all__ = ["item_reader"]
+__all__ = ["containers_in", "item_reader", "plain_json"]
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+_are_text = frozenset({str}).issuperset
+_are_exact = frozenset({str, int, bool, type(None), dict, list}).issuperset
+_are_plain = frozenset({str, int, bool, type(None), dict, list, float}).issuperset
+_is_container = frozenset({dict, list}).__contains__
 
 _NO_NESTING: Nesting = {}
 
@@ -46,3 +55,36 @@ def _opened(item: Any, nesting: Nesting) -> dict[str, Any]:
     if fields.__class__ is dict:
         return fields
     raise msgspec.ValidationError("it is no object of JSON")
+
+
+def containers_in(item: dict[str, Any]) -> list[Any] | None:
+    """The objects and lists in an item, and the item itself. None if there are so many that they may be nested too deep."""
+    found: list[Any] = [item]
+    for values in islice(found, MAX_NESTING):  # to which it adds
+        if values.__class__ is dict:
+            values = values.values()
+        found += compress(values, map(_is_container, map(type, values)))
+    return found if len(found) <= MAX_NESTING else None
+
+
+def plain_json(item: Any) -> bytes | None:
+    """The JSON text of an item that is decoded to the same values, of the same classes. None for an item without such a text,
+    and for one of more objects and lists than usual."""
+    containers = containers_in(item) if item.__class__ is dict else None
+    if containers is None:
+        return None
+    has_floats = False
+    for values in containers:
+        if values.__class__ is dict:
+            if not _are_text(map(type, values)):
+                return None
+            values = values.values()
+        if not _are_exact(map(type, values)):
+            if not _are_plain(map(type, values)):
+                return None
+            has_floats = True
+    try:
+        text = _encode(item)
+    except ValueError:  # half of a surrogate pair, or a number that is too large
+        return None
+    return None if has_floats and _decode(text) != item else text  # in which NaN is null

@@ -22,6 +22,7 @@ from ...events import Delta, Event, MetadataHeld, RawEvent, Run, RunCreated, Run
 from ...messages.json_text import NOT_JSON
 from ...shared_names import share_names
 from ..held_values import NOTHING, HeldSize
+from ..parsed import plain_json
 from ..values import (
     LARGEST_COUNT,
     WireObject,
@@ -127,10 +128,14 @@ class Decoder(FastPath):
             return self._typed(self._end(), data)
         events = self.feed_frame(id, name, data)
         if not self.exhausted:
-            is_read = not (self._has_ended or any(isinstance(event, StreamWarning) for event in events))
-            only_deltas = is_only_deltas([event for event in events if not isinstance(event, MetadataHeld)])
-            self._repeated.remember(chunk if is_read else None, self._choices, is_only_deltas=only_deltas)
+            self._remember(chunk, events)
         return events
+
+    def _remember(self, chunk: Chunk | None, events: Sequence[Event]) -> None:
+        """Note the fields that servers repeat, of a chunk that took the tolerant path; None for a chunk of another shape."""
+        is_read = not (self._has_ended or any(isinstance(event, StreamWarning) for event in events))
+        only_deltas = is_only_deltas([event for event in events if not isinstance(event, MetadataHeld)])
+        self._repeated.remember(chunk if is_read else None, self._choices, is_only_deltas=only_deltas)
 
     def _read_typed(self, chunk: Chunk, data: bytes) -> list[Event] | None:
         """The events of a typed chunk. None if it has to take the tolerant path; nothing was changed then."""
@@ -207,6 +212,22 @@ class Decoder(FastPath):
             name = as_text(item.get("type")) or as_text(item.get("object")) or "chat.completion.chunk"
             events.append(RawEvent(name, item))
         return events + self._take_warnings()
+
+    def _feed_item(self, item: Any) -> list[Event]:
+        """As the base's, of an item that is read as a typed chunk where that is possible."""
+        text = plain_json(item) if self.foreign_decoder is None else None
+        if text is None:
+            self._repeated.remember(None, self._choices, is_only_deltas=False)
+            return super()._feed_item(item)
+        try:
+            chunk = decode_chunk(text)
+        except NOT_JSON:
+            chunk = None
+        events = None if chunk is None else self._read_typed(chunk, text)
+        if events is None:
+            events = self._guarded(item)
+            self._remember(chunk, events)
+        return events
 
     def sentinel(self, data: bytes) -> Iterable[Event]:
         """The end of the run: `[DONE]` completes an answer."""
