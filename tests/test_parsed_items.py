@@ -54,7 +54,12 @@ def kind_of(name: str) -> type[protocols.Decoder]:
 
 def tolerant(name: str) -> type[protocols.Decoder]:
     """The decoder without its fast path for items, nor another for those that are as JSON is."""
-    without = {"plain_event": lambda self, item: None, "_feed_item": protocols.Decoder._feed_item}
+    base = protocols.Decoder
+    without = {
+        "plain_event": lambda self, item: None,
+        "plain_reader": base.plain_reader,
+        "_feed_item": base._feed_item,
+    }
     return type("Tolerant", (kind_of(name),), without)
 
 

@@ -205,10 +205,15 @@ class Decoder:
         """
         return None
 
-    def feed_items(self, items: Iterable[Any]) -> list[Event]:
+    def plain_reader(self, item: Any) -> Callable[[Any], Event | None]:
+        """What reads the items of a row that begins with this one: `plain_event`, or what does the same and is faster for such
+        items."""
+        return self.plain_event
+
+    def feed_items(self, items: Sequence[Any]) -> list[Event]:
         """The events of items that are parsed already, as a producer in this process yields them."""
         events: list[Event] = []
-        plain_event, index = self.plain_event, self.index
+        plain_event, index = self.plain_reader(items[0] if items else None), self.index
         for item in items:
             try:
                 event = plain_event(item)
