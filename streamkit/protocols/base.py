@@ -55,8 +55,7 @@ from ..messages import TextMessage
 from ..messages.json_text import Lenient, decode_json, is_nested_too_deep, read_leniently, well_formed
 from ..messages.sdk_objects import as_item, is_model, opened
 from .framing import Frames, as_frame
-from .parsed import containers_in
-from .values import WireObject, is_object
+from .values import WireObject, containers_in, is_object
 
 __all__ = ["Decoder", "Encoder", "OwnEvents"]
 

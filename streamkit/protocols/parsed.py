@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import compress, islice
 from typing import Any
 
 import msgspec
 
-from ..messages.json_text import MAX_NESTING
 from ..messages.sdk_objects import Nesting, open_model
+from .values import containers_in
 
-__all__ = ["containers_in", "item_reader", "plain_json"]
+__all__ = ["item_reader", "plain_json"]
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _are_text = frozenset({str}).issuperset
 _are_exact = frozenset({str, int, bool, type(None), dict, list}).issuperset
 _are_plain = frozenset({str, int, bool, type(None), dict, list, float}).issuperset
-_is_container = frozenset({dict, list}).__contains__
 
 _NO_NESTING: Nesting = {}
 
@@ -55,16 +53,6 @@ def _opened(item: Any, nesting: Nesting) -> dict[str, Any]:
     if fields.__class__ is dict:
         return fields
     raise msgspec.ValidationError("it is no object of JSON")
-
-
-def containers_in(item: dict[str, Any]) -> list[Any] | None:
-    """The objects and lists in an item, and the item itself. None if there are so many that they may be nested too deep."""
-    found: list[Any] = [item]
-    for values in islice(found, MAX_NESTING):  # to which it adds
-        if values.__class__ is dict:
-            values = values.values()
-        found += compress(values, map(_is_container, map(type, values)))
-    return found if len(found) <= MAX_NESTING else None
 
 
 def plain_json(item: Any) -> bytes | None:

@@ -22,7 +22,7 @@ from ..shared_names import share_names
 from .chained import UpstreamConfirmations
 from .held_items import error_in, is_plain, parsed_item, protocol_of
 from .live import ForeignQuestions, decoder_of_possible_question, expect_questions
-from .source import AsyncSource, Source
+from .source import NO_TRAITS, AsyncSource, Source, SourceTraits
 
 if TYPE_CHECKING:
     from ..core.argument_fields import ArgumentFields
@@ -77,6 +77,8 @@ class SourceDecoder:
     _of_items: Callable[[Sequence[Any]], Sequence[Event]] | None = None
     cut: bytes | None = None
     is_over = False
+    _fields: ArgumentFields | None = None
+    _read_to_end = False
     _upstream: UpstreamConfirmations | None = None
     _foreign: ForeignQuestions | None = None
     _was_complete: bool | None = None  # what `complete` was when the stream ended
@@ -93,20 +95,30 @@ class SourceDecoder:
         self.source = source
         self._engine = engine
         self._receivers = receivers
-        self._fields = fields
-        traits = source.traits
+        if fields is not None:
+            self._fields = fields
+        engine.pull_approves = engine.pull_approved = engine.has_outcomes = False
+        if (traits := source.traits) is not NO_TRAITS:
+            kind, after = self._take_traits(traits, kind, after)
+        if after is not None:
+            self.resumption = _resumption(after, engine)
+        if kind is not None:
+            self._decode_with(kind)
+
+    def _take_traits(
+        self, traits: SourceTraits, kind: type[Decoder] | None, after: str | None
+    ) -> tuple[type[Decoder] | None, str | None]:
+        """Note what the source says of itself. Returns the decoder's class and the cursor with that in mind."""
+        engine = self._engine
+        engine.has_outcomes = traits.was_answered
         self._read_to_end = traits.read_to_end
         if traits.chunks is not None:
             self._upstream = UpstreamConfirmations(traits.chunks, engine)
-        after = after if traits.resume is None else traits.resume(after, not receivers and fields is None)
-        if after is not None:
-            self.resumption = _resumption(after, engine)
-        engine.pull_approves = engine.pull_approved = False
-        engine.has_outcomes = traits.was_answered
+        if traits.resume is not None:
+            after = traits.resume(after, not self._receivers and self._fields is None)
         if name := traits.protocol or (traits.recorded_protocol if kind is None else None):
             kind = registry.find(name).Decoder
-        if kind is not None:
-            self._decode_with(kind)
+        return kind, after
 
     # -- its state
 
@@ -209,9 +221,9 @@ class SourceDecoder:
 
     def _recognise(self, batch: Sequence[Any], *, parsed: bool) -> Sequence[Event]:
         """Hold items until one has a shape that only one protocol has, then decode them all."""
-        held_before = len(self._held)
-        self._held += tuple(batch)
-        for number, item in enumerate(batch, held_before):
+        before = len(self._held)
+        self._held = held = (*self._held, *batch)
+        for number, item in enumerate(batch, before):
             kind = protocol_of(item, parsed=parsed)
             if kind is None and self.may_ask:
                 kind = decoder_of_possible_question(parsed_item(item))
@@ -222,7 +234,7 @@ class SourceDecoder:
         else:
             return ()
         decoder = self._decode_with(kind)
-        held, self._held = self._held, ()
+        self._held = ()
         if len(held) == 1:
             return _decode_frames_with(decoder, held) if is_frame(held[0]) else decoder.feed_items(held)
         events: list[Event] = []
@@ -290,16 +302,17 @@ class SourceDecoder:
     def finish(self, *, declined: bool) -> Iterator[Sequence[Event]]:
         """The events of the source's end: the rest of its bytes, then what its decoder reports at the end. Each is to be
         handled before the next is requested."""
-        if self._framer is not None and not self.exhausted and (rest := self._framer.finish()):
+        framer = self._framer
+        if framer is not None and not self.exhausted and (rest := framer.finish()):
             complete = [frame for frame in rest if _is_complete(as_frame(frame)[2])]
             yield self._filtered(self._decode_frames(complete))
             if len(complete) != len(rest):
                 self._take_cut(as_frame(rest[-1])[2])
-        if self._start.strip() or (self.decoder is None and not self._held and self._seen):
+        if (framer is None and self._start.strip()) or (self.decoder is None and not self._held and self._seen):
             self._take_cut(self._start)
         if (recorded := self.source.traits.recorded_end) is not None and recorded.cut is not None:
             self._take_cut(recorded.cut)
-        decoders = [self.decoder, self._foreign.decoder if self._foreign is not None else None]
+        decoders = (self.decoder,) if self._foreign is None else (self.decoder, self._foreign.decoder)
         for decoder in decoders if not declined else ():
             if decoder is not None:
                 if self.cut is not None:
