@@ -55,7 +55,7 @@ from ..messages import TextMessage
 from ..messages.json_text import Lenient, decode_json, is_nested_too_deep, read_leniently, well_formed
 from ..messages.sdk_objects import as_item, is_model, opened
 from .framing import Frames, as_frame
-from .values import WireObject, is_object
+from .values import WireObject, containers_in, is_object
 
 __all__ = ["Decoder", "Encoder", "OwnEvents"]
 
@@ -205,10 +205,15 @@ class Decoder:
         """
         return None
 
-    def feed_items(self, items: Iterable[Any]) -> list[Event]:
+    def plain_reader(self, item: Any) -> Callable[[Any], Event | None]:
+        """What reads the items of a row that begins with this one: `plain_event`, or what does the same and is faster for such
+        items."""
+        return self.plain_event
+
+    def feed_items(self, items: Sequence[Any]) -> list[Event]:
         """The events of items that are parsed already, as a producer in this process yields them."""
         events: list[Event] = []
-        plain_event, index = self.plain_event, self.index
+        plain_event, index = self.plain_reader(items[0] if items else None), self.index
         for item in items:
             try:
                 event = plain_event(item)
@@ -295,7 +300,7 @@ class Decoder:
 
     def _feed_item(self, item: Any) -> list[Event]:
         """The events of an item that is parsed already. It may hold what JSON text cannot."""
-        if is_nested_too_deep(item):
+        if (item.__class__ is not dict or containers_in(item) is None) and is_nested_too_deep(item):
             return self._guarded(item)  # what is too deep in it reads as if it were absent
         try:
             _encode(item)

@@ -78,16 +78,21 @@ class Framer:
         for frame in frames:
             data = frame if isinstance(frame, bytes) else frame[2]
             if len(data) > self._longest:
-                self._failure = LimitError("line", self._longest)
+                failure = self._fail()
                 if checked:
                     return checked
-                raise self._failure
+                raise failure
             if len(data) >= LONG:
                 if self.sizes is not None:
                     self.sizes.long_item_came(len(data))
                 data = shallow(data)
             checked.append(data if isinstance(frame, bytes) else (frame[0], frame[1], data))
         return checked
+
+    def _fail(self) -> LimitError:
+        """Note and return the error of a frame that is too long."""
+        self._failure = failure = LimitError("line", self._longest)
+        return failure
 
     def _check_failure(self) -> None:
         """Raise the error of a frame that was too long, again."""
@@ -249,12 +254,9 @@ class SseFramer(Framer):
             pieces = [as_frame(piece)[2] for piece in self._checked(pieces)]
         return pieces if self._as_data else self._named(pieces)
 
-    def _checked(self, frames: Frames) -> Frames:
-        try:
-            return super()._checked(frames)
-        finally:
-            if self._failure is not None:
-                self._in_data = self._is_lf_only = False  # so that the next chunk raises it again
+    def _fail(self) -> LimitError:
+        self._in_data = self._is_lf_only = False  # so that the next chunk raises it again
+        return super()._fail()
 
     def _end_run(self, rest: bytes, pieces: list[bytes]) -> bool:
         """Take in the data of the last block of a run, and what follows it. The data joins the pieces if its block is

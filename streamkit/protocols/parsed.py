@@ -1,4 +1,4 @@
-"""Items that are parsed already, read by the typed structs that the fast paths of bytes have."""
+"""Items that are parsed already: the typed structs that the fast paths of bytes have, read from items, and an item's text."""
 
 from __future__ import annotations
 
@@ -8,8 +8,15 @@ from typing import Any
 import msgspec
 
 from ..messages.sdk_objects import Nesting, open_model
+from .values import containers_in
 
-__all__ = ["item_reader"]
+__all__ = ["item_reader", "plain_json"]
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+_are_text = frozenset({str}).issuperset
+_are_exact = frozenset({str, int, bool, type(None), dict, list}).issuperset
+_are_plain = frozenset({str, int, bool, type(None), dict, list, float}).issuperset
 
 _NO_NESTING: Nesting = {}
 
@@ -46,3 +53,26 @@ def _opened(item: Any, nesting: Nesting) -> dict[str, Any]:
     if fields.__class__ is dict:
         return fields
     raise msgspec.ValidationError("it is no object of JSON")
+
+
+def plain_json(item: Any) -> bytes | None:
+    """The JSON text of an item that is decoded to the same values, of the same classes. None for an item without such a text,
+    and for one of more objects and lists than usual."""
+    containers = containers_in(item) if item.__class__ is dict else None
+    if containers is None:
+        return None
+    has_floats = False
+    for values in containers:
+        if values.__class__ is dict:
+            if not _are_text(map(type, values)):
+                return None
+            values = values.values()
+        if not _are_exact(map(type, values)):
+            if not _are_plain(map(type, values)):
+                return None
+            has_floats = True
+    try:
+        text = _encode(item)
+    except ValueError:  # half of a surrogate pair, or a number that is too large
+        return None
+    return None if has_floats and _decode(text) != item else text  # in which NaN is null

@@ -141,12 +141,7 @@ def _usual_first(item: Any, event_name: str) -> type[Decoder] | None:
     found = _FIRST_ITEMS.get(kind) if kind.__class__ is str else None
     if found is None or not found[1].isdisjoint(item) or not _shape(found[0]).recognises(item):
         return None
-    return _built_in_decoder(found[0])
-
-
-@cache
-def _built_in_decoder(name: str) -> type[Decoder]:
-    decoder: type[Decoder] = _built_in(name).Decoder
+    decoder: type[Decoder] = _built_in(found[0]).Decoder
     return decoder
 
 

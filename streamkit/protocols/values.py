@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from functools import cache
-from itertools import filterfalse
+from itertools import compress, filterfalse, islice
 from typing import Any, TypeAlias, TypeGuard
 
 import msgspec
 
 from ..events import Usage
 from ..messages import Annotation
-from ..messages.json_text import decode_json, is_nested_too_deep
+from ..messages.json_text import MAX_NESTING, decode_json, is_nested_too_deep
 
 __all__ = [
     "LARGEST_COUNT",
@@ -29,6 +29,7 @@ __all__ = [
     "as_objects",
     "as_seconds",
     "as_text",
+    "containers_in",
     "error_item",
     "error_object",
     "is_list",
@@ -51,6 +52,7 @@ LARGEST_COUNT = 2**53
 _COUNTS = range(LARGEST_COUNT + 1)
 _LISTS: tuple[type[Any], ...] = (list, tuple)
 _NUMBERS: tuple[type[Any], ...] = (int, float)
+_is_container = frozenset({dict, list}).__contains__
 _OTHER_JSON_TYPES = frozenset((str, int, float, bool, list, type(None)))
 
 
@@ -83,6 +85,16 @@ def as_text(value: Any) -> str:
 def text_or_none(value: Any) -> str | None:
     """The value if it is text and not empty, else None: for the fields of events and messages that may be None."""
     return value if isinstance(value, str) and value else None
+
+
+def containers_in(item: dict[str, Any]) -> list[Any] | None:
+    """The objects and lists in an item, and the item itself. None if there are so many that they may be nested too deep."""
+    found: list[Any] = [item]
+    for values in islice(found, MAX_NESTING):  # to which it adds
+        if values.__class__ is dict:
+            values = values.values()
+        found += compress(values, map(_is_container, map(type, values)))
+    return found if len(found) <= MAX_NESTING else None
 
 
 def as_object(value: Any) -> WireObject:

@@ -70,7 +70,7 @@ class ItemRow(Reversible[Event]):
 
     def __iter__(self) -> Iterator[Event]:
         decoder, source, engine = self._decoder, self._source, self._engine
-        plain_event, index, is_placed = decoder.plain_event, decoder.index, False
+        plain_event, index, is_placed = decoder.plain_reader(self._item), decoder.index, False
         items = chain((self._item,), islice(source.values, _LONGEST))
         self._item = None  # which may be large
         latest: Event | None = None

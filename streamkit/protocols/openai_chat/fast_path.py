@@ -192,13 +192,17 @@ class FastPath(base.Decoder):
         return event_with_logprobs(choice, wire, data, same_metadata)
 
     def plain_event(self, item: Any) -> Event | None:
-        """The event of a plain delta of an open message, None for any other item. The usual forms are read by a few look-ups.
-        A dict that holds the client's objects is left to the tolerant path."""
+        """The event of a plain delta of an open message, None for any other item. The usual forms are read by a few look-ups."""
+        return self._event_of_fields(item) if item.__class__ is dict else self._event_of_form(item)
+
+    def plain_reader(self, item: Any) -> Callable[[Any], Event | None]:
+        """As `plain_event`, for items most of which are dicts, or the client's objects, as this one is."""
+        return self._event_of_fields if item.__class__ is dict else self._event_of_form
+
+    def _event_of_fields(self, item: Any) -> Event | None:
+        """As `plain_event`, of any item. A dict that holds the client's objects is left to the tolerant path."""
         chunk: dict[str, Any] = item
         if type(item) is not dict:  # of an object this is faster than its `__class__`
-            event = self._event_of_form(item)
-            if event is not None:
-                return event
             chunk = fields_of(item)
         (wire,) = choices = chunk["choices"]
         if wire.__class__ is not dict:
@@ -206,55 +210,57 @@ class FastPath(base.Decoder):
         delta = wire["delta"]
         if delta.__class__ is not dict:
             delta = fields_of(delta) if chunk is not item else NOTHING
-        index: Any = wire.get("index")
         size = len(wire)
-        if (
-            wire.get("finish_reason", 0) is None
-            and ((size == 4 and wire.get("logprobs", 0) is None) or size == 3)
-            and index.__class__ is int
-            and choices.__class__ is list
-            and chunk.get("usage") is None
-            and chunk.get("moderation") is None
-            and "error" not in chunk
-            and "x_groq" not in chunk
-            and "citations" not in chunk
-            and "search_results" not in chunk
-            and "prompt_filter_results" not in chunk
-            and (len(delta) == 1 or has_one_value(delta))
-        ):
-            choice, text = self._choices[index], delta.get("content")
-            if text is None:
-                return parsed_piece(choice, delta, item)
-            id = choice.open_text_id
-            if id is not None and text and text.__class__ is str and (text.isascii() or not has_surrogates(text)):
-                if chunk is not item:
-                    self._object_form = form_of(item) or self._object_form
-                return TextDelta(id, text, raw_item=item)
+        try:
+            if (
+                wire["finish_reason"] is None
+                and (size == 3 or (size == 4 and wire["logprobs"] is None))
+                and (index := wire["index"]).__class__ is int
+                and choices.__class__ is list
+                and chunk.get("usage") is None
+                and ("moderation" not in chunk or chunk["moderation"] is None)
+                and "error" not in chunk
+                and "x_groq" not in chunk
+                and "citations" not in chunk
+                and "search_results" not in chunk
+                and "prompt_filter_results" not in chunk
+                and (len(delta) == 1 or has_one_value(delta))
+            ):
+                choice, text = self._choices[index], delta.get("content")
+                if text is None:
+                    return parsed_piece(choice, delta, item)
+                id = choice.open_text_id
+                if id is not None and text and text.__class__ is str and (text.isascii() or not has_surrogates(text)):
+                    if chunk is not item:
+                        self._object_form = form_of(item) or self._object_form
+                    return TextDelta(id, text, raw_item=item)
+        except KeyError:
+            pass  # some servers leave fields out; or the choice is a new one
         return self._typed_event(item)
 
     def _event_of_form(self, item: Any) -> Event | None:
-        """The event of a client's object that has the same form as the latest piece of text; None of any other."""
+        """As `plain_event`, of any item, most of which are the client's objects in the same form as the latest piece of text."""
         kind, kind_of_choice, kind_of_delta, names = self._object_form
         if type(item) is not kind or ((extra := item.__pydantic_extra__) and not is_plain_extra(extra)):
-            return None
+            return self._event_of_fields(item)
         try:
             chunk = item.__dict__
             (choice,) = choices = chunk["choices"]
-            if type(choice) is not kind_of_choice or choice.__pydantic_extra__:
-                return None
             wire = choice.__dict__
             delta = wire["delta"]
-            if type(delta) is not kind_of_delta or delta.__pydantic_extra__ or delta.__pydantic_fields_set__ != names:
-                return None
-            text, index = delta.content, wire["index"]
             if (
-                wire["finish_reason"] is None
+                type(choice) is kind_of_choice
+                and type(delta) is kind_of_delta
+                and not choice.__pydantic_extra__
+                and not delta.__pydantic_extra__
+                and delta.__pydantic_fields_set__ == names
+                and wire["finish_reason"] is None
                 and wire["logprobs"] is None
                 and chunk["usage"] is None
                 and chunk.get("moderation") is None
                 and choices.__class__ is list
-                and index.__class__ is int
-                and text.__class__ is str
+                and (index := wire["index"]).__class__ is int
+                and (text := delta.content).__class__ is str
                 and text
                 and (text.isascii() or not has_surrogates(text))
                 and (id := self._choices[index].open_text_id) is not None
@@ -262,7 +268,7 @@ class FastPath(base.Decoder):
                 return TextDelta(id, text, raw_item=item)
         except (LookupError, AttributeError, TypeError, ValueError):
             pass  # it lacks a field, or the choice is a new one
-        return None
+        return self._event_of_fields(item)
 
     def _typed_event(self, item: Any) -> Event | None:
         """The event of a plain delta of an open message, in any form."""

@@ -12,6 +12,7 @@ from typing import Any
 from ...events import Delta, Event, MetadataHeld, Run, RunCreated, StreamWarning
 from ...messages.json_text import NOT_JSON
 from ..held_values import NOTHING, HeldSize
+from ..parsed import plain_json
 from ..values import WireObject, as_seconds
 from .choice import Choice
 from .fast_path import FastPath
@@ -74,9 +75,31 @@ class TypedPath(FastPath):
         events = self.feed_frame(id, name, data)
         if not self.exhausted:
             self._expects_plain = True
-            is_read = not (self._has_ended or any(isinstance(event, StreamWarning) for event in events))
-            only_deltas = is_only_deltas([event for event in events if not isinstance(event, MetadataHeld)])
-            self._repeated.remember(chunk if is_read else None, self._choices, is_only_deltas=only_deltas)
+            self._remember(chunk, events)
+        return events
+
+    def _remember(self, chunk: TextChunk | Chunk | None, events: Sequence[Event]) -> None:
+        """Note the fields that servers repeat, of a chunk that took the tolerant path; None for a chunk of another shape."""
+        is_read = not (self._has_ended or any(isinstance(event, StreamWarning) for event in events))
+        only_deltas = is_only_deltas([event for event in events if not isinstance(event, MetadataHeld)])
+        self._repeated.remember(chunk if is_read else None, self._choices, is_only_deltas=only_deltas)
+
+    def _feed_item(self, item: Any) -> list[Event]:
+        """The events of an item that is parsed already: read as the typed chunk of its text where that is possible."""
+        text = plain_json(item) if self.foreign_decoder is None else None
+        if text is None:
+            self._remember(None, ())
+            return super()._feed_item(item)
+        chunk: TextChunk | Chunk | None
+        try:
+            chunk = decode_text_chunk(text)
+        except NOT_JSON:
+            chunk, events = self._read_irregular(text)
+        else:
+            events = self._read_text(chunk)
+        if not events:
+            events = self._guarded(item)
+            self._remember(chunk, events)
         return events
 
     # -- typed chunks

@@ -142,21 +142,24 @@ class Decoder(base.Decoder):
                     self._delta_class = item.__class__
         target = self._response.targets[wire.get("item_id")]
         text: Any = wire["delta"]
-        position: Any = wire.get("sequence_number")
         logprobs: Any = wire.get("logprobs")
-        if (
-            wire["type"] == target.type
-            and wire.get("output_index") is target.output_index  # which holds of small numbers
-            and wire.get(target.index_key) is target.part_index
-            and text.__class__ is str
-            and text
-            and (text.isascii() or not has_surrogates(text))
-            and position.__class__ is int
-            and 0 <= position <= LARGEST_COUNT
-            and (logprobs is None or (logprobs.__class__ is list and not logprobs))
-        ):
-            event: Event = target.event(target.message_id, text, position=position, raw_item=item)
-            return event
+        try:
+            position: Any = wire["sequence_number"]
+            if (
+                wire["type"] == target.type
+                and wire["output_index"] is target.output_index  # which holds of small numbers
+                and wire.get(target.index_key) is target.part_index
+                and text.__class__ is str
+                and text
+                and (text.isascii() or not has_surrogates(text))
+                and position.__class__ is int
+                and 0 <= position <= LARGEST_COUNT
+                and (logprobs is None or (logprobs.__class__ is list and not logprobs))
+            ):
+                event: Event = target.event(target.message_id, text, position=position, raw_item=item)
+                return event
+        except KeyError:
+            pass  # some servers leave fields out
         return self._typed_event(item)
 
     def _typed_event(self, item: Any) -> Event | None:
