@@ -46,15 +46,16 @@ class Interruptible:
     """Makes calls, or pulls an iterator, so that another thread or a signal handler can stop it. Once stopped, it does no more.
     It makes one call at a time."""
 
-    __slots__ = ("_has_raised", "_lock", "_pulled", "_stopped", "_stopped_streams", "_streams", "_thread")
+    # How it is before anything stops it. Most are never stopped.
+    _stopped = False
+    _stopped_streams = False
+    _has_raised = False  # `_break` has set an exception for the thread, which may not have raised it yet
+    _thread: int | None = None  # the one that is in a call
+    _streams: tuple[weakref.ref[_Stream], ...] = ()  # those that the call began to read
+    _pulled: weakref.ref[GeneratorType[Any, None, None]] | None = None  # what `each` has returned
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._thread: int | None = None  # the one that is in a call
-        self._stopped = self._stopped_streams = False
-        self._has_raised = False  # `_break` has set an exception for the thread, which may not have raised it yet
-        self._streams: tuple[weakref.ref[_Stream], ...] = ()  # those that the call began to read
-        self._pulled: weakref.ref[GeneratorType[Any, None, None]] | None = None  # what `each` has returned
 
     def call(self, function: Callable[..., _T], *arguments: Any) -> _T:
         """Call the function and return its result.
