@@ -22,7 +22,7 @@ from ..shared_names import share_names
 from .chained import UpstreamConfirmations
 from .held_items import error_in, is_plain, parsed_item, protocol_of
 from .live import ForeignQuestions, decoder_of_possible_question, expect_questions
-from .source import NO_TRAITS, AsyncSource, Source, SourceTraits
+from .source import LIVE, NO_TRAITS, AsyncSource, Source, SourceTraits
 
 if TYPE_CHECKING:
     from ..core.argument_fields import ArgumentFields
@@ -98,7 +98,8 @@ class SourceDecoder:
         if fields is not None:
             self._fields = fields
         engine.pull_approves = engine.pull_approved = engine.has_outcomes = False
-        if (traits := source.traits) is not NO_TRAITS:
+        traits = source.traits
+        if traits is not NO_TRAITS and traits is not LIVE:  # as most are
             kind, after = self._take_traits(traits, kind, after)
         if after is not None:
             self.resumption = _resumption(after, engine)
