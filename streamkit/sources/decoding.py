@@ -22,7 +22,7 @@ from ..shared_names import share_names
 from .chained import UpstreamConfirmations
 from .held_items import error_in, is_plain, parsed_item, protocol_of
 from .live import ForeignQuestions, decoder_of_possible_question, ends_with_question, expect_questions
-from .source import NO_TRAITS, AsyncSource, Source, SourceTraits
+from .source import LIVE, NO_TRAITS, AsyncSource, Source, SourceTraits
 
 if TYPE_CHECKING:
     from ..core.argument_fields import ArgumentFields
@@ -96,8 +96,9 @@ class SourceDecoder:
         self._receivers = receivers
         self._fields = fields
         engine.pull_approves = engine.pull_approved = engine.has_outcomes = False
-        if source.traits is not NO_TRAITS:
-            kind, after = self._take_traits(source.traits, kind, after)
+        traits = source.traits
+        if traits is not NO_TRAITS and traits is not LIVE:  # as most are
+            kind, after = self._take_traits(traits, kind, after)
         if after is not None:
             self.resumption = _resumption(after, engine)
         if kind is not None:
