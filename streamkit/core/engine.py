@@ -154,7 +154,9 @@ class Engine(MessageContent):
 
     def complete_event(self, event: e.Event) -> Iterable[e.Event]:
         """Any event, with everything that belongs before and after it: to be handled before another event is completed."""
-        self.cause, self._item_index, event.item_index = event, event.item_index, None
+        self.cause = event
+        self._item_index = event.item_index
+        event.item_index = None
         return _COMPLETIONS[event.__class__](self, event)
 
     def _emit(self, event: e.Event) -> Iterable[e.Event]:
@@ -182,15 +184,16 @@ class Engine(MessageContent):
 
     def _complete_run_done(self, event: e.RunDone) -> Iterator[e.Event]:
         """The source says how its run ended. `RunDone` itself comes when the stream ends: another source may follow."""
-        outcome = event.run
-        self._drop(event)
-        if self.runs.run is None:
-            yield from self.runs.open(outcome, event)
-        if not self.runs.steps:
-            yield from self.runs.open_step(event)
+        outcome, runs = event.run, self.runs
+        if self.is_canonical:
+            self._drop(event)
+        if runs.run is None:
+            yield from runs.open(outcome, event)
+        if not runs.steps:
+            yield from runs.open_step(event)
         if outcome.status == "in_progress":
             outcome = replace(outcome, status="completed")
-        self.runs.end_with(outcome)
+        runs.end_with(outcome)
         if self.open_by_id or self._renamed:
             yield from self._close_open(outcome.status, event)
 
@@ -264,10 +267,11 @@ class Engine(MessageContent):
 
     def end(self, status: e.RunStatus | None = None, error: Mapping[str, Any] | None = None) -> Iterator[e.Event]:
         """Close everything that is open, and the run. `status` says how, where the source did not."""
-        if self.runs.ended:
+        runs = self.runs
+        if runs.ended:
             return
         self.is_ending = True
-        outcome = self.runs.outcome.status if self.runs.outcome else "completed"
+        outcome = "completed" if runs.outcome is None else runs.outcome.status
         if self.pending and self.unanswered and outcome in ("completed", "in_progress"):
             outcome = "requires_action"
         how: e.RunStatus = status or outcome
@@ -279,8 +283,8 @@ class Engine(MessageContent):
             for call in self.unanswered:
                 if call.answer_slot is not None:
                     call.answer_slot.close()
-        yield from self.runs.end_last_step(how, error)
-        run_done = self.runs.end(how, error)
+        yield from runs.end_last_step(how, error)
+        run_done = runs.end(how, error)
         if run_done is not None and self.takes_place(run_done):
             yield run_done
 

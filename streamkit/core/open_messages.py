@@ -278,9 +278,9 @@ class OpenMessages(PendingAnswers):
         """Let a message begin, which has the id that the decoder uses. If another one has that, it gets a new one."""
         if len(self.open_by_id) + len(self._renamed) >= self._sizes.limits.open_messages:
             raise LimitError("open_messages", self.limits.open_messages)
-        if self.runs.step is None:
-            yield from self.runs.begin_step(e.RunStep(), cause)
-        key = message.id
+        runs, key = self.runs, message.id
+        if runs.step is None:
+            yield from runs.begin_step(e.RunStep(), cause)
         if isinstance(message, ConsoleMessage):
             yield from self._code_runs(message.call_id)
             message.active_line = self._early_lines.pop(key, None)
@@ -288,10 +288,9 @@ class OpenMessages(PendingAnswers):
             self._call_answered(message.call_id)  # what the code of a call shows answers the call as well
         if not key or self.has_message(key):
             message.id = self._id_for(key)
-        run, step = self.runs.run, self.runs.step
-        if message.run_id is None and run is not None:
+        if message.run_id is None and (run := runs.run) is not None:
             message.run_id = run.id
-        if message.step_id is None and step is not None:
+        if message.step_id is None and (step := runs.step) is not None:
             message.step_id = step.id
         if self._made_by_id is not None:
             self._made_by_id[message.id] = message

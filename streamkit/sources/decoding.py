@@ -146,7 +146,9 @@ class SourceDecoder:
             kind = batch.__class__
             if kind is tuple or kind is OwnEvents or (batch and not isinstance(batch[0], _OTHER)):
                 return of_items(batch)
-        events = self._filtered(self._decode(batch))
+        events = self._decode(batch)
+        if self._fields is not None or self.resumption is not None:
+            events = self._filtered(events)
         if (decoder := self.decoder) is None:
             if type(batch) is bytes and len(self._seen) < _SHOWN:
                 self._seen += batch[:_SHOWN]
@@ -239,7 +241,7 @@ class SourceDecoder:
         self._held = ()
         decoder = self._decode_with(kind)
         if len(held) == 1:
-            return _decode_frames_with(decoder, held) if is_frame(held[0]) else decoder.feed_items(held)
+            return decoder.feed_items(held) if parsed else _decode_frames_with(decoder, held)
         events: list[Event] = []
         for are_frames, group in groupby(held, is_frame):  # a source may have both
             items = [*group]

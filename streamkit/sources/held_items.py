@@ -20,12 +20,12 @@ _SSE_FIELDS = (b"data", b"event", b"id", b"retry")
 
 def protocol_of(item: Any, *, parsed: bool) -> type[Decoder] | None:
     """The decoder of the protocol that alone has such items; None if there is none. `parsed`: it is no frame."""
+    if not parsed:
+        return registry.recognise(read_json(item[2]), item[1].decode("utf-8", "replace"))
     if isinstance(item, Event):
         kind: type[Decoder] = registry.find("streamkit").Decoder
         return kind
-    if parsed:
-        return registry.recognise(as_item(item))
-    return registry.recognise(read_json(item[2]), item[1].decode("utf-8", "replace"))
+    return registry.recognise(as_item(item))
 
 
 def parsed_item(held: Any) -> Any:

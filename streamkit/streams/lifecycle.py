@@ -173,7 +173,8 @@ class Lifecycle(StreamState):
             if not handler.streamkit_is_on(self):
                 self._drop_lost_handlers()
                 raise UsageError(f"{handler.streamkit_name} was given to another stream before this one started")
-        self._notice_hooks()
+        if not self._names_no_hook(self._own_names):
+            self._notice_hooks()
 
     def _drop_lost_handlers(self) -> None:
         """Drop the handlers that belong to another stream by now."""

@@ -25,7 +25,7 @@ from ..messages import ToolCallMessage
 from ..messages.message import JOINING
 from ..protocols import Decoder
 from ..sources.decoding import ItemDecoder, SourceDecoder
-from ..sources.source import AsyncSource, RecordedEnd, Source
+from ..sources.source import NO_TRAITS, AsyncSource, RecordedEnd, Source, SourceTraits
 from .failures import details_of, error_of
 from .options import MAX_STEPS, NO_OPTIONS, StreamOptions, decoder_of
 from .timing import Times
@@ -109,13 +109,13 @@ class StreamState(StreamView):
         Raises:
             UsageError: a handler is on another stream, or comes twice.
         """
-        bound: list[Handler] = []
+        count = 0
         try:
             for handler in handlers:
                 handler.bind(self)
-                bound.append(handler)
+                count += 1
         except UsageError:
-            for handler in bound:
+            for handler in handlers[:count]:
                 handler.unbind(self)
             raise
 
@@ -123,16 +123,22 @@ class StreamState(StreamView):
 
     def _source_opened(self, source: Source | AsyncSource) -> None:
         """Get ready to decode a source's items."""
-        engine, traits = self._engine, source.traits
+        after = None if self._source_number else self._after
+        self._source_number += 1
+        self._engine.takes_edits = False
+        if source.traits is not NO_TRAITS:
+            self._take_traits(source.traits)
+        kind = SourceDecoder if source.items is None else ItemDecoder
+        self._source_decoder = kind(source, self._engine, self._protocol, self._receivers, after, self._fields)
+
+    def _take_traits(self, traits: SourceTraits) -> None:
+        """Take in what the stream has to know of a source."""
+        self._source_number -= traits.same_step
+        self._engine.takes_edits = traits.edits
         if traits.fields and self._fields is None:
             self._fields = _argument_fields(traits.fields)
-        kind = SourceDecoder if source.items is None else ItemDecoder
-        after = None if self._source_number else self._after
-        self._source_decoder = kind(source, engine, self._protocol, self._receivers, after, self._fields)
-        self._source_number += not traits.same_step
-        engine.takes_edits = traits.edits
         if executed := traits.executed:
-            engine.executes = lambda call: (call.call_id or call.id) in executed
+            self._engine.executes = lambda call: (call.call_id or call.id) in executed
 
     @property
     def _decoder(self) -> Decoder | None:

@@ -303,6 +303,18 @@ class OpenMessages(msgspec.Struct, eq=False):
         `provider`: if the chunk states one, the text stays open for its citations, until other content comes or this is called
         again.
         """
+        events: list[Event]
+        if self._has_values or provider:
+            events = self._finish_all_with_values(status, provider)
+        else:
+            events = [MessageEnded(id, status) for id in self.ids.values()]
+            self.ids.clear()
+        if self.tool_calls is not NO_CALLS:
+            events += self._finish_calls(status)
+        return events
+
+    def _finish_all_with_values(self, status: Status, provider: object) -> list[Event]:
+        """The end of all open messages but the calls, where something may be held for them."""
         held = self.held_status
         events: list[Event] = []
         for kind in [*self.ids]:
@@ -312,13 +324,10 @@ class OpenMessages(msgspec.Struct, eq=False):
                 self.held_status, self._has_values = held or status, True
             else:
                 events += self.finish(kind, held or status)
-        if self.tool_calls is not NO_CALLS:
-            events += self._finish_calls(status)
-        if self._has_values and (self._metadata or self._returned):
-            held_kinds = ("text",) if self.held_status is not None else ()
-            for values in (self._metadata, self._returned):
-                for kind in [kind for kind in values if kind not in held_kinds]:
-                    del values[kind]
+        held_kinds = ("text",) if self.held_status is not None else ()
+        for values in (self._metadata, self._returned):
+            for kind in [kind for kind in values if kind not in held_kinds]:
+                del values[kind]
         return events
 
     def _finish_calls(self, status: Status) -> list[Event]:

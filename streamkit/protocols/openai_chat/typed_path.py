@@ -189,9 +189,10 @@ class TypedPath(FastPath):
         wire = chunk.choices[0]
         self._answer_id = id = chunk.id or None
         self._choices[wire.index] = choice = Choice.begin(wire.index, id, self.new_id, self._warn, self._hold)
-        has_repeated = chunk.citations or chunk.search_results or chunk.x_groq or wire.content_filter_results
-        if has_repeated and not isinstance(chunk, TextChunk) and not self._take_repeated(chunk, choice):
-            return None  # the tolerant path finds the choice, and begins the run
+        if isinstance(chunk, Chunk):
+            has_repeated = chunk.citations or chunk.search_results or chunk.x_groq or wire.content_filter_results
+            if has_repeated and not self._take_repeated(chunk, choice):
+                return None  # the tolerant path finds the choice, and begins the run
         metadata = self._repeated.remember_changing(chunk)
         if self._metadata:
             metadata = {**self._metadata, **metadata}
@@ -199,7 +200,7 @@ class TypedPath(FastPath):
         run = Run(id=id or "", model=chunk.model or None, created_at=as_seconds(chunk.created), metadata=metadata)
         events: list[Event] = [RunCreated(run)]
         more: list[Event] | None
-        if not isinstance(chunk, TextChunk) and is_other_piece(chunk.choices[0]):
+        if isinstance(chunk, Chunk) and is_other_piece(chunk.choices[0]):
             more = self._read_chunk_of_any_piece(chunk)
         elif wire.delta.content or wire.finish_reason:
             more = self._read_text(chunk)
