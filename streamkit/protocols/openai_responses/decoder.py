@@ -25,6 +25,7 @@ from .. import base
 from ..framing import Frames, as_frame
 from ..values import LARGEST_COUNT, WireObject
 from .fields import EventFields, as_event_fields, read_event
+from .item_index import ItemIndex
 from .part_events import (
     Reader,
     content_part_reader,
@@ -71,7 +72,7 @@ class Decoder(base.Decoder):
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)
-        self._response = ResponseState(self.new_id)
+        self._response = ResponseState(self.new_id, ItemIndex(self.new_id))
 
     @classmethod
     def recognises(cls, item: WireObject) -> bool:

@@ -16,15 +16,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from ...core.unique_ids import UniqueIds
-from ...shared_names import share_names
 from .fields import EventFields
 from .item import Item
 
 __all__ = ["ItemIndex", "UnmatchedItems"]
 
 
-class ItemIndex:
+class ItemIndex(msgspec.Struct, eq=False):
     """The output items of one response, in the order in which they began.
 
     Attributes:
@@ -32,17 +33,14 @@ class ItemIndex:
         is_stored: whether the provider stores the response.
     """
 
-    # Where a response begins.
-    is_stored = True
-    _reasoning_id = ""  # of the newest reasoning item
+    _new_id: Callable[[], str]
+    items: list[Item] = []
+    is_stored: bool = True
+    _by_id: dict[str, Item] = {}
+    _reasoning_id: str = ""  # of the newest reasoning item
     # Made when they are needed: most servers say by an id which item an event belongs to.
     _made_by_output_index: dict[int, Item] | None = None
     _made_by_type: dict[str, list[Item]] | None = None  # without done items at the end
-
-    def __init__(self, new_id: Callable[[], str]) -> None:
-        self.items: list[Item] = []
-        self._new_id = new_id
-        self._by_id: dict[str, Item] = {}
 
     def add(self, id: str, type: str, output_index: int | None) -> Item:
         """A new item. It has this id, unless that is empty or another item that is not done has it."""
@@ -129,9 +127,6 @@ class ItemIndex:
         while items and items[-1].is_done:
             items.pop()
         return items[-1] if items else None
-
-
-share_names(ItemIndex, "items _new_id _by_id is_stored _reasoning_id _made_by_output_index _made_by_type")
 
 
 class UnmatchedItems:

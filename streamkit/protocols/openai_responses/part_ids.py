@@ -6,6 +6,8 @@ is streamed, repeated at the response's end, or not streamed at all.
 
 from __future__ import annotations
 
+import msgspec
+
 from .item_types import PARTS
 
 __all__ = ["PartIds"]
@@ -13,7 +15,7 @@ __all__ = ["PartIds"]
 _KINDS_WITH_PATTERN = frozenset(kind for kind, part in PARTS.items() if part.id_pattern)
 
 
-class PartIds:
+class PartIds(msgspec.Struct, eq=False):
     """The message ids of one item's parts, for the decoder, and for the encoder to predict what a decoder will make.
 
     Attributes:
@@ -22,13 +24,10 @@ class PartIds:
         is_reserved: whether the item's id is that of a message which is open, but not known to be any part.
     """
 
-    __slots__ = ("_made_by_id", "by_part", "is_reserved", "item_id")
-
-    def __init__(self, item_id: str) -> None:
-        self.item_id = item_id
-        self.by_part: dict[tuple[str, int], str] = {}
-        self.is_reserved = False
-        self._made_by_id: dict[str, tuple[int, str, int]] | None = None  # most items have one part
+    item_id: str
+    by_part: dict[tuple[str, int], str] = {}
+    is_reserved: bool = False
+    _made_by_id: dict[str, tuple[int, str, int]] | None = None  # most items have one part
 
     @property
     def by_id(self) -> dict[str, tuple[int, str, int]]:

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ...messages import Message
-from ...shared_names import share_names
-from ..held_values import NOTHING, HeldSize
+from ..held_values import HeldSize
 from ..values import WireObject
 from .item import Item
 from .item_index import ItemIndex
@@ -94,7 +93,14 @@ NO_TARGET: tuple[Any, ...] = ("", _decode_nothing, None, None, "", None)
 """The `common_fields` of the latest target while there is none. They match no delta."""
 
 
-class ResponseState:
+class _NoIds(dict[type[Message], str]):
+    """An empty dict that all structs share as a default. (Of a plain dict, msgspec would make a copy for each struct.)"""
+
+
+_NO_IDS = _NoIds()
+
+
+class ResponseState(msgspec.Struct, eq=False):
     """The state of one response.
 
     It begins with the first event of the response, and ends with its last; a `response.created` after that begins the
@@ -113,22 +119,22 @@ class ResponseState:
             deltas.
     """
 
-    # Where a response begins.
-    has_begun = has_ended = is_complete = has_summaries = False
-    speech_ids: dict[type[Message], str] = NOTHING
+    new_id: Callable[[], str]
+    items: ItemIndex
+    has_begun: bool = False
+    has_ended: bool = False
+    is_complete: bool = False
+    has_summaries: bool = False
+    speech_ids: dict[type[Message], str] = _NO_IDS
+    targets: dict[str | None, DeltaTarget] = {}
     latest_target: tuple[Any, ...] = NO_TARGET
     _held: HeldSize | None = None  # most responses have nothing that is held
-
-    def __init__(self, new_id: Callable[[], str]) -> None:
-        self.new_id = new_id
-        self.items = ItemIndex(new_id)
-        self.targets: dict[str | None, DeltaTarget] = {}
 
     def reset(self) -> None:
         """Begin anew, because another response begins."""
         self.has_begun = self.has_ended = self.is_complete = self.has_summaries = False
         self.items = ItemIndex(self.new_id)
-        self.speech_ids = NOTHING
+        self.speech_ids = _NO_IDS
         self.forget_all_targets()
 
     def hold(self, values: WireObject) -> int:
@@ -180,9 +186,3 @@ class ResponseState:
         """Let the tolerant path read all deltas again."""
         self.targets.clear()
         self.latest_target = NO_TARGET
-
-
-share_names(
-    ResponseState,
-    "new_id items targets has_begun has_ended is_complete has_summaries speech_ids latest_target _held",
-)
