@@ -155,7 +155,7 @@ class Delivery:
                 batch = self._batch = source.decode(batch) if batch.__class__ not in kinds else decode(to_frames(batch))
                 for event in batch:
                     if event.__class__ is not kind or event.message_id is not message_id or event.replace:
-                        found = None if (id := event.message_id) is None else opened.get(id)
+                        found = opened.get(event.message_id)
                         if found is None or event.__class__ is not found.delta_event or event.replace:
                             if event.__class__ is not Usage or not self._count_unseen(event):
                                 again, message_id = True, None
@@ -163,7 +163,7 @@ class Delivery:
                             continue
                         if len(pieces) >= COMPACT_AT:
                             engine.compact(message)
-                        message, message_id, kind, pieces = found, id, event.__class__, found.pieces
+                        message, message_id, kind, pieces = found, event.message_id, event.__class__, found.pieces
                         hooks = self._hooks.get(kind, ())
                     pieces.append(event.value)
                     event.snapshot = message

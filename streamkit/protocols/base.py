@@ -114,9 +114,9 @@ class Decoder:
     pull_approves: ClassVar[bool] = False
 
     # Where a decoder begins.
-    index = 0
-    complete = False
-    exhausted = False
+    index: int = 0
+    complete: bool = False
+    exhausted: bool = False
     continues_in_next_source = False
     is_cut = False
     foreign_decoder: Callable[[WireObject], Decoder | None] | None = None
