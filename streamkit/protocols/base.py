@@ -113,10 +113,10 @@ class Decoder:
     sse_event_names: ClassVar[frozenset[bytes] | None] = None
     pull_approves: ClassVar[bool] = False
 
-    # Where a decoder begins.
-    index = 0
-    complete = False
-    exhausted = False
+    # The state before the first item.
+    index: int = 0
+    complete: bool = False
+    exhausted: bool = False
     continues_in_next_source = False
     is_cut = False
     foreign_decoder: Callable[[WireObject], Decoder | None] | None = None
