@@ -132,7 +132,7 @@ class Event(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True, tag_fiel
         family: the class of messages that it is about, None if it is about none; a class attribute.
         position: `cursor` in the type that the source counts in. For decoders and relays.
         raw_item: `raw` as it arrived, perhaps as JSON text. For decoders.
-        item_index: which of its source's items it came from, counted from 0; missing where `raw_item` finds it. For warnings.
+        item_index: which of its source's items it came from, counted from 0; None where `raw_item` identifies the item. For warnings.
     """
 
     type: ClassVar[str] = "event"
@@ -427,21 +427,21 @@ class ToolCallDone(Done):
 
 
 class NewMessage(Created):
-    """Not an event of streams: a decoder reports that a message begins, with a message that it made for this event alone.
+    """Not an event of streams: a decoder reports that a message begins, with a message that nothing else refers to.
 
-    The engine lets that message itself grow, and emits the event of its kind. Of the message in any other event that begins
-    one, it makes a copy.
+    The engine uses that message itself as the snapshot, and emits the event of its class, such as `TextCreated`. The message of
+    any other `Created` event is copied.
 
     Attributes:
-        message: has no content, and is of the class that its format belongs to.
+        message: has no content, and is of the class that belongs to its type and format.
     """
 
 
 class MessageEnded(Event):
-    """Not an event of streams: a decoder reports that an open message has ended, and its provider says nothing else about it.
+    """Not an event of streams: a decoder reports that an open message has ended with the content that its deltas gave it.
 
     Attributes:
-        message_id: the message's id, as its deltas have it.
+        message_id: the id that the decoder uses in the message's deltas.
         status: how it ended.
     """
 
@@ -449,7 +449,7 @@ class MessageEnded(Event):
     status: m.Status = "completed"
 
     def as_done(self) -> MessageDone:
-        """The same as an event that has a message."""
+        """The `MessageDone` that means the same."""
         message = m.Message(self.message_id, status=self.status)
         return MessageDone(message, position=self.position, raw_item=self.raw_item, item_index=self.item_index)
 

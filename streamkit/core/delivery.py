@@ -64,7 +64,7 @@ _NO_MESSAGE: tuple[Any, Any, Any, Any, Any, Any] = (None, None, None, [], (), No
 
 
 NO_EVENT = Event()
-"""In the place of a stream's newest event, before the first."""
+"""Stands for the newest event of a stream that has delivered none."""
 
 _UNOBSERVED: set[type[Event]] = set()  # the classes of events for which `_observe` has nothing to do
 

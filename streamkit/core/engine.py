@@ -60,7 +60,7 @@ _NO_DECODER = _NoDecoder()
 
 
 class _Completions(dict[type[e.Event], _Completion]):
-    """What completes the events of a class, and of those derived from it."""
+    """The method that completes an event, by the event's class. A class without an entry has that of its nearest base."""
 
     def __missing__(self, kind: type[e.Event]) -> _Completion:
         completion = self[kind] = next(self[base] for base in kind.__mro__ if base in self)

@@ -156,7 +156,7 @@ class MessageContent(OpenMessages):
         yield from self._close(final.id or message.id, message, final.status, event)
 
     def complete_message_ended(self, event: e.MessageEnded) -> Iterator[e.Event]:
-        """A message is done, and it stays as it is."""
+        """A message is done, with the content that its deltas gave it."""
         key = event.message_id
         if (message := self._find(key)) is None:
             return

@@ -59,7 +59,7 @@ class OpenMessages(PendingAnswers):
     _annotated: dict[str, set[bytes]] = NOTHING  # the annotations of open messages
     _early_lines: dict[str, int | None] = NOTHING  # active lines of console messages that have not begun
     _encoded = NOTHING  # messages that are still encoded, by their ids: their places in the list, and their lines
-    _made_by_id: dict[str, Message] | None = None  # all messages by their ids, from the second one on
+    _made_by_id: dict[str, Message] | None = None  # all messages by their ids; made at the first look-up
     _made_ids: UniqueIds | None = None  # most ids are free
     _sizes = NO_SIZES
     _reading: RLock  # while one of them is read, where there are any
@@ -257,11 +257,11 @@ class OpenMessages(PendingAnswers):
         return self._begin(_beginning_of(template), event)
 
     def complete_new_message(self, event: e.NewMessage) -> Iterator[e.Event]:
-        """As `complete_created`, of a message that becomes the stream's own."""
+        """A message begins, of which no copy is made: the snapshot is the event's message itself."""
         message = event.message
         if self._find(message.id) is not None:
             return self._created_twice(event)
-        if message.type != message.default_type or message.role not in ROLES:  # its class may be another one's
+        if message.type != message.default_type or message.role not in ROLES:  # the class may be wrong for them
             return self._begin(_beginning_of(message), event)
         message.status = "in_progress"
         return self._begin(message, event)
@@ -271,11 +271,11 @@ class OpenMessages(PendingAnswers):
         yield self._warn("duplicate-created", fault, event)
 
     def _create(self, template: Message, cause: e.Event) -> Iterator[e.Event]:
-        """Create a message like this one, empty."""
+        """Create an empty message with the header of this one."""
         return self._begin(_beginning_of(template), cause)
 
     def _begin(self, message: Message, cause: e.Event) -> Iterator[e.Event]:
-        """Let a message begin, which has the id that the decoder uses. If another one has that, it gets a new one."""
+        """Begin a message. Its id is the one by which the decoder refers to it; if another message has that id, it gets a new one."""
         if len(self.open_by_id) + len(self._renamed) >= self._sizes.limits.open_messages:
             raise LimitError("open_messages", self.limits.open_messages)
         runs, key = self.runs, message.id
@@ -310,7 +310,7 @@ class OpenMessages(PendingAnswers):
         self._renamed[key] = message
 
     def _id_for(self, key: str) -> str:
-        """A free id for a message that has this one, or "" for none, in the decoder."""
+        """A free id for a message to which the decoder refers by this id; "" if the decoder has none for it."""
         return self._ids.free(key or self.new_id())
 
     # -- closing
@@ -321,9 +321,8 @@ class OpenMessages(PendingAnswers):
         call = message if isinstance(message, ToolCallMessage) and not message.provider_executed else None
         pending_key = ""
         if call is not None and status == "completed":
-            pending_key = self._made_questions.ids.free(
-                call.call_id or call.id
-            )  # a number that is passed over is not found
+            # A number that is passed over is not found.
+            pending_key = self._made_questions.ids.free(call.call_id or call.id)
             yield from self._check_arguments(call, pending_key, cause)  # it is open: if this raises, the end closes it
         self.open_by_id.pop(key, None)
         if self._renamed:
@@ -346,7 +345,7 @@ class OpenMessages(PendingAnswers):
 
 
 def _beginning_of(template: Message) -> Message:
-    """A message like this one, empty, in the class of its type."""
+    """An empty message with the header of this one, of the class that belongs to its type."""
     if type(template) is not message_class(template.type, template.format, template.role):
         template = Message.from_dict(template.to_dict())
     return template.header()

@@ -60,7 +60,7 @@ class PendingAnswers:
     """The part of the engine that knows what waits for an answer.
 
     Attributes:
-        questions: what waits for an answer, or did before; None if there was nothing.
+        questions: everything about what waits for an answer or did before; None if nothing ever did.
         pending: what waits: confirmations by their id, tool calls by their call id.
         confirmations: all of them, in the order they came.
         answered_later: the ids of confirmations, and of calls that were promised an output, whose answer comes after the
@@ -104,7 +104,7 @@ class PendingAnswers:
 
     @property
     def _made_questions(self) -> Questions:
-        """The questions, where there is about to be one."""
+        """The questions of the stream, which are created if there was none yet."""
         if self.questions is None:
             self.pending = {}
             self.questions = Questions(self.pending)

@@ -48,7 +48,10 @@ class Sizes:
         return self
 
     def measure(self, message: Message, *, is_last: bool = False) -> None:
-        """Compare the size of a message, and that of all messages, with the limits. `is_last`: it grows no more.
+        """Compare the size of a message, and that of all messages, with the limits.
+
+        Args:
+            is_last: whether the message is about to be done, so that it is not measured again.
 
         Raises:
             LimitError: it is too long, or all messages together are.
@@ -115,7 +118,7 @@ class Sizes:
         return False
 
     def message_done(self, message: Message) -> None:
-        """The message is done: what was counted of it stays in the total."""
+        """The message is done: its size stays in the total, and is not looked up again."""
         if self._sizes:
             self._sizes.pop(message.id, None)
         if self._besides is not None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["CLASSES", "COMPACT_AT", "FIELDS", "JOINING", "ROLES", "Annotation", "Message", "Status", "message_class"]
 
 ROLES = ("assistant", "computer", "user", "system")
+"""The roles of messages that have a class of their own. A message with any other role is a `Message`."""
 
 Status = Literal["in_progress", "completed", "incomplete", "cancelled", "failed"]
 

@@ -37,6 +37,8 @@ decoder for a newline-delimited JSON format, invented here, is no more than this
 - Set `continues_in_next_source` when the answer goes on in the next request's response, as a paused turn does.
 - Yield `self.warn(…)` beside whatever else could be read: one bad value never loses the rest of its item.
 - Call `new_id()` for a message to which the provider gives no id.
+- Emit `Created` and `Done` events only where the provider says more than the deltas do; `events.NewMessage` and
+  `events.MessageEnded` are cheaper forms of them.
 - Override `feed_frames` last, and only for speed: with a typed `msgspec` struct that accepts the common delta alone, and
   `feed_frame` for every other item. Both ways must emit the same events.
 '''
@@ -113,7 +115,7 @@ class Decoder:
     sse_event_names: ClassVar[frozenset[bytes] | None] = None
     pull_approves: ClassVar[bool] = False
 
-    # Where a decoder begins.
+    # The state before the first item.
     index: int = 0
     complete: bool = False
     exhausted: bool = False
@@ -206,8 +208,8 @@ class Decoder:
         return None
 
     def plain_reader(self, item: Any) -> Callable[[Any], Event | None]:
-        """What reads the items of a row that begins with this one: `plain_event`, or what does the same and is faster for such
-        items."""
+        """The function that reads the items of a batch that begins with this one: `plain_event`, or one with the same results
+        that is faster for such items."""
         return self.plain_event
 
     def feed_items(self, items: Sequence[Any]) -> list[Event]:

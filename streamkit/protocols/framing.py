@@ -43,7 +43,7 @@ class Framer:
 
     Attributes:
         sizes: counts long items: its `long_item_came` is called with the size of each. None if nobody counts them.
-        is_question: of a live body, whether a line without its end is a complete question.
+        is_question: returns whether a line whose newline has not come is a complete question. None for a body that is not live.
     """
 
     _size = 0  # the size of `_pending`, where that has several pieces
@@ -90,7 +90,7 @@ class Framer:
         return checked
 
     def _fail(self) -> LimitError:
-        """Note and return the error of a frame that is too long."""
+        """The error of a frame that is too long. It is raised by all calls that follow."""
         self._failure = failure = LimitError("line", self._longest)
         return failure
 
@@ -114,8 +114,8 @@ class Framer:
         raise NotImplementedError(f"{type(self).__name__}.feed")
 
     def feed_live(self, chunk: bytes) -> Frames:
-        """As `feed`, of a producer that continues when it is pulled, and may take that for an answer to its question: so a
-        complete question ends its line and its block at once, although their ends may come only with the next chunk."""
+        """As `feed`, for a live producer, which may take the next pull for an answer to its question. So the frame of a complete
+        question is returned at once, although the end of its line and of its block may come only with the next chunk."""
         frames = self.feed(chunk)
         if chunk.endswith(b"\n\n") or chunk.rstrip(b" \t\r\n")[-1:] != b"}" or self._failure is not None:
             return frames

@@ -1,4 +1,4 @@
-"""Items that are parsed already: the typed structs that the fast paths of bytes have, read from items, and an item's text."""
+"""Items that are parsed already: they are read as the typed structs that the fast paths have for bytes, or encoded as JSON."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ __all__ = ["item_reader", "plain_json"]
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _are_text = frozenset({str}).issuperset
+# Whether all of some classes are those of JSON values; the exact ones leave out float, for it may be NaN.
 _are_exact = frozenset({str, int, bool, type(None), dict, list}).issuperset
 _are_plain = frozenset({str, int, bool, type(None), dict, list, float}).issuperset
 
@@ -56,8 +57,8 @@ def _opened(item: Any, nesting: Nesting) -> dict[str, Any]:
 
 
 def plain_json(item: Any) -> bytes | None:
-    """The JSON text of an item that is decoded to the same values, of the same classes. None for an item without such a text,
-    and for one of more objects and lists than usual."""
+    """The JSON text of an item; decoding it gives equal values of the same classes. None if there is no such text, or if the
+    item has so many objects and lists that it may be nested too deep."""
     containers = containers_in(item) if item.__class__ is dict else None
     if containers is None:
         return None
@@ -75,4 +76,4 @@ def plain_json(item: Any) -> bytes | None:
         text = _encode(item)
     except ValueError:  # half of a surrogate pair, or a number that is too large
         return None
-    return None if has_floats and _decode(text) != item else text  # in which NaN is null
+    return None if has_floats and _decode(text) != item else text  # NaN and infinities are encoded as null

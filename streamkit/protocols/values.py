@@ -90,7 +90,7 @@ def text_or_none(value: Any) -> str | None:
 def containers_in(item: dict[str, Any]) -> list[Any] | None:
     """The objects and lists in an item, and the item itself. None if there are so many that they may be nested too deep."""
     found: list[Any] = [item]
-    for values in islice(found, MAX_NESTING):  # to which it adds
+    for values in islice(found, MAX_NESTING):  # `found` grows in this loop
         if values.__class__ is dict:
             values = values.values()
         found += compress(values, map(_is_container, map(type, values)))

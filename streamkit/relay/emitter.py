@@ -139,7 +139,7 @@ class Emitter(Writer, Readable):
             if message is None or kind is not self._kind or format != self._format or message.status != "in_progress":
                 self._end_message()
                 self._complete(kind.created_event(kind() if format is None else kind(format=format)))
-                self._times.first_came(time.monotonic())
+                self._times.note_first(time.monotonic())
                 self._message = message = self._engine.messages[-1]
                 self._kind, self._format = kind, format
                 self._holds_half = False
@@ -190,7 +190,7 @@ class Emitter(Writer, Readable):
         """Begin a message of this class, in a lane; for `Lane`."""
         with self._ready():
             self._complete(kind.created_event(kind(**header, metadata=_in_lane(lane))))
-            self._times.first_came(time.monotonic())
+            self._times.note_first(time.monotonic())
             return Part(self, self._engine.messages[-1])
 
     def write_piece(self, message: Message, value: str, metadata: Mapping[str, Any] | None) -> None:

@@ -310,7 +310,7 @@ class Writer(StreamState):
         finally:
             self._current = self._events.current
             if self._events.first_delta is not None:
-                self._times.first_came(self._events.first_delta)
+                self._times.note_first(self._events.first_delta)
 
     def _end_message(self) -> None:
         message, self._message = self._message, None

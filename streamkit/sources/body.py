@@ -36,7 +36,7 @@ class BodyJoiner:
     States: undecided between pieces and lines (`_are_lines` is None), then pieces (False) or lines (True).
 
     Attributes:
-        to_frames: cuts the body into frames, where `feed_frames` is called.
+        to_frames: cuts the bytes of the body into frames. To be set before `feed_frames` is called.
     """
 
     __slots__ = ("_are_lines", "_empty", "_head", "_made_json", "to_frames")

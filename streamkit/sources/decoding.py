@@ -79,7 +79,7 @@ class SourceDecoder:
     is_over = False
     _upstream: UpstreamConfirmations | None = None
     _foreign: ForeignQuestions | None = None
-    _read_to_end = False  # also past the end of its protocol
+    _read_to_end = False  # reading goes on after the decoder is exhausted
     _was_complete: bool | None = None  # what `complete` was when the stream ended
 
     def __init__(
@@ -97,7 +97,7 @@ class SourceDecoder:
         self._fields = fields
         engine.pull_approves = engine.pull_approved = engine.has_outcomes = False
         traits = source.traits
-        if traits is not NO_TRAITS and traits is not LIVE:  # as most are
+        if traits is not NO_TRAITS and traits is not LIVE:  # most sources have one of these two
             kind, after = self._take_traits(traits, kind, after)
         if after is not None:
             self.resumption = _resumption(after, engine)
@@ -107,7 +107,7 @@ class SourceDecoder:
     def _take_traits(
         self, traits: SourceTraits, kind: type[Decoder] | None, after: str | None
     ) -> tuple[type[Decoder] | None, str | None]:
-        """Take in what the source is. Returns the decoder's class and the cursor to resume after, None if there is none."""
+        """Apply the traits of the source. Returns the decoder's class and the cursor to resume after, each None if unknown."""
         self._read_to_end = traits.read_to_end
         self._engine.has_outcomes = traits.was_answered
         if traits.chunks is not None:
@@ -324,7 +324,7 @@ class SourceDecoder:
 
     @property
     def _decoders(self) -> Sequence[Decoder]:
-        """The decoder, and that of another protocol's questions among its items: those that there are."""
+        """The decoder, and that of the questions of another protocol among its items, as far as there are any."""
         if self.decoder is None:
             return ()
         foreign = self._foreign.decoder if self._foreign is not None else None
@@ -437,7 +437,7 @@ share_names(ItemDecoder, _NAMES)
 
 
 def _unrecognised(first: Any) -> StreamkitError:
-    """The error about a source whose protocol its first item does not show."""
+    """The error about a source whose protocol was not recognised. `first` is its first item."""
     return ProtocolError(
         "unknown-protocol",
         f"no protocol has items like {repr(parsed_item(first))[:200]}; "

@@ -46,7 +46,7 @@ class Interruptible:
     """Makes calls, or pulls an iterator, so that another thread or a signal handler can stop it. Once stopped, it does no more.
     It makes one call at a time."""
 
-    # How it is before anything stops it. Most are never stopped.
+    # The state before anything stops it. Most are never stopped.
     _stopped = False
     _stopped_streams = False
     _has_raised = False  # `_break` has set an exception for the thread, which may not have raised it yet

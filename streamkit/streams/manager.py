@@ -109,7 +109,7 @@ class Manager(Lifecycle, Readable):
 
     def _observe(self, event: Event) -> bool:
         if isinstance(event, Created):
-            self._times.first_came(time.monotonic())
+            self._times.note_first(time.monotonic())
         elif isinstance(event, StreamWarning):
             _log_warning(event)
         elif isinstance(event, ConfirmationCreated):

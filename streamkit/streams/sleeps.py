@@ -17,7 +17,7 @@ __all__ = ["TaskSleeps", "sleeps_on"]
 
 class _Reader(Protocol):
     def may_interrupt(self) -> bool:
-        """Whether its task waits for the source, and is to be interrupted in that."""
+        """Whether its task waits for the source, and may be interrupted while it does."""
         ...
 
 
@@ -25,7 +25,7 @@ class TaskSleeps(Sleeps):
     """The sleeps of the task that reads a stream.
 
     Args:
-        reader: the stream, and no method of it, which would be an object more.
+        reader: the stream. (A bound method of it would be one more object in each stream.)
 
     Attributes:
         find_task: returns the current task, in much less time than anyio does.

@@ -132,8 +132,8 @@ class StreamState(StreamView):
         self._source_decoder = kind(source, self._engine, self._protocol, self._receivers, after, self._fields)
 
     def _take_traits(self, traits: SourceTraits) -> None:
-        """Take in what the stream has to know of a source."""
-        self._source_number -= traits.same_step
+        """Apply the traits of a source that is opened."""
+        self._source_number -= traits.same_step  # such a source is not counted
         self._engine.takes_edits = traits.edits
         if traits.fields and self._fields is None:
             self._fields = _argument_fields(traits.fields)

@@ -22,8 +22,8 @@ class Times(msgspec.Struct, gc=False):
     end: float | None = None
     asking: float = 0.0
 
-    def first_came(self, time: float) -> None:
-        """A delta has come, perhaps the first one."""
+    def note_first(self, time: float) -> None:
+        """Set `first`, unless it is set."""
         if self.first is None:
             self.first = time
 

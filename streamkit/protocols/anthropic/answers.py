@@ -23,9 +23,9 @@ _BEGAN_TOO_EARLY = "another message began before this one had ended; it was ende
 
 
 class Answers(base.Decoder):
-    """The course of the answers. What reads an item adds its events to `events`."""
+    """The part of the decoder that follows the answers of a stream. Methods with `events` add those of the current item to it."""
 
-    # Where a stream begins.
+    # The state before the first item.
     _is_another_answer = False
     _has_failed = False
     _has_begun = False

@@ -77,10 +77,10 @@ Doubt = Literal["", "partial", "empty"]
 
 FastWay = tuple[Any, str, Any, str, str]
 """How the fast path reads the deltas of a block: their struct, the message's id, what makes an event, the deltas' type, and
-their text's key. Without a struct it is code: a piece of its JSON, and its item, make any number of events."""
+their text's key. Where the struct is None, the block is code: a piece of its JSON and the item make a list of events."""
 
 
-_MessageClass = type[m.Message]  # inside the class, `type` is the block's
+_MessageClass = type[m.Message]  # inside `Block`, `type` is a field
 
 
 class Block(msgspec.Struct, eq=False):
@@ -117,13 +117,13 @@ class Block(msgspec.Struct, eq=False):
         return ""
 
     def message(self, status: m.Status, content: str | None = None) -> m.Message:
-        """Its message with this status."""
+        """The message of this block, with this status. Without `content`, what was streamed is its content."""
         return self.message_class(self.id, content=content, status=status, metadata={**self.metadata}, **self.fields)
 
     # -- its course, which is added to the events of the current item
 
     def begin(self, wire: WireObject, events: list[Event]) -> None:
-        """It has started. Some servers send its first text along."""
+        """It has started. Some servers send its first text with the start."""
         if citations := wire.get("citations"):
             for citation in as_objects(citations):
                 self.cite(citation, events)
@@ -156,10 +156,15 @@ class Block(msgspec.Struct, eq=False):
 
 
 class CallBlock(Block):
-    """A block that is a tool call: pieces of the JSON of its arguments. Some servers send all of it with the start."""
+    """A block that is a tool call: pieces of the JSON of its arguments. Some servers send all of it with the start.
+
+    Attributes:
+        input: the `input` that came with the start.
+        json: the pieces so far.
+    """
 
     input: Any = None
-    json: bytearray = msgspec.field(default_factory=bytearray)  # the arguments so far
+    json: bytearray = msgspec.field(default_factory=bytearray)
 
     def fast_way(self) -> FastWay | None:
         """How the fast path reads its deltas."""
@@ -193,7 +198,11 @@ class CallBlock(Block):
 
 
 class CompactionBlock(Block):
-    """A summary of the conversation so far. Each of its deltas has it from the beginning."""
+    """A summary of the conversation so far. Each of its deltas has it from the beginning.
+
+    Attributes:
+        has_summary: whether a delta has come, which the next one replaces.
+    """
 
     has_summary: bool = False
 

@@ -30,12 +30,19 @@ _EMPTY_TEXT = {"type": "text", "text": ""}
 
 
 class MessageIds(msgspec.Struct, eq=False):
-    """The message ids of all answers of one stream, and the names of the tools that they called."""
+    """The message ids of all answers of one stream, and the names of the tools that they called.
+
+    Attributes:
+        new_id: makes an id for a message to which the provider gives none.
+        tool_names: the names of the tools, by the ids of the calls.
+        used: the message ids that are in use.
+        numbered: appends numbers to ids that came twice; None as long as none did.
+    """
 
     new_id: Callable[[], str]
     tool_names: dict[str, str] = {}
     used: set[str] = set()
-    numbered: UniqueIds | None = None  # once an id came twice
+    numbered: UniqueIds | None = None
 
     def id_of(self, id: str, group: str | None, index: int) -> str:
         """The id of a block's message: the provider's own for it, else made from that of the answer. An id that is used already
@@ -59,7 +66,7 @@ class MessageIds(msgspec.Struct, eq=False):
 
 
 class ContentBlocks(msgspec.Struct, eq=False):
-    """The content blocks of one answer after the other, by their index in it.
+    """The content blocks of the current answer, by their index in it.
 
     A delta belongs to the block at its index. One that this block cannot have gets a block of its own beside it, so there
     may be several open blocks at one index.
@@ -75,7 +82,7 @@ class ContentBlocks(msgspec.Struct, eq=False):
         is_ending: whether the answer is at its end, so that a block that stops is done at once.
         faults: the codes and faults of warnings about the current item.
         newest: the index of the newest block, -1 if there is none.
-        opened: the open blocks.
+        opened: the open blocks, by index.
         unknown: the indexes of open blocks of unknown types.
         stopped: blocks that are not done, as they may have been cut short.
     """
@@ -177,7 +184,7 @@ class ContentBlocks(msgspec.Struct, eq=False):
         return self.newest + 1 if starts else max(self.newest, 0)
 
     def start(self, index: int, wire: WireObject, events: list[Event]) -> bool:
-        """A block begins, or comes complete. False if its type is unknown: then it makes no event here."""
+        """A block begins, or comes complete. Returns False, and adds no event for it, if its type is unknown."""
         if index in self.opened:
             self.warn("duplicate-block", f"another block began at index {index}; the one there was ended")
             self.stop(index, events)
@@ -186,7 +193,7 @@ class ContentBlocks(msgspec.Struct, eq=False):
         return self._begin(wire, index, events)
 
     def delta(self, index: int, delta: WireObject, events: list[Event]) -> bool:
-        """A piece of a block comes. False if its type is unknown: then it makes no event here."""
+        """A delta of a block comes. Returns False, and adds no event, if the type of the delta or of the block is unknown."""
         way = self.growing.get(index)
         if way is not None and delta.get("type") == way[3] and delta.get(way[4]) == "":
             return True  # as the first piece of the arguments of each call
@@ -205,8 +212,8 @@ class ContentBlocks(msgspec.Struct, eq=False):
         return True
 
     def stop(self, index: int, events: list[Event]) -> bool:
-        """The blocks at an index stop. Those that are certainly complete are done. False if the type of the block is unknown:
-        then it makes no event here."""
+        """The blocks at an index stop. Those that are certainly complete are done. Returns False, and adds no event, if the type
+        of the block is unknown."""
         if index in self.unknown:
             self.unknown -= {index}
             return False
@@ -237,7 +244,7 @@ class ContentBlocks(msgspec.Struct, eq=False):
         return ""
 
     def _begin(self, wire: WireObject, index: int, events: list[Event]) -> bool:
-        """A block begins, or comes complete. False if its type is unknown."""
+        """As `start`, at an index at which no block is open."""
         if self.stopped:
             self._block_follows(events)
         self.newest = index

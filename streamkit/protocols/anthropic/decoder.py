@@ -101,7 +101,7 @@ class Decoder(Answers):
         return events
 
     def _feed_several(self, frames: Frames) -> list[Event]:
-        """As `feed_frames`, of a run of frames. In it the deltas are read without a call."""
+        """As `feed_frames`, of several frames. Their deltas are read in the loop itself, because a call for each costs more."""
         events: list[Event] = []
         if self.exhausted:
             return events
@@ -205,14 +205,14 @@ class Decoder(Answers):
 
     def sentinel(self, data: bytes) -> Iterable[Event]:
         """None: this API has no `[DONE]`, and a server that sends one may have cut the answer short."""
-        if self.exhausted:
+        if self.exhausted:  # so that `feed_frames`, which does not look at it, reads nothing more
             self._common_readers = {}
             self._blocks.growing.clear()
         return ()
 
     def _other_frame(self, frame: Any) -> list[Event]:
-        """The events of a frame that is no delta of an open block: as `feed_frame` makes them, of an item of a known type
-        by fewer steps."""
+        """The events of a frame that is not in a common form: those of `feed_frame`, made in fewer steps if the item is of a
+        known type."""
         if self.exhausted:
             return []
         try:

@@ -93,7 +93,8 @@ class _BlockDelta(msgspec.Struct, tag_field="type", tag="content_block_delta", g
 
 
 class _Item(msgspec.Struct, tag_field="type", tag="", gc=False, forbid_unknown_fields=True):
-    """An item that is no delta. It has no other keys than its struct, as in these any JSON may stand."""
+    """An item that is no delta. One with keys that its struct does not have takes the tolerant path, which reads or checks
+    their values."""
 
     index: ClassVar[int] = -1  # of no block
     delta: ClassVar[None] = None
@@ -196,7 +197,7 @@ def annotation_of(citation: WireObject) -> m.Annotation:
 def usage_of(wire: WireObject) -> Usage:
     """Token counts. The provider's `input_tokens` exclude those that were written to a cache or read from one, which are
     in `details`; `total_tokens` includes them."""
-    details = {**wire}  # which has no nulls
+    details = {**wire}  # there are no nulls in it
     input_tokens = as_count(details.pop("input_tokens", None)) or 0
     output_tokens = as_count(details.pop("output_tokens", None)) or 0
     total = input_tokens + output_tokens

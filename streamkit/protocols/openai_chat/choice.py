@@ -129,8 +129,12 @@ class Choice(msgspec.Struct, eq=False):
         self.update_fast_path()
 
     def finish(self, reason: str | None, *, provider: object) -> list[Event]:
-        """The events of a finish_reason. If the chunk states its provider, as OpenRouter's do, the citations of a text may come
-        after this."""
+        """The events of a finish_reason, or of the end of a complete message.
+
+        Args:
+            provider: what the chunk states as its provider. OpenRouter's chunks do, and there the citations of a text may
+                come after the finish_reason.
+        """
         if reason:
             self.finish_reason = reason
         self.is_finished = True

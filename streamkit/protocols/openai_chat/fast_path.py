@@ -40,7 +40,9 @@ class FastPath(base.Decoder):
     _usage: WireObject = NOTHING
     _new_usage: WireObject | None = None  # of the newest chunk, if it has any and that has changed
     _expects_plain = False  # plain deltas are tried first, because a message is open
-    _extended_batches = 0  # how many more batches are tried as extended deltas first; then no plain ones are expected
+    _extended_batches = (
+        0  # in how many more batches extended deltas are tried first; `_expects_plain` is False meanwhile
+    )
     _object_form: ObjectForm = NO_FORM
     _held: HeldSize | None = None  # most answers have nothing that is held
 
@@ -83,7 +85,7 @@ class FastPath(base.Decoder):
                         continue
             except _NOT_PLAIN:
                 pass  # another chunk, or a frame with an SSE id or name, which is a tuple
-            if len(frames) == 1:  # as of a server that sends each of its events at once
+            if len(frames) == 1:  # as from a server that sends each event alone
                 return self._feed_other(data)
             self.index = offset + len(events)
             events += self._feed_other(data)
@@ -108,8 +110,8 @@ class FastPath(base.Decoder):
         return events
 
     def _feed_rest(self, frames: Frames, place: int, events: list[Event]) -> list[Event]:
-        """These events of a batch, and those of its frames from this place on, which are expected to be of another kind. None
-        of these are read if the source is exhausted."""
+        """The events of a batch: these, and those of its frames from this place on, which are read as the state has become. If
+        the source is exhausted, these are not read."""
         rest = () if self.exhausted else frames[place:]
         if rest:
             events += self.feed_frames(rest)
@@ -196,7 +198,7 @@ class FastPath(base.Decoder):
         return self._event_of_fields(item) if item.__class__ is dict else self._event_of_form(item)
 
     def plain_reader(self, item: Any) -> Callable[[Any], Event | None]:
-        """As `plain_event`, for items most of which are dicts, or the client's objects, as this one is."""
+        """`plain_event` for a batch of dicts if this item is one, else for a batch of the client's objects."""
         return self._event_of_fields if item.__class__ is dict else self._event_of_form
 
     def _event_of_fields(self, item: Any) -> Event | None:
@@ -239,7 +241,7 @@ class FastPath(base.Decoder):
         return self._typed_event(item)
 
     def _event_of_form(self, item: Any) -> Event | None:
-        """As `plain_event`, of any item, most of which are the client's objects in the same form as the latest piece of text."""
+        """As `plain_event`, of any item. Fastest for the client's objects in the same form as the latest piece of text."""
         kind, kind_of_choice, kind_of_delta, names = self._object_form
         if type(item) is not kind or ((extra := item.__pydantic_extra__) and not is_plain_extra(extra)):
             return self._event_of_fields(item)

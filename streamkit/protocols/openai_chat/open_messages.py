@@ -80,7 +80,7 @@ class OpenMessages(msgspec.Struct, eq=False):
     unreported: int = 0
     growing_detail: GrowingPiece = NO_PIECE
     held_status: Status | None = None
-    _has_values: bool = False  # whether anything was held for a message so far: mostly nothing was
+    _has_values: bool = False  # whether something was ever held for a message: in most answers nothing is
     _unreported_tokens: tuple[Any, ...] = ()
     _count: int = 0  # of the messages created so far
     # Made when they are needed, which in most answers they are not.
@@ -134,7 +134,7 @@ class OpenMessages(msgspec.Struct, eq=False):
             fields["metadata"] = {KEY: dict(self._returned[kind])}
 
     def take_role(self, role: Any) -> None:
-        """Use a role for the messages that follow, if it is one."""
+        """Set the role of the messages that follow, if this is a known role."""
         if role in _ROLES:
             self.role = role
 
@@ -144,13 +144,13 @@ class OpenMessages(msgspec.Struct, eq=False):
             self.seen = (*self.seen, kind)
 
     def _metadata_of(self, kind: str) -> dict[str, Any]:
-        """The metadata of the done message of this kind, to be added to."""
+        """The metadata that the message of this kind is done with, for the caller to extend."""
         if kind not in self._metadata:
             self._metadata, self._has_values = {**self._metadata, kind: {}}, True
         return self._metadata[kind]
 
     def _returned_with(self, kind: str) -> dict[str, Any]:
-        """What goes back along with the message of this kind, to be added to."""
+        """The fields that a later request sends with the message of this kind, for the caller to extend."""
         if kind not in self._returned:
             self._returned, self._has_values = {**self._returned, kind: {}}, True
         return self._returned[kind]
@@ -268,7 +268,7 @@ class OpenMessages(msgspec.Struct, eq=False):
         return [MessageEnded(self.ids.pop(kind), status)]
 
     def _finish_with_values(self, kind: str, status: Status) -> list[Event]:
-        """As `finish`, of a message for which something may be held."""
+        """As `finish`, for a message for which something may be held."""
         if kind == "text":
             self.held_status = None
             if self.unreported:

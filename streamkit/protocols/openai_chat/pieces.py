@@ -13,7 +13,7 @@ from ..values import as_count
 from .choice import Choice
 from .typed_chunk import Delta, PlainDelta, PlainToolCall, TypedChoice
 
-__all__ = ["call_event", "event_with_logprobs", "extended_event", "is_other_piece", "plain_event", "read_other_piece"]
+__all__ = ["call_event", "event_with_logprobs", "extended_event", "has_other_piece", "plain_event", "read_other_piece"]
 
 # After so many deltas of which something is held, one takes the tolerant path, which reports the size of what is held.
 _MOST_UNREPORTED = 64
@@ -120,8 +120,8 @@ def event_with_logprobs(choice: Choice, wire: TypedChoice, data: bytes, same_met
     return TextDelta(id, content, False, {"logprobs": tokens}, raw_item=data)
 
 
-def is_other_piece(wire: TypedChoice) -> bool:
-    """Whether a choice has another piece than a text, or more than that."""
+def has_other_piece(wire: TypedChoice) -> bool:
+    """Whether a choice has another piece than plain text, or log probabilities."""
     delta = wire.delta
     return bool(
         delta.tool_calls
@@ -135,8 +135,8 @@ def is_other_piece(wire: TypedChoice) -> bool:
 
 
 def read_other_piece(choice: Choice, wire: TypedChoice) -> list[Event] | None:
-    """The events of such a piece, without those of its finish_reason. None if it has more than one piece, or none and no
-    finish_reason."""
+    """The events of a choice of which `has_other_piece` holds, without those of its finish_reason. None if the tolerant path has
+    to read it, because it has several pieces, or neither a piece nor a finish_reason."""
     if not choice.takes_pieces:
         return None
     delta, reason = wire.delta, wire.finish_reason
@@ -179,9 +179,10 @@ def _begin_call(choice: Choice, delta: Delta, fragment: PlainToolCall) -> list[E
         return None
     if not choice.messages.role:
         choice.messages.take_role(delta.role)
-    is_same = not (choice.is_reasoning or choice.messages.unreported)  # what the fast path may do
+    # Otherwise the call changes nothing of what the fast path may do.
+    changes_fast_path = choice.is_reasoning or choice.messages.unreported
     events = choice.begin_call(index, id, name, fragment.function.arguments)
-    if not is_same:
+    if changes_fast_path:
         choice.update_fast_path()
     return events
 

@@ -25,12 +25,12 @@ NOTHING = (None, *map(msgspec.Raw, (b"null", b"{}", b"[]", b'""')))
 
 _NONE = (None, None, None)
 _KEYS = ("citations", "search_results", "x_groq", "content_filter_results")
-_READ_EACH_TIME = frozenset(("usage", "error"))  # in `x_groq`, by the tolerant path
-_value = itemgetter(1)  # of a key and its value
+_READ_EACH_TIME = frozenset(("usage", "error"))  # the keys in `x_groq` that the tolerant path reads in each chunk
+_value = itemgetter(1)  # of a pair of a key and its value
 
 
 class RepeatedFields(msgspec.Struct, eq=False):
-    """What such fields had in the last chunk. The filter results of a choice are in the choice.
+    """The values of these fields in the last chunk. The filter results of a choice are in the choice.
 
     Attributes:
         values: the bytes of `citations`, `search_results` and `x_groq`.
@@ -42,8 +42,12 @@ class RepeatedFields(msgspec.Struct, eq=False):
     changing: tuple[str | None, ...] | None = None
 
     def remember(self, chunk: TextChunk | Chunk | None, choices: Mapping[int, Choice], *, is_only_deltas: bool) -> None:
-        """Note the fields of a chunk that the tolerant path has read; forget them for None, a chunk of another shape. A
-        `TextChunk` has nothing in them."""
+        """Note the fields of a chunk that the tolerant path has read. A `TextChunk` has no `values`.
+
+        Args:
+            chunk: None for a chunk that has no typed struct: then the fields are forgotten.
+            is_only_deltas: whether the chunk made nothing but deltas, so that its changing fields were not read.
+        """
         if chunk is None:
             self.values, self.changing = _NONE, None
             for choice in choices.values():
@@ -58,7 +62,7 @@ class RepeatedFields(msgspec.Struct, eq=False):
             self.remember_changing(chunk)
 
     def remember_changing(self, chunk: TextChunk | Chunk) -> dict[str, Any]:
-        """Note the changing fields of a chunk. Returns those that it has, for the run's metadata."""
+        """Note the changing fields of a chunk. Returns those that have a value, by key, for the run's metadata."""
         self.changing = changing = (chunk.service_tier, chunk.system_fingerprint, chunk.provider)
         return dict(filter(_value, zip(CHANGING_METADATA_KEYS, changing, strict=True)))
 
@@ -71,8 +75,8 @@ class RepeatedFields(msgspec.Struct, eq=False):
         return True
 
     def take(self, chunk: Chunk, choice: Choice | None) -> WireObject | None:
-        """The values of these fields that are new, by their keys. They count as repeated from then on. None if the tolerant path
-        has to read them.
+        """The values of these fields that are new, by key, and note them as the last ones. None if the tolerant path has to read
+        them.
 
         Args:
             choice: the chunk's choice; None if it has none.
@@ -100,6 +104,7 @@ class RepeatedFields(msgspec.Struct, eq=False):
 
 
 def _values_of(chunk: Chunk) -> tuple[Any, Any, Any]:
+    """The `values` to note of a chunk, without an `x_groq` that has to be read in each chunk."""
     x_groq: Any = chunk.x_groq  # None where it is missing
     is_id = x_groq is not None and not any(key.encode() in bytes(x_groq) for key in _READ_EACH_TIME)
     return chunk.citations, chunk.search_results, x_groq if is_id else None

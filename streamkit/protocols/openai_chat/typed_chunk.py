@@ -2,8 +2,8 @@
 
 A `PlainChunk` is one piece of an open message and nothing else. A `TextChunk` may begin the answer or its text, or end
 both, as the first and the last chunks of most answers do. A `Chunk` may be the first piece or the end of any message, and
-have the other fields that servers put into each chunk: those that change are typed, and of those that mostly repeat the
-bytes are kept, to be compared with the ones that were read before. Every other chunk takes the tolerant path.
+have the other fields that servers put into each chunk. Those that change are typed; of those that mostly repeat, it has the
+bytes, which are compared with the ones that were read before. Every other chunk takes the tolerant path.
 
 Values that mean nothing (`tool_calls: []`, `content_filter_results: {}`, `finish_reason: ""`) are accepted everywhere.
 
@@ -75,7 +75,7 @@ class PlainToolCall(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 class _NoOtherContent(msgspec.Struct, gc=False):
-    """What no delta here has."""
+    """Fields that may be present, but have no value in a delta of these structs."""
 
     function_call: None = None
     audio: None = None
@@ -169,8 +169,8 @@ class PlainChunk(msgspec.Struct, gc=False):
 
 
 class _ChoiceFields(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """What both kinds of choices that may begin or end have beside their content. What they had under other keys would be
-    the run's metadata, so they have no others. An `index` that is none is left to the tolerant path."""
+    """What `TextChoice` and `TypedChoice` have in common. Values under other keys would belong to the run's metadata, so a
+    choice with other keys takes the tolerant path. So does one whose `index` is out of range."""
 
     index: _Index = 0
     finish_reason: str | None = None
@@ -208,7 +208,7 @@ class TypedChoice(_ChoiceFields, forbid_unknown_fields=True, kw_only=True, gc=Fa
 
 
 class _ChunkFields(msgspec.Struct, gc=False):
-    """What both kinds of chunks that may begin or end a message have beside their choices."""
+    """What `TextChunk` and `Chunk` have in common."""
 
     id: str | None = None
     object: Any = None
@@ -224,7 +224,7 @@ class _ChunkFields(msgspec.Struct, gc=False):
 
 
 class TextChunk(_ChunkFields, kw_only=True, gc=False):
-    """A chunk whose choice has a role, a piece of text, a finish_reason, some of them or nothing."""
+    """A chunk whose choice has at most a role, a piece of text and a finish_reason."""
 
     choices: tuple[TextChoice]
     citations: _NoList = None

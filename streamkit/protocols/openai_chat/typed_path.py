@@ -1,6 +1,6 @@
 """The typed path of Chat Completions: it reads the chunks with which the answer and its messages begin and end.
 
-A chunk that `typed_chunk` has a struct for is read without looking into the rest of it. Everything else takes the decoder's
+A chunk for which `typed_chunk` has a struct is read without parsing the rest of it. Everything else takes the decoder's
 tolerant path, which shares the choices and their open messages with this one. Both give the same events.
 """
 
@@ -16,18 +16,18 @@ from ..parsed import plain_json
 from ..values import WireObject, as_seconds
 from .choice import Choice
 from .fast_path import FastPath
-from .pieces import is_other_piece, read_other_piece
+from .pieces import has_other_piece, read_other_piece
 from .run_metadata import new_values, with_metadata
 from .typed_chunk import Chunk, TextChunk, decode_chunk, decode_text_chunk
 from .wire import CHANGING_METADATA_KEYS, METADATA_KEYS, is_only_deltas, read_usage
 
 __all__ = ["TypedPath"]
 
-_EXTENDED_BATCHES = 32  # after an extended delta, in which each frame is tried as one first
+_EXTENDED_BATCHES = 32  # after an extended delta; in these, each frame is tried as an extended delta first
 
 
 class TypedPath(FastPath):
-    """The part of the decoder that reads typed chunks, and passes what is none to the tolerant path."""
+    """The part of the decoder that reads typed chunks, and passes every other frame to the tolerant path."""
 
     # Where a decoder begins.
     _has_begun = False
@@ -47,7 +47,7 @@ class TypedPath(FastPath):
         if not events:
             return self._feed_tolerantly(b"", b"", frame, chunk)
         for event in events:
-            event.raw_item = frame  # by which its number is found, too
+            event.raw_item = frame  # which identifies the item, so that `item_index` is not needed
         self.index += 1
         return events
 
@@ -103,11 +103,11 @@ class TypedPath(FastPath):
         return events
 
     # -- typed chunks
-    # Where one of these returns None or no events, the frame has to take the tolerant path: nothing was changed that this path
-    # would not change as well.
+    # Where one of these returns None or no events, the frame has to take the tolerant path. By then it has changed nothing
+    # that the tolerant path does not change in the same way.
 
     def _read_irregular(self, frame: bytes) -> tuple[Chunk | None, list[Event] | None]:
-        """The `Chunk` that a frame is, and its events; the end of the run for `[DONE]`."""
+        """The `Chunk` and the events of a frame that is no `TextChunk`; each None if there are none. `[DONE]` ends the run."""
         if frame == b"[DONE]":
             self.exhausted, self._expects_plain = True, False
             return None, self._end()
@@ -115,7 +115,7 @@ class TypedPath(FastPath):
             chunk = decode_chunk(frame)
         except NOT_JSON:
             return None, None
-        return chunk, self._read_chunk_of_any_piece(chunk)
+        return chunk, self._read_typed_chunk(chunk)
 
     def _read_text(self, chunk: TextChunk | Chunk) -> list[Event] | None:
         """The events of a chunk that begins the run, or has a text, a finish_reason or both."""
@@ -140,8 +140,8 @@ class TypedPath(FastPath):
             events += self._finish_choice(choice, chunk, reason)
         return events + self._rest_of(chunk) if chunk.usage or self._warnings else events
 
-    def _read_chunk_of_any_piece(self, chunk: Chunk) -> list[Event] | None:
-        """As `_read_text`, of a chunk that may have another piece, or more fields, or nothing but usage."""
+    def _read_typed_chunk(self, chunk: Chunk) -> list[Event] | None:
+        """As `_read_text`, of a chunk that may have any piece and more fields, or nothing but usage."""
         if self._has_ended:
             return None
         if not chunk.choices:
@@ -157,7 +157,7 @@ class TypedPath(FastPath):
             or wire.content_filter_results != choice.filter_results
         ) and not self._take_repeated(chunk, choice):
             return None
-        if not is_other_piece(wire):
+        if not has_other_piece(wire):
             return self._read_text(chunk)
         events = read_other_piece(choice, wire)
         if events is None:
@@ -192,7 +192,7 @@ class TypedPath(FastPath):
         if isinstance(chunk, Chunk):
             has_repeated = chunk.citations or chunk.search_results or chunk.x_groq or wire.content_filter_results
             if has_repeated and not self._take_repeated(chunk, choice):
-                return None  # the tolerant path finds the choice, and begins the run
+                return None  # the tolerant path uses the new choice, and begins the run
         metadata = self._repeated.remember_changing(chunk)
         if self._metadata:
             metadata = {**self._metadata, **metadata}
@@ -200,8 +200,8 @@ class TypedPath(FastPath):
         run = Run(id=id or "", model=chunk.model or None, created_at=as_seconds(chunk.created), metadata=metadata)
         events: list[Event] = [RunCreated(run)]
         more: list[Event] | None
-        if isinstance(chunk, Chunk) and is_other_piece(chunk.choices[0]):
-            more = self._read_chunk_of_any_piece(chunk)
+        if isinstance(chunk, Chunk) and has_other_piece(chunk.choices[0]):
+            more = self._read_typed_chunk(chunk)
         elif wire.delta.content or wire.finish_reason:
             more = self._read_text(chunk)
         else:
@@ -237,7 +237,7 @@ class TypedPath(FastPath):
         return True
 
     def _expect_extended(self) -> None:
-        """An extended delta has come: a plain one is not read here. More will follow."""
+        """An extended delta has come, because a plain one would not have got here; more of them are expected."""
         self._expects_plain, self._extended_batches = False, _EXTENDED_BATCHES
 
     # -- what both paths use

@@ -91,7 +91,7 @@ class Decoder(base.Decoder):
         item_id, decode, index, output_index, message_id, make_event = self._response.latest_target
         if not message_id and len(frames) == 1:
             return self._feed_other(frames[0])
-        start = self.index  # so that the frames before the current one are counted by this and the events
+        start = self.index  # changed so that `start + len(events)` is the number of the current frame
         events: list[Event] = []
         for data in frames:
             try:
@@ -180,8 +180,12 @@ class Decoder(base.Decoder):
         return self._feed_other(item, item)
 
     def _feed_other(self, data: Any, item: Any = None) -> list[Event]:
-        """The events of a frame that is no delta of the latest part, or of an `item` that is parsed already, which is not
-        counted."""
+        """The events of a frame that is no delta of the latest part.
+
+        Args:
+            data: the frame, or the item if it is parsed already.
+            item: the parsed item, of which the caller advances `index`; None if it has to be decoded.
+        """
         response = self._response
         index = self.index
         if item is None:
@@ -193,10 +197,10 @@ class Decoder(base.Decoder):
             try:
                 item = _decode(data)
                 fields = as_event_fields(item)
-            except _NO_DELTA:  # a frame with an SSE id or name, or data that is not quite JSON or has an odd value
-                return self._feed_odd(data)
+            except _NO_DELTA:  # a frame with an SSE id or name, or data that is not quite JSON, or has wrong types
+                return self._feed_tolerantly(data)
             if self.foreign_decoder is not None and self.foreign_decoder(item) is not None:
-                return self._feed_odd(data)
+                return self._feed_tolerantly(data)
             self.index = index + 1
         else:
             fields = read_event(item)
@@ -220,8 +224,8 @@ class Decoder(base.Decoder):
                 event.index = index
         return events
 
-    def _feed_odd(self, data: Any) -> list[Event]:
-        """The events of a frame of any kind."""
+    def _feed_tolerantly(self, data: Any) -> list[Event]:
+        """The events of a frame of any kind, by the tolerant path."""
         events = self.feed_frame(*as_frame(data))
         if self.exhausted:
             self._response.forget_all_targets()

@@ -85,7 +85,7 @@ def index_reader(key: str) -> Callable[[EventFields], int | None]:
 
 
 as_event_fields: Callable[[Any], EventFields] = partial(msgspec.convert, type=EventFields)
-"""As `read_event`, but raises for a value of the wrong type."""
+"""As `read_event`, but raises `msgspec.ValidationError` for a value of the wrong type."""
 
 read_event = _reader(EventFields)
 read_object = _reader(ObjectFields)

@@ -255,7 +255,7 @@ class Item:
         annotations: Sequence[Annotation] = (),
         metadata: WireObject = NOTHING,
     ) -> list[Event]:
-        """The end of a part, once. What was pending of it counts where this form of it has nothing."""
+        """The end of a part, once. Where this form of it has no value, that of the pending form counts."""
         id = self.parts.by_part.get((kind, index)) or self.parts.add(kind, index)
         if id in self.done_ids:
             return []

@@ -115,7 +115,8 @@ class ItemIndex(msgspec.Struct, eq=False):
         return self.find_or_add(event.item_id or "", type, event.output_index)
 
     def _find_otherwise(self, id: str, type: str, output_index: int | None) -> Item | None:
-        """The item by its type, at its place, or the latest if neither id nor place is known."""
+        """The item of this type that is open at the output_index; the latest one that is not done, if there is neither an id nor an
+        output_index."""
         if output_index is not None:
             there = self.open_at(output_index)
             return there if there is not None and there.type == type else None

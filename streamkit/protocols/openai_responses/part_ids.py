@@ -77,7 +77,7 @@ class PartIds(msgspec.Struct, eq=False):
         return self.by_part.get((kind, index)) or self.add(kind, index)
 
     def add(self, kind: str, index: int) -> str:
-        """The id of a part that has none yet, which is assigned to it."""
+        """Assign an id to a part that has none yet. Returns the id."""
         if self.by_part or self.is_reserved or kind in _KINDS_WITH_PATTERN:
             id = self.id_for(kind, index)
             self.assign(kind, index, id)

@@ -19,7 +19,7 @@ from .wire import STEM_OF_CALL, warning
 
 __all__ = ["read_begin", "read_end", "read_error", "read_item_added", "read_item_done", "read_untyped"]
 
-# By the types of items that have one message, which begins with the item, the kind of that. Calls have to have a name.
+# Items of these types have one message, which begins with the item: the kind of its part. A call also needs a name to begin.
 _FIRST_PARTS = {"code_interpreter_call": "code", "image_generation_call": "image", **dict.fromkeys(CALLS, "call")}
 
 
@@ -140,7 +140,7 @@ def _finish_items(state: ResponseState, output: Sequence[Any], status: Status) -
 
 
 def _are_emitted(items: ItemIndex, output: Sequence[Any]) -> bool:
-    """Whether nothing of a response's output is left to emit, as in most streams."""
+    """Whether all of a response's final output was emitted before, as in most streams."""
     for wire in output:
         own = read_object(as_object(wire))
         item = items.with_id(own.id or "")

@@ -17,7 +17,7 @@ from .wire import DELTA_TYPES, SHELL_OUTPUT, TEXT_STREAMS, DeltaEvent, delta_dec
 
 __all__ = ["NO_TARGET", "DeltaTarget", "ResponseState"]
 
-_COMMAND = "response.shell_call_command"  # the deltas of which may have no id
+_COMMAND = "response.shell_call_command"  # the stem of deltas that may have no `item_id`
 
 
 class _DeltaForm(NamedTuple):
@@ -27,7 +27,7 @@ class _DeltaForm(NamedTuple):
         part: its kind.
         index_key: where such a delta has the part's index, "" if the item has one such part only.
         type: their type.
-        event: the class of the events that they become; None if there is none for all of them.
+        event: makes their events: the class of these; None if `expect_deltas` is called with what makes them.
     """
 
     part: str
@@ -36,12 +36,14 @@ class _DeltaForm(NamedTuple):
     event: Any
 
 
+# By the stem of the type of deltas: the type without `.delta`.
 _DELTA_FORMS = {
-    stem: _DeltaForm(stream.part, stream.index_key, f"{stem}.delta", PARTS[stream.part].message.delta_event)
-    for stem, stream in TEXT_STREAMS.items()
+    SHELL_OUTPUT: _DeltaForm("console", "command_index", f"{SHELL_OUTPUT}.delta", None),
+    **{
+        stem: _DeltaForm(stream.part, stream.index_key, f"{stem}.delta", PARTS[stream.part].message.delta_event)
+        for stem, stream in TEXT_STREAMS.items()
+    },
 }
-_DELTA_FORMS[SHELL_OUTPUT] = _DeltaForm("console", "command_index", f"{SHELL_OUTPUT}.delta", None)
-"""By the stem of the type of deltas: the type without `.delta`."""
 
 
 class DeltaTarget(msgspec.Struct, gc=False):
@@ -150,7 +152,7 @@ class ResponseState(msgspec.Struct, eq=False):
             item_id: the `item_id` of its deltas, "" if they have none.
             stem: of the type of its deltas.
             index: the part's.
-            make_event: makes an event of a delta, if that is not the class of the message's delta events.
+            make_event: makes an event of a delta; None for the class of the message's delta events.
         """
         part, index_key, type, delta_event = _DELTA_FORMS[stem]
         message_id = item.parts.by_part.get((part, index))
@@ -170,7 +172,7 @@ class ResponseState(msgspec.Struct, eq=False):
         self.latest_target = key, decode, delta_index, output_index, message_id, event
 
     def _is_found_by_place(self, item: Item, item_id: str) -> bool:
-        """Whether events without an id belong to this item by their output_index."""
+        """Whether events with this `item_id`, which is empty, belong to the item by their output_index."""
         return not item_id and item.output_index is not None and self.items.open_at(item.output_index) is item
 
     def forget_targets(self, item: Item) -> None:
