@@ -356,7 +356,7 @@ class Engine(MessageContent):
 
 share_names(
     Engine,
-    """pending waker confirmations changes _sizes _messages open_by_id _made_by_id _made_ids _numbered_id new_id runs _strict decoder
+    """questions pending waker confirmations changes _sizes _messages open_by_id _made_by_id _made_ids _numbered_id new_id runs _strict decoder
     takes_awaitables takes_edits pull_approves pull_approved has_outcomes is_canonical cause _item_index is_ending source_ends
     _halves _renamed _early_lines _annotated""",
 )

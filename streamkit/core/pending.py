@@ -270,7 +270,7 @@ class PendingAnswers:
 
     def is_own(self, answer: Answer) -> bool:
         """Whether an answer was made here, not by another stream."""
-        return answer in self._made_questions.own
+        return self.questions is not None and answer in self.questions.own
 
     def key_of(self, waiting: Confirmation | ToolCallMessage) -> str:
         """The key in `pending` of something that waits."""

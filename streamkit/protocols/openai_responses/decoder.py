@@ -107,7 +107,9 @@ class Decoder(base.Decoder):
             decoded = self._feed_other(data)
             events += decoded
             if self.exhausted:
-                self.frames = frames[: frames.index(data) + 1]
+                self.frames = frames[
+                    : frames.index(data) + 1
+                ]  # it is there once: nothing before it had ended the source
                 return events
             start += 1 - len(decoded)
             item_id, decode, index, output_index, message_id, make_event = self._response.latest_target
