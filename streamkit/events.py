@@ -454,6 +454,10 @@ class MessageEnded(Event):
         return MessageDone(message, position=self.position, raw_item=self.raw_item, item_index=self.item_index)
 
 
+# What warnings about them name.
+NewMessage.type, MessageEnded.type = MessageCreated.type, MessageDone.type
+
+
 class CallPassed(Event):
     """Not an event of streams: a decoder reports that its provider has begun another tool call after this one.
 

@@ -88,7 +88,7 @@ def test_new_messages_with_one_id_get_ids_of_their_own() -> None:
 
 def test_a_new_message_that_is_open_already_is_dropped_with_a_warning() -> None:
     stream, _ = run(lambda: [e.NewMessage(m.TextMessage("a")), e.NewMessage(m.TextMessage("a"))])
-    assert [warning.code for warning in stream.warnings] == ["duplicate-created"]
+    assert [(warning.code, warning.kind) for warning in stream.warnings] == [("duplicate-created", "message_created")]
     assert len(stream.messages) == 1
 
 
@@ -111,7 +111,7 @@ def test_half_of_a_surrogate_pair_ends_with_its_message() -> None:
     end = b'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
     stream = sk.stream([data, end])
     assert stream.get_final_text() == "Hi \ufffd"
-    assert "lone-surrogate" in {warning.code for warning in stream.warnings}
+    assert ("lone-surrogate", "message_done") in {(warning.code, warning.kind) for warning in stream.warnings}
 
 
 def test_a_message_that_is_too_long_ends_as_failed() -> None:

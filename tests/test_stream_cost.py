@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -269,6 +270,35 @@ def test_what_streams_share_is_not_changed_by_any_of_them(wire: str) -> None:
     assert engine.limits == another.limits == sk.Limits()
     assert (open_messages.NOTHING, held_values.NOTHING) == ({}, {})
     assert (pending.NO_QUESTIONS, run_tracker.NO_STEPS) == ({}, [])
+
+
+class _Changing(sk.EventHandler):
+    """Adds to the metadata of each run, when it begins and when it is done."""
+
+    def on_run_created(self, run: sk.Run) -> None:
+        assert isinstance(run.metadata, dict)
+        run.metadata["mine"] = 1
+
+    on_run_done = on_run_created
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"object": "chat.completion.chunk", "error": {"message": "it failed"}},
+        {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"audio": {"data": "QQ=="}}}]},
+        {"object": "chat.completion", "choices": [{"index": 0, "message": {"content": "a"}, "finish_reason": "stop"}]},
+        {"type": "response.created", "response": {"id": "r", "object": "response"}},
+        {"type": "message_start", "message": {"id": "m", "type": "message", "content": []}},
+    ],
+)
+def test_what_an_application_adds_to_a_run_is_in_no_other_stream(item: dict[str, object]) -> None:
+    stream = sk.stream([item], _Changing())
+    with contextlib.suppress(sk.StreamkitError):  # most of them are cut off here, and one failed
+        stream.until_done()
+    assert stream.current_run is not None
+    assert stream.current_run.metadata["mine"] == 1
+    assert (open_messages.NOTHING, held_values.NOTHING) == ({}, {})
 
 
 def test_pending_is_live_though_it_was_read_before_the_first_question() -> None:

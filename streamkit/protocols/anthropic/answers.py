@@ -116,10 +116,10 @@ class Answers(base.Decoder):
     def _add_usage(self, usage: WireObject, events: list[Event]) -> None:
         values = without_keys(usage)
         changed: WireObject = values
-        if self._usage:
-            changed = add_values(self._usage, values)
-        else:
+        if self._usage is NOTHING:
             self._usage = values
+        else:
+            changed = add_values(self._usage, values)
         if changed:
             self._hold(changed, events)
             events.append(usage_of(self._usage))

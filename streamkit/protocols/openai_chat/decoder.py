@@ -165,7 +165,7 @@ class Decoder(TypedPath):
             id=self._answer_id or "",
             model=text_or_none(chunk.get("model")),
             created_at=as_seconds(chunk.get("created")),
-            metadata=self._metadata,
+            metadata={**self._metadata},
         )
         return RunCreated(run)
 
@@ -186,7 +186,7 @@ class Decoder(TypedPath):
         status = FINISH_REASON_STATUS.get(reason, "completed") if error is None else "failed"
         if status == "failed" and error is None:
             error = {"message": f"the provider ended its answer with the finish_reason {reason!r}"}
-        events.append(RunDone(Run(status=status, error=error, finish_reason=reason, metadata=metadata)))
+        events.append(RunDone(Run(status=status, error=error, finish_reason=reason, metadata={**metadata})))
         return events + self._take_warnings() if self._warnings else events
 
 
