@@ -1281,6 +1281,27 @@ def test_edited_code_is_text() -> None:
     asked.approve("2")
 
 
+@pytest.mark.parametrize("ends", [True, False])
+def test_an_answer_reaches_its_call_although_a_message_has_the_id_of_its_output(ends: bool) -> None:
+    """A provider gave that id to another call's output, which may be open still. The stream waited for ever."""
+    other = sk.ToolOutputMessage("c.output", call_id="other", content="1")
+    first: list[sk.Event] = [
+        sk.ToolOutputDone(other) if ends else sk.ToolOutputDelta("c.output", "1"),
+        sk.ToolCallDone(sk.ToolCallMessage("c", name="f", call_id="c", content="{}")),
+        sk.RunDone(sk.Run(status="completed")),
+    ]
+
+    class Answering(sk.EventHandler):
+        def on_tool_call_done(self, call: sk.ToolCallMessage) -> None:
+            call.respond("2")
+
+    stream = sk.stream([*first, sk.StreamEnd()], Answering(), then=lambda _: None)
+    outputs = [message for message in stream.get_final_messages() if isinstance(message, sk.ToolOutputMessage)]
+    assert [(output.id, output.content) for output in outputs] == [("c.output", "1"), ("c.output.2", "2")]
+    assert outputs[1].call_id == "c"
+    assert not stream.pending
+
+
 def test_an_answer_that_comes_too_late_is_told_why() -> None:
     """Whether somebody answered before, or it was decided without."""
     answered, decided = Answer("a", lambda: None), Answer("b", lambda: None)
