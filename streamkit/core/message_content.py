@@ -189,10 +189,10 @@ class MessageContent(OpenMessages):
     def output(self, call: ToolCallMessage, value: object) -> Iterator[e.Event]:
         """Our answer to a tool call, as a message of the stream."""
         id = f"{call.id}.output"
+        if self.has_message(id):  # the provider has used it for another output
+            id = self._ids.free(id)
         message = ToolOutputMessage(
-            self._ids.free(id)
-            if self.has_message(id)
-            else id,  # the provider may have used it for another call's output
+            id,
             name=call.name,
             call_id=call.call_id or call.id,
             content=output_text(value),

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..answers import Answer, Confirmation
+from ..core.delivery import NO_EVENT
 from ..core.engine import Engine
 from ..events import ConfirmationCreated, Delta, Event, ToolCallDone
 from ..messages import ToolCallMessage
@@ -32,14 +33,14 @@ class EventLog:
 
     Attributes:
         cursor: of the newest event; None before the first.
-        current: the newest event that came from the engine.
+        current: the newest event that came from the engine; `NO_EVENT` before the first.
         snapshots: counts the events that are written, and makes snapshots of them.
         first_delta: when the first delta came, on the monotonic clock; None before.
     """
 
     def __init__(self, engine: Engine, log: LogWriter, limit: int | None) -> None:
         self.cursor: str | None = None
-        self.current: Event | None = None
+        self.current: Event = NO_EVENT
         self.first_delta: float | None = None
         self._engine = engine
         self._log = log

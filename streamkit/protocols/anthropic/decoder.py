@@ -93,6 +93,10 @@ class Decoder(Answers):
         except Exception as error:
             events = [self.fault(error, decode_item(frame))]
             self._warn(events)
+        return self._placed(events, frame)
+
+    def _placed(self, events: list[Event], frame: Any) -> list[Event]:
+        """The events of a frame, with where they came from. Then comes the next frame."""
         index = self.index
         for event in events:
             event.raw_item = frame
@@ -229,12 +233,7 @@ class Decoder(Answers):
             events = [self.fault(error, item)]
         if self._blocks.faults:
             self._warn(events)
-        index = self.index
-        for event in events:
-            event.raw_item = frame
-            event.item_index = index
-        self.index = index + 1
-        return events
+        return self._placed(events, frame)
 
     def feed(self, item: WireObject) -> Iterable[Event]:
         """The events of one item, then the warnings about it."""
