@@ -13,10 +13,8 @@ from streamkit import events as e
 from streamkit import messages as m
 from streamkit import protocols
 from streamkit.protocols import ag_ui, vercel_ui
-from streamkit.protocols.framing import sse_frame
 from streamkit.testing import check_protocol
 
-from .opcodes import opcodes
 from .recorded import OWN, SHARED, streams_in
 from .ui_streams import CASES, PROFILES, RUNS, call, case, comes_back, completed, encoded, everything, lines, whole
 
@@ -146,28 +144,6 @@ def test_a_question_that_nobody_answered_stays_open(protocol: str) -> None:
     assert "declined" not in json.dumps(items)
     assert [line["type"] for line in again if "requires_action" in line["type"]] == ["run_requires_action"]
     assert again[-1] == {"type": "stream_end", "status": "requires_action"}
-
-
-def deltas(protocol: str, count: int) -> bytes:
-    """A body with this many pieces of a text."""
-    text = whole(m.TextMessage("t"), *["word "] * count)
-    return b"".join(sse_frame(json.dumps(item).encode()) for item in encoded(completed(text), protocol))
-
-
-@pytest.mark.parametrize("protocol", ["vercel_ui", "ag_ui"])
-def test_a_delta_takes_the_fast_path(protocol: str) -> None:
-    """From bytes to a hook in no more instructions than the fastest of the other protocols takes: some 110."""
-
-    class Counter(sk.EventHandler):
-        def on_text_delta(self, delta: sk.TextDelta, snapshot: sk.TextMessage, /) -> None:
-            pass
-
-    def read(body: bytes) -> None:
-        sk.stream([body[at : at + 2048] for at in range(0, len(body), 2048)], Counter()).until_done()
-
-    few, many = deltas(protocol, 200), deltas(protocol, 700)
-    read(few)
-    assert (opcodes(read, many) - opcodes(read, few)) / 500 < 130
 
 
 def main() -> None:

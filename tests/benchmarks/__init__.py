@@ -1,1 +1,1 @@
-"""Benchmarks: `python -m tests.benchmarks` for time and memory, `python -m tests.benchmarks.opcodes` for work without a clock."""
+"""Benchmarks: `python -m tests.benchmarks` for time and memory, `python -m tests.benchmarks.guard` for work without a clock."""

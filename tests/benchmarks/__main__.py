@@ -11,7 +11,7 @@ Peers are optional: `pip install -e '.[test,bench]'` brings them. One that is no
 contestant's text is compared with what was sent; if one is wrong, or fails, the exit status is 1.
 
 The numbers are medians of CPU time, of rounds in which the contestants take turns; compare ratios of one run, not times of
-two. A quiet machine gives steadier ones. A guard that needs no quiet machine is `python -m tests.benchmarks.opcodes`.
+two. A quiet machine gives steadier ones. A guard that needs no quiet machine is `python -m tests.benchmarks.guard`.
 """
 
 from __future__ import annotations

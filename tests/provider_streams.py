@@ -1,136 +1,13 @@
-"""How many deltas of a stream leave the fast path of their decoder, and what the others cost in it.
-
-A delta is slow if the tolerant path of its decoder made it, which parses the entire item. `VARIANTS` has streams as
-different providers send them: all of their deltas, but for the first ones, are to be fast. What a delta costs is counted
-in bytecode instructions of the decoder alone, for which the rest of the way of a delta is the same everywhere.
-"""
+"""Streams as different providers and servers send them: `STREAMS` has a body of each, of many deltas in their form."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Mapping
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
-import streamkit as sk
-from streamkit import protocols
-from streamkit.events import Delta, Event
-from streamkit.protocols.framing import Frame, framer_for
-
-from .opcodes import opcodes
-
-__all__ = [
-    "LIMIT",
-    "MOST_OPCODES",
-    "VARIANTS",
-    "DeltaItem",
-    "delta_items",
-    "frames_in",
-    "items_of_recordings",
-    "opcodes_to_a_hook",
-    "slow_share",
-]
-
-MOST_OPCODES = 290
-"""Of the decoder, and of counting, for an item that is one delta. The rest of its way to a hook takes about 200, and the
-limit (splitting, a typed decode, one call, one append: `tests/benchmarks/parsing.py`) 73 in all. Most variants take less than
-250; the most is of those whose chunks hold more for the way back, which is measured. Each item is fed alone here."""
-
-LIMIT = 73
-"""Instructions of the limit for a delta, from bytes to a hook."""
-
-
-class DeltaItem(NamedTuple):
-    """An item of a stream that gave a delta.
-
-    Attributes:
-        deltas: how many it gave.
-        slow: how many of them the tolerant path made.
-        is_alone: whether it gave nothing else, such as the beginning of a message, or usage.
-        opcodes: what it cost in the decoder.
-        data: the item.
-    """
-
-    deltas: int
-    slow: int
-    is_alone: bool
-    opcodes: int
-    data: bytes
-
-
-def delta_items(protocol: str, body: bytes) -> list[DeltaItem]:
-    """The items of a body that give deltas, each fed alone, as a server that flushes each of them sends them."""
-    decoder: protocols.Decoder = protocols.find(protocol).Decoder()
-    framer = framer_for(body)
-    assert framer is not None
-    framer.expect_names(decoder.sse_event_names)
-    found: list[DeltaItem] = []
-    for frame in [*framer.feed(body), *framer.finish()]:
-        events: list[Event] = []
-        count = opcodes(_feed, decoder, frame, events)
-        deltas = [event for event in events if isinstance(event, Delta)]
-        if deltas:
-            slow = sum(event.item_index is not None for event in deltas)  # the fast path leaves it out
-            data = frame if isinstance(frame, bytes) else frame[2]
-            found.append(DeltaItem(len(deltas), slow, len(events) == len(deltas), count, data))
-    return found
-
-
-def frames_in(body: bytes) -> list[bytes]:
-    """The data of a body's events."""
-    return [block.rpartition(b"data: ")[2] for block in body.split(b"\n\n")[:-1]]
-
-
-class _Texts(sk.EventHandler):
-    def __init__(self) -> None:
-        self.parts: list[str] = []
-
-    def on_text_delta(self, delta: sk.TextDelta, snapshot: sk.TextMessage) -> None:
-        self.parts.append(delta.value)
-
-    def on_reasoning_delta(self, delta: sk.ReasoningDelta, snapshot: sk.ReasoningMessage) -> None:
-        self.parts.append(delta.value)
-
-
-def opcodes_to_a_hook(protocol: str, body: bytes) -> float:
-    """What a delta of a body costs on its whole way to a hook, in pieces of 2 KB."""
-    blocks = [block + b"\n\n" for block in body.split(b"\n\n")[:-1]]
-
-    def run(count: int) -> int:
-        whole, handler = b"".join(blocks[:count]), _Texts()
-        pieces = [whole[place : place + 2048] for place in range(0, len(whole), 2048)]
-
-        def read() -> None:
-            with contextlib.suppress(sk.IncompleteStreamError):
-                sk.stream(pieces, handler, protocol=protocol).until_done()
-
-        spent = opcodes(read)
-        assert len(handler.parts) >= count - 2
-        return spent
-
-    few = len(blocks) // 2
-    run(few)
-    return (run(len(blocks)) - run(few)) / (len(blocks) - few)
-
-
-def _feed(decoder: protocols.Decoder, frame: Frame | bytes, events: list[Event]) -> None:
-    events.extend(decoder.feed_frames([frame]))
-
-
-def items_of_recordings(protocol: str, paths: Iterable[Path]) -> list[DeltaItem]:
-    """The same of all these recordings."""
-    return [item for path in paths for item in delta_items(protocol, path.read_bytes())]
-
-
-def slow_share(items: Iterable[DeltaItem]) -> float:
-    """Which part of the deltas is slow, from 0 to 1."""
-    found = list(items)
-    return sum(item.slow for item in found) / max(1, sum(item.deltas for item in found))
-
-
-# -- streams of single providers
+__all__ = ["STREAMS"]
 
 _COUNT = 40  # deltas in each
 _FILTERED = {name: {"filtered": False, "severity": "safe"} for name in ("hate", "self_harm", "sexual", "violence")}
@@ -228,7 +105,7 @@ _PART: dict[str, Any] = {"index": 0, "type": "text", "text": {"value": "a", "ann
 _MESSAGE_DELTA: dict[str, Any] = {"id": "m", "delta": {"content": [_PART]}}
 _LOGPROBS = [{"token": "ab", "logprob": -0.5, "bytes": [97, 98], "top_logprobs": []}]
 
-VARIANTS: dict[str, tuple[str, bytes]] = {
+STREAMS: dict[str, tuple[str, bytes]] = {
     "chat": ("openai_chat", _chats(_TEXT, usage=None, service_tier="default", obfuscation="x")),
     "chat, Azure without findings": ("openai_chat", _chats(_TEXT, {"content_filter_results": {}})),
     "chat, Azure": ("openai_chat", _chats(_TEXT, {"content_filter_results": _FILTERED})),
@@ -321,4 +198,4 @@ VARIANTS: dict[str, tuple[str, bytes]] = {
     "letta": ("letta", _letta(message_type="assistant_message", content="ab")),
     "letta, reasoning": ("letta", _letta(message_type="reasoning_message", reasoning="ab", signature=None)),
 }
-"""By its name, a provider's or a field's: the protocol, and a body of a few messages' worth of deltas."""
+"""By its name, a provider's or a field's: the protocol, and a body that is cut off after forty deltas."""

@@ -1,0 +1,76 @@
+"""The guard of the plain deltas: how many bytecode instructions one costs, beside a table. It has no clock.
+
+    python -m tests.benchmarks.guard    # prints the counts, and fails if one is more than a tenth above the table
+
+Counted is all Python code on the way from bytes to a hook, or to whoever iterates: of 1,200 deltas less that of 200, divided
+by 1,000. The counts are those of Python 3.11. Where a change is worth its price, `TABLE` gets the new counts.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Mapping
+
+from tests.opcodes import Counter
+
+from .faces import events, hook
+from .wires import CUTS, WIRES, answer, pieces
+
+__all__ = ["PYTHON", "TABLE", "measure", "too_dear"]
+
+PYTHON = (3, 11)
+TOLERANCE = 1.1
+FEW, MANY = 200, 1200
+FACES = {"hook": hook, "iteration": events}
+TABLE: dict[str, float] = {
+    "chat, 2 KB, hook": 143,
+    "chat, 2 KB, iteration": 150,
+    "chat, event, hook": 251,
+    "chat, event, iteration": 258,
+    "responses, 2 KB, hook": 130,
+    "responses, 2 KB, iteration": 137,
+    "responses, event, hook": 251,
+    "responses, event, iteration": 258,
+    "anthropic, 2 KB, hook": 118,
+    "anthropic, 2 KB, iteration": 125,
+    "anthropic, event, hook": 230,
+    "anthropic, event, iteration": 237,
+}
+"""The instructions of a delta, by the protocol, what each piece of the body is, and how the stream is read."""
+
+
+def measure() -> dict[str, float]:
+    """What the rows of the table are now."""
+    return {name: _cost(*name.split(", ")) for name in TABLE}
+
+
+def too_dear(now: Mapping[str, float]) -> list[str]:
+    """A line for each row that is more than a tenth above the table."""
+    return [f"{name}: {TABLE[name]:g}, now {now[name]:g}" for name in TABLE if now[name] > TOLERANCE * TABLE[name]]
+
+
+def _cost(wire: str, cut: str, face: str) -> float:
+    assert cut in CUTS
+
+    def count(deltas: int) -> int:
+        source, counter = pieces(WIRES[wire](deltas), cut), Counter()
+        assert FACES[face](source, counter) == answer(deltas), "the stream gave another text than was sent"
+        return counter.opcodes
+
+    gc.collect()
+    _, few, many = (count(deltas) for deltas in (FEW, FEW, MANY))  # the first does what is done only once
+    return (many - few) / (MANY - FEW)
+
+
+def main() -> int:
+    """The command. Returns its exit status."""
+    now = measure()
+    print(*(f"{name:32}{count:8.1f}{TABLE[name]:8.1f}" for name, count in now.items()), sep="\n")
+    dear = too_dear(now) if sys.version_info[:2] == PYTHON else []
+    print(*dear, sep="\n")
+    return bool(dear)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
