@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from ..events import RunStep
 from ..handlers import EventHandler, Handler
 from ..messages import CodeMessage, Message
 from ..streams.aio import AsyncStreamManager
@@ -120,7 +121,7 @@ class Agent(_BaseAgent):
         Args:
             input: the user's text, or flat messages; added to `messages` when the stream starts. An image that is a
                 path is read. May be left out: the conversation then continues as it stands, and what nobody answered
-                is asked again. The input of a stream that failed before the model answered gives way to the next one.
+                is asked again. The input of a stream that failed in its first answer gives way to the next one.
             handlers: receive each event, in this order.
             options: further arguments of the requests of this stream, besides those of the agent.
 
@@ -202,7 +203,7 @@ class AsyncAgent(_BaseAgent):
         Args:
             input: the user's text, or flat messages; added to `messages` when the stream starts. An image that is a
                 path is read. May be left out: the conversation then continues as it stands, and what nobody answered
-                is asked again. The input of a stream that failed before the model answered gives way to the next one.
+                is asked again. The input of a stream that failed in its first answer gives way to the next one.
             handlers: receive each event, in this order; sync and async ones.
             options: further arguments of the requests of this stream, besides those of the agent.
 
@@ -238,6 +239,9 @@ class _ConversationRecorder(EventHandler):
     def on_message_created(self, message: Message, /) -> None:
         if message.role != "assistant" or not self._turn.presents_again:
             self._agent.messages.append(message)
+
+    def on_run_step_done(self, run_step: RunStep, /) -> None:
+        self._turn.withdraw_failed_answer()
 
     def on_end(self) -> None:
         self._turn.finish()

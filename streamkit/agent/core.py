@@ -148,7 +148,7 @@ class AgentCore:
         self._newest_input = input or self._newest_input
 
     def _ends_with_failed_input(self, messages: Sequence[Message]) -> bool:
-        """Whether these end with the input of a stream that failed before the model answered. It is not joined to the next
+        """Whether these end with the input of a stream that failed in its first answer. It is not joined to the next
         input, which is it once more or takes its place."""
         newest, failed = self._newest_input, self._live is not None and self._live.error is not None
         if not failed or not newest or len(newest) > len(messages):

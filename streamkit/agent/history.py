@@ -101,6 +101,8 @@ class _View:
                 self._append(message)
             case ToolCallMessage():
                 self._add_call(message)
+            case Message() if message.role == "assistant" and message.status == "failed":
+                pass  # the fragment of an answer that failed, as older conversations have it
             case CodeMessage():
                 self._add_code(message)
             case ToolOutputMessage():

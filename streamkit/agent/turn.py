@@ -7,12 +7,12 @@ the next model call. A step is over before the next one is taken, and its outcom
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from typing import Any, TypeGuard
 
 from ..answers import Confirmation
 from ..events import ConfirmationCreated, ConsoleCreated, ConsoleDelta, ConsoleDone, Event, Run, RunDone, ToolCallDone
-from ..messages import CodeMessage, ConsoleMessage, Message, ToolCallMessage
+from ..messages import CodeMessage, ConsoleMessage, Message, ReasoningMessage, ToolCallMessage, ToolOutputMessage
 from ..streams.state import StreamState
 from .actions import WAITING, Action, is_question, open_calls
 from .calls import PendingCall, call_id_of, declined_output, failure_events
@@ -61,6 +61,7 @@ class Turn:
         self._on_start = on_start
         self._outcomes = Outcomes(agent)
         self._answer_begins = 0  # where in the stream's messages the model's newest answer begins
+        self._answer_is_complete = True
 
     def executes(self, call: ToolCallMessage) -> bool:
         """Whether the agent answers a call itself, not the application. It answers calls of unknown tools as well."""
@@ -70,9 +71,24 @@ class Turn:
         is_providers = "item_type" in call.metadata or "custom" in call.metadata  # a kind of tool that we do not offer
         return call.name not in agent.application_tools and not is_providers
 
+    def withdraw_failed_answer(self) -> None:
+        """Take an answer that failed before its end out of the conversation: no request sends the fragment.
+
+        Calls that the application has answered by then stay, with their outputs and the reasoning before them: the model
+        must not ask for the same action again.
+        """
+        if self._answer_is_complete or self.stream.error is None:
+            return
+        answer = self.stream.messages[self._answer_begins :]
+        answered = {message.call_id for message in answer if isinstance(message, ToolOutputMessage)}
+        answered &= {call_id_of(message) for message in answer if _is_call(message)}
+        withdrawn = {id(message) for message in answer if not _belongs_to_calls(message, answered)}
+        self._agent.messages[:] = [message for message in self._agent.messages if id(message) not in withdrawn]
+
     def finish(self) -> None:
         """The stream has ended: record what became of each action that has no outcome in the conversation yet."""
-        newest = self.stream.messages[self._answer_begins :]
+        failed = self.stream.error is not None and not self._answer_is_complete
+        newest = () if failed else self.stream.messages[self._answer_begins :]
         calls = [call for call in newest if _is_call(call) and self.executes(call)]
         self._outcomes.finish(calls, self.stream.confirmations)
 
@@ -89,8 +105,10 @@ class Turn:
             first_confirmation = len(self.stream.confirmations)
             self._answer_begins = len(self.stream.messages)
             self._outcomes.begin([])
+            self._answer_is_complete = False
             yield CallModel(self._request(answered))
             raise_if_source_incomplete(self.stream)
+            self._answer_is_complete = True
             messages = self.stream.messages[self._answer_begins :]
             answered = [*self.stream.confirmations[first_confirmation:]]
             if not self._must_continue(messages, answered):
@@ -290,6 +308,13 @@ def _is_call(message: Message) -> TypeGuard[ToolCallMessage]:
         and not message.provider_executed
         and message.choice == 0
     )
+
+
+def _belongs_to_calls(message: Message, call_ids: Collection[str | None]) -> bool:
+    """Whether a request with these calls needs the message."""
+    if isinstance(message, ReasoningMessage):
+        return bool(call_ids) and message.status == "completed"
+    return (message.call_id or message.id) in call_ids and message.status == "completed"
 
 
 def _console(call: ToolCallMessage, content: str | None = None) -> ConsoleMessage:

@@ -12,7 +12,7 @@ import pytest
 
 import streamkit as sk
 from streamkit.agent import progress
-from streamkit.testing import ModelServer, Reply, Text, ToolCall
+from streamkit.testing import ModelServer, Reasoning, Reply, Text, ToolCall
 
 from ..faces import Face, async_faces, body, every_face
 from .parts import Approving, ToyComputer, agent_on, code, every_provider, outputs_of
@@ -147,23 +147,98 @@ async def test_a_tool_in_a_thread_ends_where_it_reports_progress(face: Face) -> 
     assert face.is_async or after == []
 
 
+def _raise(handler: Any, delta: sk.TextDelta, snapshot: sk.TextMessage) -> None:
+    raise LookupError("no")
+
+
+FAILURES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "the connection breaks": ({"cut_after": 2}, {}),
+    "the service reports an error": ({"error_after": 2}, {}),
+    "the run fails": ({"error_after": 2, "error_event": "response.failed"}, {}),
+    "a hook raises": ({}, {"on_text_delta": _raise}),
+}
+
+
+@every_face
+@every_provider
+@pytest.mark.parametrize("failure", FAILURES)
+@body
+async def test_an_answer_that_failed_is_not_sent_back(face: Face, provider: str, failure: str) -> None:
+    """It is on its stream, but not in the conversation: the next request is the same one again, without the fragment."""
+    how, hooks = FAILURES[failure]
+    script = [Reply(Text("A long answer."), code("say hello"), **how), Reply("Again.")]
+    with ModelServer(script) as server:
+        async with agent_on(face, server, provider, computer=ToyComputer(), auto_run=True) as talker:
+            stream = talker.stream("Go.", face.told(**hooks))
+            with pytest.raises(LookupError if hooks else sk.StreamkitError):
+                await stream.until_done()
+            assert "A long answer.".startswith(stream.messages[0].content)
+            assert stream.messages[0].content != ""
+            assert talker.contents == [("message", "Go.")]
+            stream = await talker.say()
+            assert talker.contents == [("message", "Go."), ("message", "Again.")]
+        assert server.requests[1].body == server.requests[0].body
+
+
 @every_face
 @every_provider
 @body
-async def test_what_arrived_before_an_error_stays_in_the_conversation(face: Face, provider: str) -> None:
-    """The next stream sends it to the model, without the call that was cut off."""
-    script = [Reply(Text("So far. "), code("say hello"), cut_after=4), Reply("Again.")]
+async def test_what_was_done_before_a_failed_answer_stays(face: Face, provider: str) -> None:
+    """The calls and outputs of earlier steps are in the conversation, and in the request that is sent again."""
+    calls = (ToolCall("look", {}), code("say hello"))
+    script = [Reply(Text("I will."), *calls), Reply(Text("A long answer."), cut_after=2), Reply("Again.")]
+
+    def look() -> str:
+        return "sun"
+
     with ModelServer(script) as server:
-        async with agent_on(face, server, provider, computer=ToyComputer(), auto_run=True) as talker:
-            stream = talker.stream("Go.")
+        options: dict[str, Any] = {"tools": [look], "computer": ToyComputer(), "auto_run": True}
+        async with agent_on(face, server, provider, **options) as talker:
+            with pytest.raises(sk.StreamkitError):
+                await talker.say("Go.")
+            assert [kind for kind, _ in talker.contents[4:]] == ["code", "tool_output", "console"]
+            await talker.say()
+        assert sorted(outputs_of(server.requests[2]).values()) == ["hello\n", "sun"]
+        assert server.requests[2].body == server.requests[1].body
+
+
+@every_face
+@every_provider
+@body
+async def test_a_call_that_was_answered_stays_although_its_answer_failed(face: Face, provider: str) -> None:
+    """What the application did for it has happened: the model reads the output, and does not call again."""
+    schema = {"name": "book", "description": "Book.", "parameters": {"type": "object", "properties": {}}}
+    parts = (Reasoning("I have to book."), ToolCall("book", {}), Text("Booked for you."), code("say hello"))
+    script = [Reply(*parts, cut_after=6), Reply("Again.")]
+    with ModelServer(script) as server:
+        async with agent_on(face, server, provider, tools=[schema], computer=ToyComputer()) as talker:
+            stream = talker.stream("Go.", face.told(on_tool_call_done=lambda self, call: call.respond("booked")))
             with pytest.raises(sk.StreamkitError):
                 await stream.until_done()
-            assert talker.contents[:2] == [("message", "Go."), ("message", "So far. ")]
-            assert [m.type for m in talker.messages[2:]] == [m.type for m in stream.messages[1:]]
-            stream = await talker.say()
-            assert await stream.get_final_text() == "Again."
-        assert outputs_of(server.requests[1]) == {}
-        assert "So far." in server.requests[1].content.decode()
+            outputs = [message for message in stream.messages if message.type == "tool_output"]
+            kinds = [kind for kind, _ in talker.contents]
+            assert kinds == (["message", "reasoning", "tool_call", "tool_output"] if outputs else ["message"])
+            await talker.say()
+        assert outputs_of(server.requests[1]) == ({"call_1_1": "booked"} if outputs else {})
+
+
+@every_face
+@every_provider
+@body
+async def test_an_answer_that_was_cancelled_stays(face: Face, provider: str) -> None:
+    """A person who stops an answer has read it: the model reads as much of it."""
+
+    def stop(handler: Any, delta: sk.TextDelta, snapshot: sk.TextMessage) -> None:
+        handler.stream.cancel()
+
+    with ModelServer([Reply(Text("A long answer."), never_ends=True), Reply("Again.")]) as server:
+        async with agent_on(face, server, provider) as talker:
+            stream = await talker.say("Go.", face.told(on_text_delta=stop))
+            assert stream.status == "cancelled"
+            fragment = talker.messages[-1].content
+            assert "A long answer.".startswith(fragment)
+            await talker.say("And?")
+        assert fragment in server.requests[1].content.decode()
 
 
 @every_face

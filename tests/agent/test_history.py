@@ -64,6 +64,10 @@ NEXT = {"run_id": "r", "step_id": "t"}
 VIEWS: dict[str, tuple[list[dict[str, Any]], list[tuple[str, str]]]] = {
     "nothing": ([], []),
     "talk": ([user("a"), says("b"), user("c")], [("message", "a"), ("message", "b"), ("message", "c")]),
+    "the fragment of an answer that failed": (
+        [user("a"), says("b", status="failed"), user("c"), says("d", status="cancelled")],
+        [("message", "a"), ("message", "c"), ("message", "d")],
+    ),
     "a call and its output": (
         [call("1"), output("1", "x"), says("y")],
         [("tool_call", "{}"), ("tool_output", "x"), ("message", "y")],
