@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from ..errors import UsageError
 from ..messages import Message, TextMessage
+from ..messages.message import ROLES
 from ..protocols.values import is_list
 
 __all__ = ["UserInput", "as_messages", "changed", "input_messages", "load_messages", "put_in_place", "save_messages"]
@@ -24,9 +25,13 @@ def as_messages(values: Iterable[Any]) -> list[Message]:
     """Messages, from messages and their dicts.
 
     Raises:
-        UsageError: a value is neither.
+        UsageError: a value is neither, or has a role that no message has.
     """
-    return [value if isinstance(value, Message) else Message.from_dict(value) for value in values]
+    messages = [value if isinstance(value, Message) else Message.from_dict(value) for value in values]
+    for message in messages:
+        if message.role not in ROLES:  # no request would contain it
+            raise UsageError(f"a message's role is one of {', '.join(ROLES)}, not {message.role!r}: {message!r}")
+    return messages
 
 
 def input_messages(value: Any) -> list[Message]:

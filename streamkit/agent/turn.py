@@ -153,7 +153,8 @@ class Turn:
             return []
         questions = [call for call in calls if is_question(call)]
         self.presents_again = True
-        yield EmitEvents([ToolCallDone(Action(call).call) for call in calls])
+        # Copies, because the conversation's own calls take no answer any more: they were on a stream that has ended.
+        yield EmitEvents([ToolCallDone(Action(call).call.copy()) for call in calls])
         self.presents_again = False
         self._answer_begins = len(self.stream.messages)
         if questions:

@@ -283,11 +283,15 @@ class ToolCallMessage(Message):
 
 
 class ToolOutputMessage(Message):
-    """The output of a tool. `call_id` is the id of the call."""
+    """The output of a tool. `call_id` is the id of the call. The role `tool`, which other libraries have for it, is read as
+    `computer`."""
 
     __slots__ = ()
     default_role = "computer"
     default_type = "tool_output"
+
+    def __init__(self, id: str = "", *, role: str | None = None, **fields: Any) -> None:
+        super().__init__(id, role=None if role == "tool" else role, **fields)
 
 
 CLASSES.update(

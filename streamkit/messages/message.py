@@ -339,6 +339,8 @@ def message_class(type: Any, format: Any = None, role: Any = None) -> type[Messa
     """The class of messages with this type, format and role; `Message` itself where there is no class for them."""
     if type == "code" and role == "computer":
         return Message  # a document to display, not code to run
+    if type == "tool_output" and role == "tool":
+        return CLASSES[type]  # which reads that role as the computer's
     if role is not None and role not in ROLES:
         return Message
     if type == "message" and format is not None:

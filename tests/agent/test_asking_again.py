@@ -179,6 +179,60 @@ async def test_a_call_of_the_application_waits_again(face: Face, provider: str, 
 
 
 @every_face
+@every_provider
+@pytest.mark.parametrize("before", ["nobody answered", "the time was over", "it was left"])
+@body
+async def test_a_call_of_the_application_can_be_answered_by_the_next_stream(
+    face: Face, provider: str, before: str
+) -> None:
+    """In the same process too: the call that the hook gets is a new one, which takes an answer."""
+    schema = {"name": "ask", "description": "Ask.", "parameters": {"type": "object", "properties": {}}}
+
+    def first(handler: Any, call: sk.ToolCallMessage) -> None:
+        if before == "the time was over":
+            call.defer(timeout=0.01)
+
+    def second(handler: Any, call: sk.ToolCallMessage) -> None:
+        assert call.waiting
+        call.respond("late")
+
+    with ModelServer([Reply(ToolCall("ask")), Reply("Fine.")]) as server:
+        async with agent_on(face, server, provider, tools=[schema]) as talker:
+            stream = talker.stream("Go.", face.told(on_tool_call_done=first))
+            if before == "it was left":
+                async with stream:
+                    async for event in stream:
+                        if isinstance(event, sk.RunRequiresAction):
+                            break
+            else:
+                await stream.until_done()
+            stream = await talker.say(face.told(on_tool_call_done=second))
+            assert await stream.get_final_text() == "Fine."
+            assert [message.type for message in talker.messages] == ["message", "tool_call", "tool_output", "message"]
+        assert outputs_of(server.requests[1]) == {"call_1_0": "late"}
+
+
+@every_face
+@every_provider
+@pytest.mark.parametrize("as_dict", [False, True], ids=["message", "dict"])
+@body
+async def test_an_output_may_have_the_role_that_chat_has_for_it(face: Face, provider: str, as_dict: bool) -> None:
+    """`tool` is the computer's role, so the output answers its call."""
+    schema = {"name": "ask", "parameters": {"type": "object", "properties": {}}}
+    output: Any = sk.ToolOutputMessage(role="tool", call_id="call_1_0", content="42")
+    if as_dict:
+        output = {"role": "tool", "type": "tool_output", "call_id": "call_1_0", "content": "42"}
+    with ModelServer([Reply(ToolCall("ask")), Reply("Fine.")]) as server:
+        async with agent_on(face, server, provider, tools=[schema]) as talker:
+            await talker.say("Go.")
+            talker.messages.append(output)
+            stream = await talker.say()
+            assert await stream.get_final_text() == "Fine."
+        assert outputs_of(server.requests[1]) == {"call_1_0": "42"}
+    assert {message.role for message in talker.messages} == {"user", "assistant", "computer"}
+
+
+@every_face
 @body
 async def test_the_input_may_bring_the_output(face: Face) -> None:
     """As a message: it is the answer, and the call does not come again."""

@@ -28,6 +28,10 @@ BAD: dict[str, tuple[Any, str]] = {
     ),
     "a type that no provider has": ({"role": "user", "type": "smell", "content": "x"}, "smell"),
     "a file on this machine": ({"role": "user", "type": "file", "format": "path", "content": "/etc/hosts"}, "file"),
+    "a role that no message has": (
+        {"role": "tool", "content": "4", "tool_call_id": "call_1"},
+        "role is one of .*'tool'",
+    ),
     "a number": ({"role": "user", "type": "message", "content": 5}, "content"),
 }
 
