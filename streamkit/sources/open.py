@@ -28,6 +28,7 @@ from .recognition import (
     is_live,
     is_path,
     is_response,
+    is_wrapped_response,
     refuse_read,
     response_of,
     unknown_source,
@@ -137,6 +138,8 @@ class _IterableSource(Source):
                     close()
         except Exception as error:
             raise_source_error(error)
+        finally:
+            self.release()
 
 
 def distinct(items: Any, value: Any) -> tuple[Any, ...]:
@@ -204,6 +207,7 @@ _SYNC_KINDS: tuple[tuple[Callable[[Any], bool], Callable[[Any, Limits], Source]]
     (_is_a(Readable), lambda value, _: value.source()),
     (_is_a(SyncChunks), lambda value, _: source_of_stream(value.manager, value)),
     (_is_a(Source), lambda value, _: value),
+    (is_wrapped_response, lambda value, limits: open_sync(value.parse, limits)),
     (lambda value: response_of(value) is not None, _of_response),
     (is_path, lambda value, _: _of_path(value)),
     (_is_a(bytes, bytearray), lambda value, _: Source(iter([bytes(value)]), _close_nothing)),
@@ -229,5 +233,7 @@ def open_sync(value: Any, limits: Limits = DEFAULT_LIMITS) -> Source:
     refuse_read(value)
     for is_kind, source_of in _SYNC_KINDS:
         if is_kind(value):
-            return source_of(value, limits)
+            source = source_of(value, limits)
+            source.hold(value)
+            return source
     raise unknown_source(value)

@@ -26,6 +26,7 @@ from .recognition import (
     is_framed,
     is_live,
     is_sync_response,
+    is_wrapped_response,
     refuse_read,
     response_of,
     unknown_source,
@@ -43,6 +44,12 @@ async def open_async(value: Any, limits: Limits = DEFAULT_LIMITS, after: str | N
     A sync source is pulled in worker threads, one call at a time. Raises as `open_sync`.
     """
     refuse_read(value)
+    source = await _open(value, limits, after)
+    source.hold(value)
+    return source
+
+
+async def _open(value: Any, limits: Limits, after: str | None) -> AsyncSource:
     if isinstance(value, AsyncSource):
         return value
     if isinstance(value, Readable):
@@ -51,6 +58,8 @@ async def open_async(value: Any, limits: Limits = DEFAULT_LIMITS, after: str | N
         return source_of_async_stream(value.manager, value)
     if inspect.isawaitable(value):
         return await open_async(await await_source(value), limits)
+    if is_wrapped_response(value):
+        return await open_async(value.parse, limits)
     response = response_of(value)
     if response is not None and not is_sync_response(response) and hasattr(response, "aiter_bytes"):
         return await _of_async_response(response, limits)

@@ -22,6 +22,7 @@ __all__ = [
     "is_path",
     "is_response",
     "is_sync_response",
+    "is_wrapped_response",
     "refuse_read",
     "response_of",
     "unknown_source",
@@ -49,7 +50,7 @@ _FRAMED_JSON = r"application/[\w.+-]*json"
 
 
 def is_response(value: Any) -> bool:
-    """Whether this is an HTTP response of httpx or httpx2, or an SDK's wrapper of one."""
+    """Whether this is an HTTP response of httpx or httpx2, or has their methods."""
     return (hasattr(value, "iter_bytes") or hasattr(value, "aiter_bytes")) and hasattr(value, "status_code")
 
 
@@ -58,10 +59,12 @@ def response_of(value: Any) -> Any:
     response = _sdk_response(value)
     if response is not None:
         return response
-    wrapped = getattr(value, "http_response", None)  # an SDK's wrapper of it
-    if wrapped is not None and is_response(wrapped):
-        return wrapped
     return value if is_response(value) else None
+
+
+def is_wrapped_response(value: Any) -> bool:
+    """Whether this is an SDK's wrapper of a response, whose `parse` gives the stream, as `with_raw_response` returns it."""
+    return hasattr(value, "http_response") and callable(getattr(value, "parse", None))
 
 
 def _sdk_response(value: Any) -> Any:

@@ -26,6 +26,7 @@ __all__ = [
     "NO_TRAITS",
     "AsyncSource",
     "Batch",
+    "Opened",
     "Readable",
     "RecordedEnd",
     "Source",
@@ -100,7 +101,26 @@ LIVE = SourceTraits(live=True)
 """Of a producer that continues only when it is pulled."""
 
 
-class Source(Iterator[Batch]):
+class Opened:
+    """What was opened from other objects. These live until it is closed: a source may read an HTTP response alone, while the
+    SDK's stream around the response is all that refers to the client, which closes its connections when it is collected."""
+
+    __slots__ = ("_origins",)
+
+    def __init__(self) -> None:
+        self._origins: tuple[Any, ...] = ()
+
+    def hold(self, origin: Any) -> None:
+        """Refer to an object that this was opened from. An Emitter is left alone: it ends when its producer drops it."""
+        if not isinstance(origin, (Opened, Readable)):
+            self._origins = (*self._origins, origin)
+
+    def release(self) -> None:
+        """Refer to nothing any more."""
+        self._origins = ()
+
+
+class Source(Opened, Iterator[Batch]):
     """Batches that one thread at a time pulls. It is an iterator of them, too.
 
     Args:
@@ -131,6 +151,7 @@ class Source(Iterator[Batch]):
         interruptible: Interruptible | None = None,
         items: Items | None = None,
     ) -> None:
+        super().__init__()
         self.next: Callable[[], Batch] = batches.__next__
         self.values = batches  # or items
         self._close = close
@@ -184,9 +205,11 @@ class Source(Iterator[Batch]):
             self._close()
         except Exception as error:
             raise_source_error(error)
+        finally:
+            self.release()
 
 
-class AsyncSource:
+class AsyncSource(Opened):
     """Batches that a task pulls.
 
     Args:
@@ -213,6 +236,7 @@ class AsyncSource:
         items: Items | None = None,
         cancel: Callable[[], object] | None = None,
     ) -> None:
+        super().__init__()
         self.next = pull
         self.cancel = cancel
         self.items = items
@@ -262,6 +286,8 @@ class AsyncSource:
             await self._close()
         except Exception as error:
             raise_source_error(error)
+        finally:
+            self.release()
 
 
 class Readable(ABC):
