@@ -27,7 +27,7 @@ from streamkit.sources.interrupt import Interruptible, Stopped
 from streamkit.sources.open_async import open_async
 from streamkit.testing import ModelServer, Reply
 
-from .faces import Face, SyncTold, async_faces, body, calls, chat, every_face, sync_face
+from .faces import Face, SyncTold, ask, async_faces, body, calls, chat, every_face, sync_face
 
 ROOT = Path(__file__).resolve().parents[1]
 SOON = 10.0  # seconds that a stream may take to end after it was cancelled: without it, it waits for ever
@@ -678,3 +678,25 @@ def test_code_may_be_traced_after_a_stop() -> None:
     """Debuggers and coverage trace. A stop leaves no request behind that the interpreter looks for ever after."""
     ran = subprocess.run([sys.executable, "-c", AFTER_A_STOP], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert (ran.stdout, ran.returncode) == ("9\n", 0), ran.stderr
+
+
+@sync_face
+@pytest.mark.parametrize("moment", ["open_sync", "_call_to_open", "_source_opened"])
+@body
+async def test_a_cancel_that_comes_when_the_source_was_just_opened_is_not_lost(face: Face, moment: str) -> None:
+    """The request was answered and nothing of the body has come, so nobody waits for anything yet."""
+    with ModelServer(Reply(raw=b"data: [DONE]\n\n", first_delay=60)) as server:
+        async with face.client(server) as client:
+            stream = face.stream(ask(client))
+
+            def cancel(frame: Any, event: str, _: Any) -> None:
+                if event == "return" and frame.f_code.co_name == moment:
+                    sys.setprofile(None)
+                    stream.cancel()
+
+            sys.setprofile(cancel)
+            try:
+                await stream.until_done()
+            finally:
+                sys.setprofile(None)
+            assert stream.status == "cancelled"

@@ -217,6 +217,14 @@ def test_a_first_line_with_colons_is_the_same_however_it_is_cut(first: str, size
     assert story(iter(pieces)) == story([text.encode()])
 
 
+@pytest.mark.parametrize("size", [5, 20, 24])
+def test_a_damaged_first_line_is_the_same_however_it_is_cut(size: int) -> None:
+    """An object that closes before the line ends is no complete line, so the piece after it begins none."""
+    text = 'data: {"message_type": "pi"}, "steps": 4, "run_id": "run-1"}\n'
+    pieces = [text[n : n + size] for n in range(0, len(text), size)]
+    assert story(iter(pieces)) == story([text.encode()])
+
+
 def test_lines_that_begin_with_comments_are_joined() -> None:
     """Without their ends: the first field after them shows that they are lines."""
     lines = [": ping - 2026-11-22 09:20:21", "", ":", ": ping", *BODIES["sse"].splitlines()]

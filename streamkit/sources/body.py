@@ -101,7 +101,8 @@ class BodyJoiner:
 
 
 class _Json:
-    """Follows a JSON object or array that arrives in pieces. `complete` is true once all its brackets are closed."""
+    """Follows a JSON object or array that arrives in pieces. `complete` is true while all its brackets are closed and nothing
+    follows them."""
 
     __slots__ = ("_depth", "_escaped", "_quoted", "complete")
 
@@ -115,11 +116,17 @@ class _Json:
         """Take the next piece."""
         if self._escaped and piece:
             piece, self._escaped = piece[1:], False
-        for token in re.findall(_TOKEN, piece, re.DOTALL):
-            if token == b"\\":
-                self._escaped = True
-            elif token == b'"':
-                self._quoted = not self._quoted
-            elif not self._quoted:
-                self._depth += (token in b"{[") - (token in b"}]")
-                self.complete = self._depth == 0
+        end = 0  # of the last bracket
+        for token in re.finditer(_TOKEN, piece, re.DOTALL):
+            match token[0]:
+                case b"\\":
+                    self._escaped = True
+                case b'"':
+                    self._quoted = not self._quoted
+                case b"{" | b"[" | b"}" | b"]" if not self._quoted:
+                    self._depth += 1 if token[0] in (b"{", b"[") else -1
+                    self.complete, end = self._depth == 0, token.end()
+                case _:
+                    pass  # an escape, or a bracket in a string
+        if piece[end:].strip(b" \t"):
+            self.complete = False

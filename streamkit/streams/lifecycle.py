@@ -156,6 +156,8 @@ class Lifecycle(StreamState):
             self._clock.guard(source)
         self._source = source
         self._source_opened(source)
+        if self._closing:  # `cancel` may have come when the call had returned and there was no source yet
+            raise Stopped
 
     @property
     def _batch_decoder(self) -> BatchDecoder:
