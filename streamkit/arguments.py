@@ -8,7 +8,7 @@ from __future__ import annotations
 from .errors import UsageError
 from .messages.answer import is_duration
 
-__all__ = ["check_callable", "check_count", "check_kind", "check_seconds"]
+__all__ = ["check_callable", "check_count", "check_kind", "check_page", "check_seconds"]
 
 
 def check_kind(name: str, value: object, kind: type) -> None:
@@ -33,3 +33,10 @@ def check_seconds(name: str, value: object, *, or_none: bool = False) -> None:
     """Refuse what is no number of seconds from 0 on. `or_none` allows None."""
     if (value is not None or not or_none) and not is_duration(value):
         raise UsageError(f"`{name}` is a number of seconds from 0 on{', or None' if or_none else ''}, not {value!r}")
+
+
+def check_page(limit: object, **texts: object) -> None:
+    """Refuse arguments of a list: a `limit` that is no whole number from 0 on, and other ones that are neither None nor text."""
+    check_count("limit", limit, least=0)
+    for name, value in texts.items():
+        check_kind(name, value, str)

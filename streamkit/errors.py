@@ -8,7 +8,8 @@
     ├── ProtocolError            an item of the source is malformed (strict streams only)
     │   └── LimitError           the source is larger than `limits=` allows
     ├── SourceError              the transport failed: connection, HTTP status, a producer that raised
-    │   └── SourceTimeoutError   the transport timed out; it is a `TimeoutError` too
+    │   ├── SourceTimeoutError   the transport timed out; it is a `TimeoutError` too
+    │   └── StoredDataError      what a relay or a store holds cannot be read
     ├── IncompleteStreamError    the stream stopped before its protocol's end
     └── RunFailedError           the provider reported that the run failed
 
@@ -33,6 +34,8 @@ __all__ = [
     "SourceError",
     "SourceTimeoutError",
     "StaleVersionError",
+    "StoredData",
+    "StoredDataError",
     "StreamkitError",
     "UsageError",
     "raise_source_error",
@@ -169,6 +172,11 @@ class SourceTimeoutError(SourceError, TimeoutError):
     """The source's transport timed out."""
 
 
+class StoredDataError(SourceError):
+    """What a relay or a store holds of a run or of a conversation cannot be read: something else has written it, or a part of
+    it is missing."""
+
+
 class IncompleteStreamError(StreamkitError):
     """The source was cut off: it ended before its protocol's end."""
 
@@ -185,6 +193,23 @@ class RunFailedError(StreamkitError):
         super().__init__(message)
         self.code = code
         self.body = body
+
+
+class StoredData:
+    """What a relay or a store holds of something: what goes wrong inside `with`, where it is read, is a `StoredDataError`."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, _UNREADABLE):
+            raise StoredDataError(f"{self._what} cannot be read: {error}") from error
+
+
+_UNREADABLE = (UsageError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 
 def raise_source_error(error: Exception) -> NoReturn:

@@ -22,7 +22,7 @@ import redis
 import streamkit as sk
 from streamkit.errors import ProducerFenced
 from streamkit.relay import Cancelled, Control, Fenced, RedisRelay
-from streamkit.relay.redis.keys import Keys
+from streamkit.relay.redis.keys import Keys, ListKeys
 from streamkit.relay.redis.scripts import every_script
 from streamkit.relay.redis.work import Batch
 
@@ -511,12 +511,34 @@ def test_all_keys_of_a_run_are_in_one_slot(run_id: str) -> None:
     assert not {*names} & {name for other in others for name in Keys("sk", other).all}
 
 
-def test_each_script_gets_the_keys_of_one_run_alone() -> None:
-    """What is sent to the server, as it sees it."""
+LISTS = [
+    (None, None),
+    ("a", None),
+    (None, "a"),
+    ("a", "b"),
+    ("a&owner=b", None),
+    ("a%", "b"),
+    ("a%&owner=b", None),
+    ("{}", ""),
+]
+
+
+def test_each_list_of_runs_has_keys_of_its_own_in_one_slot() -> None:
+    from redis.crc import key_slot
+
+    lists = [ListKeys.of("sk", *names) for names in LISTS]
+    assert all(len({key_slot(key) for key in keys}) == 1 for keys in lists)
+    assert len({key for keys in lists for key in keys}) == 3 * len(LISTS)
+
+
+def test_each_script_gets_the_keys_of_one_slot_alone() -> None:
+    """Those of one run, or of one list of runs. What is sent to the server, as it sees it."""
+    from redis.crc import key_slot
+
     with redis.Redis.from_url(shared_server().url) as client, client.monitor() as monitor:
         seen = monitor.listen()
         relay = ON_REDIS.make()
-        writer = relay.open("run", control=lambda control: None)
+        writer = relay.open("run", {"conversation": "c", "owner": "ann"}, control=lambda control: None)
         writer.ask("q", {}, lines(1))
         relay.answer("run", "q", {"approved": True})
         writer.snapshot(b"{}")
@@ -524,6 +546,8 @@ def test_each_script_gets_the_keys_of_one_run_alone() -> None:
         writer.snapshot(b"{}")
         relay.cancel("run")
         writer.end("cancelled")
+        relay.list(conversation="c", owner="ann")
+        relay.get("run")
         client.publish("over", "")
         calls: list[str] = []
         for command in seen:
@@ -532,7 +556,9 @@ def test_each_script_gets_the_keys_of_one_run_alone() -> None:
                 break
             if words[0] in ("EVALSHA", "EVAL"):
                 calls.append(words[1])
-                assert all(f"{relay.prefix}:{{run}}:" in word for word in words[3 : 3 + int(words[2])])
+                keys = words[3 : 3 + int(words[2])]
+                assert all(key.lstrip("{").startswith(relay.prefix) for key in keys)
+                assert len({key_slot(key.encode()) for key in keys}) == 1
     assert len(set(calls)) == len(every_script())
 
 

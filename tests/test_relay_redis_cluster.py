@@ -104,7 +104,8 @@ def test_runs_and_conversations_are_on_every_node(cluster: Cluster) -> None:
             emitter.text(f"text of {id}")
             emitter.close()
             assert sk.stream(other.reader(id)).get_final_text() == f"text of {id}"
-        assert other.list() == ids[::-1]
+        assert [record.id for record in other.list()] == ids[::-1]
+        assert one.list(open_only=True) == []
     store = RedisStore(client)
     for id in ids:
         store.save(id, [sk.TextMessage(role="user", content=id)], 0)

@@ -176,6 +176,34 @@ async def test_the_last_updated_come_first(face: Face, store: Store) -> None:
     assert await ids() == [*"beca"]
 
 
+@every_face
+@body
+async def test_an_owner_lists_what_is_theirs(face: Face, store: Store) -> None:
+    """Whoever saves it later. What is deleted, or was locked and never saved, leaves the list."""
+    call = Caller(face, store)
+
+    async def ids(**options: Any) -> list[str]:
+        return [one.id for one in await call("list", **options)]
+
+    assert await ids(owner="ann") == []
+    for number, name in enumerate("abcdef"):
+        await call("save", name, said(name), 0, owner="ann" if number % 2 else "bob")
+    await call("save", "nobody's", said("x"), 0)
+    await call("save", "b", said("b", "b"), 1, owner="bob")
+    await call("lock", "d", "run")
+    await call("lock", "empty", "run", owner="ann")
+    assert await ids(owner="ann") == ["empty", *"dbf"]
+    assert await ids(owner="ann", limit=2) == ["empty", "d"]
+    assert await ids(owner="ann", limit=2, before="d") == [*"bf"]
+    assert await ids(owner="ann", before="a") == []
+    assert await ids(owner="bob") == [*"eca"]
+    assert await ids(owner="carl") == await ids(owner="an{n}") == []
+    await call("delete", "b")
+    await call("unlock", "empty", "run")
+    assert await ids(owner="ann") == [*"df"]
+    assert len(await ids()) == 6
+
+
 def test_of_many_who_save_or_lock_one_succeeds(store: Store) -> None:
     def save(number: int) -> int | None:
         try:

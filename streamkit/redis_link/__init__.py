@@ -4,5 +4,19 @@ Cluster, and what is tried again while a server is away."""
 from .connect import connect
 from .link import FIRST_PAUSE, LONGEST_PAUSE, Link
 from .server import Away, Script, Server
+from .text import check_prefix, ids_of, tag_of, text_from, text_to_bytes
 
-__all__ = ["FIRST_PAUSE", "LONGEST_PAUSE", "Away", "Link", "Script", "Server", "connect"]
+__all__ = [
+    "FIRST_PAUSE",
+    "LONGEST_PAUSE",
+    "Away",
+    "Link",
+    "Script",
+    "Server",
+    "check_prefix",
+    "connect",
+    "ids_of",
+    "tag_of",
+    "text_from",
+    "text_to_bytes",
+]

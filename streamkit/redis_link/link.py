@@ -83,6 +83,20 @@ class Link(ABC):
         """
         return patiently(lambda: [self.check(reply) for reply in self.send(commands)])
 
+    def ask_each(self, *commands: Sequence[Any]) -> list[Any]:
+        """As `ask`; where Redis refuses one of them, the error is in place of its reply.
+
+        Raises:
+            SourceError: a server stays away.
+        """
+        return patiently(lambda: [self._reply_or_refusal(reply) for reply in self.send(commands)])
+
+    def _reply_or_refusal(self, reply: Any) -> Any:
+        try:
+            return self.check(reply)
+        except SourceError as error:
+            return error
+
     # -- where a key is
 
     @abstractmethod

@@ -54,6 +54,7 @@ __all__ = [
     "RunRecord",
     "Status",
     "Unattended",
+    "lists_of",
 ]
 
 Status = Literal["running", "paused", "done", "error", "cancelled", "lost"]
@@ -94,6 +95,20 @@ class RunRecord(msgspec.Struct, kw_only=True):
     cancel: str | None
     questions: dict[str, dict[str, Any]]
     readers: int
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether no producer goes on with it. (A lost run's end is written once somebody reads it.)"""
+        return self.ended_at is not None or self.status in FINAL
+
+
+def lists_of(info: Mapping[str, Any]) -> Sequence[tuple[str | None, str | None]]:
+    """Return the lists that a run is in, by conversation and owner: that of all runs, of those of its conversation, of its
+    owner, and of both."""
+    conversation, owner = info.get("conversation"), info.get("owner")
+    conversations = [None, conversation] if isinstance(conversation, str) else [None]
+    owners = [None, owner] if isinstance(owner, str) else [None]
+    return [(one, other) for one in conversations for other in owners]
 
 
 # -- what reaches a producer: one of these is passed to its `control`, from any thread
@@ -293,7 +308,7 @@ class Relay(InTasks, ABC):
         """Begin a run.
 
         Args:
-            info: what `RunRecord.info` says of it. `list` finds it by its `conversation`.
+            info: what `RunRecord.info` says of it. `list` finds it by its `conversation` and its `owner`.
             control: gets what concerns its producer, from any thread. It must not wait.
 
         Raises:
@@ -316,9 +331,30 @@ class Relay(InTasks, ABC):
         record = self.get(run_id)
         return None if record is None else record.questions.get(question_id)
 
+    def get_many(self, run_ids: Sequence[str]) -> Sequence[RunRecord | None]:
+        """Return the records of several runs, in one exchange with what stores them; in place of one that does not exist or
+        cannot be read (that is logged): None."""
+        return [self.get(run_id) for run_id in run_ids]
+
     @abstractmethod
-    def list(self, *, conversation: str | None = None, limit: int = 50, before: str | None = None) -> Sequence[str]:
-        """The ids of runs, the newest first: of one conversation, those that are older than the run `before`."""
+    def list(
+        self,
+        *,
+        conversation: str | None = None,
+        owner: str | None = None,
+        open_only: bool = False,
+        limit: int = 50,
+        before: str | None = None,
+    ) -> Sequence[RunRecord]:
+        """Return the records of runs, the newest first. The cost grows with `limit`, not with the number of runs.
+
+        Args:
+            conversation: only those whose `info` has this `conversation`.
+            owner: only those whose `info` has this `owner`.
+            open_only: only those that have not ended.
+            limit: how many at most.
+            before: the id of a run: only those that were opened earlier; none if there is no such run in the list.
+        """
 
     @abstractmethod
     def answer(self, run_id: str, question_id: str, answer: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
@@ -398,7 +434,11 @@ class Relay(InTasks, ABC):
         """As `get`, for tasks."""
         return await self.in_task(self.get, run_id)
 
-    async def alist(self, **options: Any) -> Sequence[str]:
+    async def aget_many(self, run_ids: Sequence[str]) -> Sequence[RunRecord | None]:
+        """As `get_many`, for tasks."""
+        return await self.in_task(self.get_many, run_ids)
+
+    async def alist(self, **options: Any) -> Sequence[RunRecord]:
         """As `list`, for tasks."""
         return await self.in_task(self.list, **options)
 

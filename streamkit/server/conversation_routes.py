@@ -106,8 +106,8 @@ class ConversationRoutes:
         await self._server.store.adelete(found.id)
         newest = await self._server.relay.alist(conversation=found.id, limit=1)
         now = await self._server.store.aget(found.id) if newest else None
-        if newest and (now is None or now.run != newest[0]):  # one that began at this very moment
-            await self._server.relay.acancel(newest[0], _DELETED)
+        if newest and (now is None or now.run != newest[0].id):  # one that began at this very moment
+            await self._server.relay.acancel(newest[0].id, _DELETED)
         return Response(status_code=204)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import weakref
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, TypeVar
 
 import anyio
@@ -13,7 +13,6 @@ from starlette.requests import Request
 
 from ..errors import SourceError, UsageError
 from ..relay import Relay, RunRecord
-from ..relay.interface import FINAL
 from ..stores import Conversation, Store
 from .context import Context
 from .problem import Problem
@@ -146,10 +145,9 @@ class Server:
         """Runs that the request may see, and whether there are more."""
         found: list[Run] = []
         while True:
-            ids = await self.relay.alist(conversation=conversation, limit=limit + 1, before=before)
-            for id in ids:
-                record = await self.relay.aget(id)
-                if record is None or not accepts(record):
+            records = await self.relay.alist(conversation=conversation, limit=limit + 1, before=before)
+            for record in records:
+                if not accepts(record):
                     continue
                 run = self.run_of(record)
                 if not await self.may(run, request):
@@ -157,9 +155,9 @@ class Server:
                 if len(found) == limit:
                     return found, True
                 found.append(run)
-            if len(ids) <= limit:
+            if len(records) <= limit:
                 return found, False
-            before = ids[-1]
+            before = records[-1].id
 
     # -- conversations
 
@@ -197,18 +195,18 @@ class Server:
         """
         if self._authorize is None:
             return True
-        ids: Sequence[str] = [] if conversation.run in (None, besides) else [conversation.run]
-        ids = [*ids, *await self.relay.alist(conversation=conversation.id, limit=2)]
-        records = [await self.relay.aget(id) for id in ids if id != besides]
-        run = next((self.run_of(record) for record in records if record is not None), _past_run(conversation))
-        return await self.may(run, request)
+        run = conversation.run
+        holder = None if run is None or run == besides else await self.relay.aget(run)
+        records = [holder, *await self.relay.alist(conversation=conversation.id, limit=2)]
+        seen = next((one for one in records if one is not None and one.id != besides), None)
+        return await self.may(_past_run(conversation) if seen is None else self.run_of(seen), request)
 
     async def open_run(self, conversation: Conversation | None) -> RunRecord | None:
         """The run of a conversation that has not ended; None if there is none."""
         if conversation is None or conversation.run is None:
             return None
         record = await self.relay.aget(conversation.run)
-        return None if record is None or record.status in FINAL else record
+        return None if record is None or record.has_ended else record
 
 
 def _past_run(conversation: Conversation) -> Run:

@@ -12,7 +12,6 @@ from ..errors import SourceError, StaleVersionError, StreamkitError
 from ..messages import Message
 from ..protocols.values import is_list, is_object
 from ..relay import LogWriter, Relay
-from ..relay.interface import FINAL
 from ..stores import Store
 from .clock import Clock
 from .context import Context
@@ -161,7 +160,7 @@ class Runs:
         holder = await self.store.alock(id, run_id, owner=owner)
         if holder != run_id:
             record = await self.relay.aget(holder)
-            if record is None or record.status in FINAL:
+            if record is None or record.has_ended:
                 holder = await self.store.alock(id, run_id, instead_of=holder, owner=owner)
         return holder
 

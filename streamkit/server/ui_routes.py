@@ -179,8 +179,8 @@ class UiRoutes:
         return await stream.beginning(record, past)
 
     async def _newest(self, request: Request, conversation: str) -> RunRecord | None:
-        ids = await self._server.relay.alist(conversation=conversation, limit=1)
-        return await self._seen(request, ids[0]) if ids else None
+        runs = await self._server.relay.alist(conversation=conversation, limit=1)
+        return await self._seen(request, runs[0].id) if runs else None
 
     async def _seen(self, request: Request, run_id: str) -> RunRecord | None:
         """A run, if there is one that the request may see: it outlives the conversation that it was checked with."""

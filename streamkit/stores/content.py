@@ -1,14 +1,20 @@
-"""What stores share that keep bytes: the messages of a conversation as bytes, and the refusal of a stale version."""
+"""What stores share that keep bytes: the messages of a conversation as bytes, its record, and the refusal of a stale version."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from ..errors import SourceError, StaleVersionError
+from ..errors import StaleVersionError, StoredData
 from ..messages import Message
+from ..messages.json_text import TOO_DEEP, is_too_deep
+from .interface import Conversation, Saved
 
-__all__ = ["messages_from", "messages_to_bytes", "stale"]
+__all__ = ["FIELDS", "conversation_from", "messages_to_bytes", "saved_from", "stale"]
+
+FIELDS = Conversation.__struct_fields__[1:]
+"""The fields of a conversation's record besides its id."""
 
 
 def messages_to_bytes(messages: Sequence[Message]) -> bytes:
@@ -17,16 +23,40 @@ def messages_to_bytes(messages: Sequence[Message]) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def messages_from(id: str, data: bytes) -> list[Message]:
-    """The messages of a conversation, in a JSON list.
+def saved_from(id: str, data: bytes, version: Any) -> Saved:
+    """Return the messages of a conversation from a JSON list, and their version.
 
     Raises:
-        SourceError: it is not such a list.
+        StoredDataError: it is no list of messages, or the version is no number.
     """
-    try:
-        return [*map(Message.from_dict, json.loads(data.decode("utf-8", "surrogatepass")))]
-    except (ValueError, TypeError) as error:
-        raise SourceError(f"conversation {id!r} cannot be read from its store: {error}") from error
+    with StoredData(f"conversation {id!r}: what its store has of it"):
+        text = data.decode("utf-8", "surrogatepass")
+        if is_too_deep(text):
+            raise ValueError(TOO_DEEP)
+        return Saved([*map(Message.from_dict, json.loads(text))], int(version))
+
+
+def conversation_from(id: str, fields: Sequence[Any], text: Callable[[Any], str]) -> Conversation:
+    """Return the record of a conversation, from the fields of `FIELDS`.
+
+    Args:
+        text: reads a text as the store has it.
+
+    Raises:
+        StoredDataError: a field is of another kind.
+    """
+    title, created_at, updated_at, messages, version, run, owner = fields
+    with StoredData(f"conversation {id!r}: what its store has of it"):
+        return Conversation(
+            id=id,
+            title=text(title),
+            created_at=float(created_at),
+            updated_at=float(updated_at),
+            messages=int(messages),
+            version=int(version),
+            run=None if run is None else text(run),
+            owner=None if owner is None else text(owner),
+        )
 
 
 def stale(id: str, version: int, now: int | None) -> StaleVersionError:

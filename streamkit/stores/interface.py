@@ -98,12 +98,13 @@ class Store(InTasks, ABC):
         """The record of a conversation; None if there is no such conversation."""
 
     @abstractmethod
-    def list(self, *, limit: int = 50, before: str | None = None) -> Sequence[Conversation]:
-        """Conversations, the last updated first.
+    def list(self, *, owner: str | None = None, limit: int = 50, before: str | None = None) -> Sequence[Conversation]:
+        """Return conversations, the last updated first. The cost grows with `limit`, not with the number of conversations.
 
         Args:
+            owner: only those of this owner.
             limit: how many at most.
-            before: the id of a conversation: only those that follow it, none if there is no such conversation.
+            before: the id of a conversation: only those that follow it; none if there is no such conversation in the list.
         """
 
     @abstractmethod
@@ -152,9 +153,11 @@ class Store(InTasks, ABC):
         """As `get`, for tasks."""
         return await self.in_task(self.get, id)
 
-    async def alist(self, *, limit: int = 50, before: str | None = None) -> Sequence[Conversation]:
+    async def alist(
+        self, *, owner: str | None = None, limit: int = 50, before: str | None = None
+    ) -> Sequence[Conversation]:
         """As `list`, for tasks."""
-        return await self.in_task(self.list, limit=limit, before=before)
+        return await self.in_task(self.list, owner=owner, limit=limit, before=before)
 
     async def adelete(self, id: str) -> bool:
         """As `delete`, for tasks."""

@@ -11,9 +11,10 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from ..arguments import check_page
 from ..errors import SourceError
 from ..messages import Message
-from .content import messages_from, messages_to_bytes, stale
+from .content import FIELDS, conversation_from, messages_to_bytes, saved_from, stale
 from .interface import Conversation, Saved, Store
 
 __all__ = ["MemoryStore", "SQLiteStore"]
@@ -26,8 +27,9 @@ CREATE TABLE IF NOT EXISTS conversations (
     content BLOB NOT NULL DEFAULT X'5B5D'
 );
 CREATE INDEX IF NOT EXISTS newest ON conversations (updated_at DESC, id DESC);
+CREATE INDEX IF NOT EXISTS newest_of_owner ON conversations (owner, updated_at DESC, id DESC);
 """
-_FIELDS = ", ".join(Conversation.__struct_fields__)
+_FIELDS = ", ".join(("id", *FIELDS))
 _PATIENCE = 5.0  # seconds to wait for another process that writes
 
 
@@ -81,7 +83,7 @@ class SQLiteStore(Store):
         if not rows:
             return None
         content, version = rows[0]
-        return Saved(messages_from(id, bytes(content)), version)
+        return saved_from(id, bytes(content), version)
 
     def save(
         self,
@@ -116,14 +118,17 @@ class SQLiteStore(Store):
         rows = self._rows(f"SELECT {_FIELDS} FROM conversations WHERE id = :id", {"id": id})
         return _conversation(rows[0]) if rows else None
 
-    def list(self, *, limit: int = 50, before: str | None = None) -> Sequence[Conversation]:
-        """Conversations, the last updated first."""
-        older = "(updated_at, id) < (SELECT updated_at, id FROM conversations WHERE id = :before)"
-        query = (
-            f"SELECT {_FIELDS} FROM conversations WHERE :before IS NULL OR {older}"
-            " ORDER BY updated_at DESC, id DESC LIMIT :limit"
+    def list(self, *, owner: str | None = None, limit: int = 50, before: str | None = None) -> Sequence[Conversation]:
+        """Return conversations, the last updated first."""
+        check_page(limit, owner=owner, before=before)
+        of_owner = [] if owner is None else ["owner = :owner"]
+        last = " AND ".join(["id = :before", *of_owner])
+        after = (
+            [] if before is None else [f"(updated_at, id) < (SELECT updated_at, id FROM conversations WHERE {last})"]
         )
-        return [*map(_conversation, self._rows(query, {"before": before, "limit": limit}))]
+        where = " AND ".join([*of_owner, *after]) or "TRUE"
+        query = f"SELECT {_FIELDS} FROM conversations WHERE {where} ORDER BY updated_at DESC, id DESC LIMIT :limit"
+        return [*map(_conversation, self._rows(query, {"owner": owner, "before": before, "limit": limit}))]
 
     def delete(self, id: str) -> bool:
         """Remove a conversation. False if there is none."""
@@ -180,4 +185,4 @@ def _open(path: str) -> sqlite3.Connection:
 
 
 def _conversation(row: Sequence[Any]) -> Conversation:
-    return Conversation(**dict(zip(Conversation.__struct_fields__, row, strict=True)))
+    return conversation_from(row[0], row[1:], str)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
-from typing import Any, get_args
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import count, islice
+from typing import Any, TypeAlias, get_args
 
-from ...arguments import check_count, check_seconds
+from ...arguments import check_count, check_page, check_seconds
 from ...errors import SourceError, UsageError
 from ..ending import end_abandoned_run
 from ..interface import FINAL, Control, Gap, Relay, RunRecord
@@ -18,6 +21,33 @@ from .writer import MemoryWriter
 __all__ = ["MemoryRelay", "Overflow"]
 
 _PURGE_INTERVAL = 1.0  # seconds between two searches for expired runs
+
+
+class _RunList:
+    """Runs in the order in which they were opened."""
+
+    def __init__(self) -> None:
+        self._runs: list[MemoryRun] = []
+
+    def add(self, run: MemoryRun) -> None:
+        self._runs.append(run)
+
+    def remove(self, run: MemoryRun) -> bool:
+        """Remove a run, if it is there. Returns whether others are left."""
+        place = self._place(run)
+        if place < len(self._runs) and self._runs[place] is run:
+            del self._runs[place]
+        return bool(self._runs)
+
+    def newest_first(self, before: MemoryRun | None) -> Iterator[MemoryRun]:
+        end = len(self._runs) if before is None else self._place(before)
+        return (self._runs[place] for place in range(end - 1, -1, -1))
+
+    def _place(self, run: MemoryRun) -> int:
+        return bisect_left(self._runs, run.number, key=lambda one: one.number)
+
+
+_ListName: TypeAlias = tuple[str | None, str | None, bool]  # conversation, owner, whether it has open runs only
 
 
 class MemoryRelay(Relay):
@@ -67,6 +97,9 @@ class MemoryRelay(Relay):
         self._ttl_paused = ttl_paused
         self._runs: dict[str, MemoryRun] = {}  # read and written in single steps, so without a lock
         self._next_purge = 0.0  # on the monotonic clock
+        self._lists: dict[_ListName, _RunList] = {}
+        self._numbers = count(1)
+        self._listing = threading.RLock()  # guards `_lists`
 
     # -- for producers
 
@@ -79,6 +112,7 @@ class MemoryRelay(Relay):
             writer = self._writer(run, control)
             writer.claim()
             if self._runs.setdefault(run_id, run) is run:
+                self._enlist(run)
                 return writer
         raise UsageError(f"run {run_id!r} is in this relay already: use another id")
 
@@ -91,7 +125,8 @@ class MemoryRelay(Relay):
         return writer
 
     def _writer(self, run: MemoryRun, control: Callable[[Control], None]) -> MemoryWriter:
-        return MemoryWriter(run, control, bounded=self._overflow != "drop_oldest")
+        ended = partial(self._unlist, run, open_only=True)
+        return MemoryWriter(run, control, ended, bounded=self._overflow != "drop_oldest")
 
     # -- for everyone
 
@@ -106,16 +141,29 @@ class MemoryRelay(Relay):
         question = None if run is None else run.questions.get(question_id)
         return None if question is None else question.record
 
-    def list(self, *, conversation: str | None = None, limit: int = 50, before: str | None = None) -> Sequence[str]:
-        """The ids of runs, the newest first."""
-        self._purge()
-        runs = [run for run in [*self._runs.values()] if conversation is None or run.conversation == conversation]
-        newest_first = iter(reversed([run.id for run in runs]))
-        if before is not None:
-            for one in newest_first:
-                if one == before:
-                    break
-        return [*islice(newest_first, limit)]
+    def list(
+        self,
+        *,
+        conversation: str | None = None,
+        owner: str | None = None,
+        open_only: bool = False,
+        limit: int = 50,
+        before: str | None = None,
+    ) -> Sequence[RunRecord]:
+        """Return the records of runs, the newest first."""
+        check_page(limit, conversation=conversation, owner=owner, before=before)
+        self._purge_if_due()
+        last = None if before is None else self._runs.get(before)
+        if before is not None and (last is None or (conversation, owner) not in last.lists):
+            return []
+        with self._listing:
+            runs = self._lists.get((conversation, owner, open_only))
+            newest = iter(()) if runs is None else runs.newest_first(last)
+            page = [*islice((run for run in newest if self._is_listed(run, open_only=open_only)), limit)]
+        return [run.record() for run in page]
+
+    def _is_listed(self, run: MemoryRun, *, open_only: bool) -> bool:
+        return not self._has_expired(run, time.monotonic()) and not (open_only and run.status_now in FINAL)
 
     def answer(self, run_id: str, question_id: str, answer: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
         """Answer a question. The first answer counts."""
@@ -133,6 +181,7 @@ class MemoryRelay(Relay):
     def delete(self, run_id: str) -> None:
         """Remove a run."""
         if (run := self._runs.pop(run_id, None)) is not None:
+            self._unlist(run)
             run.delete()
 
     def read(
@@ -144,8 +193,7 @@ class MemoryRelay(Relay):
     # -- its runs
 
     def _find(self, run_id: str) -> MemoryRun | None:
-        if time.monotonic() >= self._next_purge:
-            self._purge()
+        self._purge_if_due()
         return self._runs.get(run_id)
 
     def _existing(self, run_id: str) -> MemoryRun:
@@ -155,13 +203,33 @@ class MemoryRelay(Relay):
         error.status_code = 404
         raise error
 
-    def _purge(self) -> None:
-        """Delete what has expired."""
+    def _enlist(self, run: MemoryRun) -> None:
+        with self._listing:
+            run.number = next(self._numbers)
+            for conversation, owner in run.lists:
+                for open_only in (False, True):
+                    self._lists.setdefault((conversation, owner, open_only), _RunList()).add(run)
+
+    def _unlist(self, run: MemoryRun, *, open_only: bool = False) -> None:
+        """Remove a run from its lists; with `open_only`, from those of open runs."""
+        with self._listing:
+            for conversation, owner in run.lists:
+                for name in ((conversation, owner, True), (conversation, owner, False))[: 1 if open_only else 2]:
+                    if (runs := self._lists.get(name)) is not None and not runs.remove(run):
+                        del self._lists[name]
+
+    def _purge_if_due(self) -> None:
+        """Delete what has expired, from time to time."""
         now = time.monotonic()
+        if now < self._next_purge:
+            return
         self._next_purge = now + min(_PURGE_INTERVAL, self._ttl, self._ttl_open, self._ttl_paused)
         for run in [*self._runs.values()]:
-            if now - run.last_active >= self._lifetime(run):
+            if self._has_expired(run, now):
                 self.delete(run.id)
+
+    def _has_expired(self, run: MemoryRun, now: float) -> bool:
+        return now - run.last_active >= self._lifetime(run)
 
     def _lifetime(self, run: MemoryRun) -> float:
         if run.status in FINAL:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ...errors import ProducerFenced, SourceTimeoutError, UsageError
 from ..cursors import run_name
-from ..interface import FINAL, Answered, Cancelled, Control, Fenced, RunRecord, Status, Unattended
+from ..interface import FINAL, Answered, Cancelled, Control, Fenced, RunRecord, Status, Unattended, lists_of
 from ..registry import Questions, check_answer
 from ..wakers import TaskWaker, ThreadWaker, in_event_loop, wake_next
 from .log import Log
@@ -44,6 +44,8 @@ class MemoryRun:
         has_producer: whether a producer may write more. Readers look at it without the lock.
         newest_thread: the one of the producer's threads that called `heartbeat`, or wrote, last.
         busy: as `LogWriter.busy`.
+        number: its place in the order in which the runs of its relay were opened.
+        lists: the lists that it is in, as `lists_of` returned them.
     """
 
     def __init__(
@@ -66,6 +68,8 @@ class MemoryRun:
         self.watchers: set[Callable[[], None]] = set()
         self.cancel_reason: str | None = None
         self._info = dict(info)
+        self.number = 0
+        self.lists = lists_of(info)
         self._error: dict[str, Any] | None = None
         self._created_at = time.time()
         self._ended_at: float | None = None
@@ -102,11 +106,6 @@ class MemoryRun:
                 questions={id: dict(one.record) for id, one in self.questions.items()},
                 readers=len(self._readings),
             )
-
-    @property
-    def conversation(self) -> object:
-        """The conversation that it belongs to; None if it belongs to none."""
-        return self._info.get("conversation")
 
     # -- its producer
 

@@ -38,6 +38,9 @@ _here = _Here()
 class MemoryWriter(LogWriter):
     """One producer of a run in memory. The run is its own as long as this object lives.
 
+    Args:
+        ended: is called once this writer has ended the run.
+
     Attributes:
         control: what the producer receives messages with.
         is_abandoned: whether `abandon` was called.
@@ -46,8 +49,11 @@ class MemoryWriter(LogWriter):
 
     waits = False
 
-    def __init__(self, run: MemoryRun, control: Callable[[Control], None], *, bounded: bool) -> None:
+    def __init__(
+        self, run: MemoryRun, control: Callable[[Control], None], ended: Callable[[], None], *, bounded: bool
+    ) -> None:
         self._run = run
+        self._ended = ended
         self.control = control
         self.bounded = bounded
         self.is_abandoned = False
@@ -187,6 +193,7 @@ class MemoryWriter(LogWriter):
             if run.fence(self.epoch)[0] is not None:
                 return False
             run.finish(status, error, info)
+        self._ended()
         run.report_progress()
         return True
 

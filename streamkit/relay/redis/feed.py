@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..cursors import Entry, Place, run_name
-from ..interface import FINAL
 from .keys import Keys
 from .record import Question, State, questions_of
 
@@ -81,7 +80,7 @@ class Feed:
     @property
     def has_ended(self) -> bool:
         """Whether there will be no more events than those up to the tip."""
-        return self.state is not None and self.state.status in FINAL
+        return self.state is not None and self.state.has_ended
 
     def receive(self, data: bytes) -> None:
         """A batch of the channel."""

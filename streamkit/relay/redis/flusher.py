@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import SourceError, StreamkitError
 from ...redis_link import FIRST_PAUSE, LONGEST_PAUSE, Away
+from .work import Listing, Work
 
 if TYPE_CHECKING:
     from .hub import Hub
@@ -44,6 +45,10 @@ class Flusher:
     def put(self, work: Outbox | Callable[[], object]) -> None:
         """A producer has something to send; or a function is to be called in the thread."""
         self._due.put(work)
+        self.start()
+
+    def start(self) -> None:
+        """Start the thread, which sends heartbeats from now on, if it has not started yet."""
         if self._thread is None and self._starting.acquire(blocking=False):
             self._thread = threading.Thread(target=self._work, name="streamkit redis flusher", daemon=True)
             self._thread.start()
@@ -97,15 +102,28 @@ class Flusher:
             return
 
     def _beat(self) -> None:
-        """Renew the leases of producers that have nothing to write, and look which readers may answer those that wait."""
+        """Renew the leases of producers that have nothing to write, and the entries of all in the lists of runs, and look which
+        readers may answer those that wait."""
         now, hub = time.monotonic(), self._hub
         for outbox in hub.outboxes():
             if outbox.has_left or outbox.is_abandoned:
                 continue
             if outbox.is_empty and now - outbox.contact >= hub.lease / 3:
                 outbox.put()
+            if now - outbox.listed >= outbox.lifetimes.renewal:
+                outbox.renew()
             if outbox.inbox.has_questions and now - outbox.inbox.looked >= _LOOK:
                 hub.controls.put(outbox.inbox.look)
+
+    def _checked(self, work: Work, reply: Any) -> Any:
+        """Return a reply, if it is no error. A run that cannot be entered in a list is written and read nevertheless."""
+        try:
+            return self._hub.link.check(reply)
+        except SourceError as error:
+            if not isinstance(work, Listing):
+                raise
+            _log.warning("a run is missing in a list: %s", error)
+            return b""
 
     def _send(self, due: Sequence[Outbox]) -> tuple[dict[Outbox, None], bool]:
         """Send what they have; returns those that have more, and whether Redis was away for one of them."""
@@ -127,7 +145,7 @@ class Flusher:
                 mine = replies[done : done + len(work)]
                 done += len(work)
                 try:
-                    if outbox.replied(work, [self._hub.link.check(reply) for reply in mine]):
+                    if outbox.replied(work, [*map(self._checked, work, mine)]):
                         more[outbox] = None
                 except Away:
                     outbox.failed(time.monotonic())

@@ -235,6 +235,7 @@ class Hub:
             self._start()
             self._outboxes[outbox.run_id] = outbox
             self._follow(outbox.keys.news, outbox)
+        self.flusher.start()
 
     def remove(self, outbox: Outbox) -> None:
         """A producer has left."""

@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ...redis_link import text_from, text_to_bytes
 from ..interface import Answered, Cancelled, Control, Unattended
 from .keys import Keys
-from .record import Question, questions_of, text
+from .record import Question, questions_of
 
 if TYPE_CHECKING:
     from ...redis_link import Link
@@ -109,7 +110,7 @@ class Inbox:
         keys = self._keys
         cancel, values = self._link.ask(("HGET", keys.run, "cancel"), ("HGETALL", keys.questions))
         if cancel is not None:
-            self.receive(Cancelled(text(cancel)))
+            self.receive(Cancelled(text_from(cancel)))
         self._earlier = questions_of(values)
         for id, question in self._earlier.items():
             if question.answer is not None:
@@ -131,7 +132,7 @@ class Inbox:
         if not exists:
             self._fence()
         elif cancel is not None:
-            self.receive(Cancelled(text(cancel)))
+            self.receive(Cancelled(text_from(cancel)))
         for id, value in zip(ids, values, strict=True):
             answer = None if value is None else Question(value).answer
             if answer is not None:
@@ -150,7 +151,7 @@ class Inbox:
             elif not self._last_left:
                 self._last_left = now
             for id, question in self._open.items():
-                name = id.encode("utf-8", "surrogatepass")
+                name = text_to_bytes(id)
                 attending = {reader for reader in readers if b"%b %b" % (reader, name) not in notes}
                 if not question.attending <= readers:
                     question.left = now

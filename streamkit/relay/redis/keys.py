@@ -7,18 +7,24 @@
     sk:{run}:snapshot    hash        the snapshot in place of the events that were dropped
     sk:{run}:readers     sorted set  its readers, by when their last heartbeat expires
     sk:{run}:skipped     set         which readers go on without which question
-    sk:runs              sorted set  the newest runs, by when they were opened; best effort, in a slot of its own
 
 and the channels `sk:{run}:log`, with each batch as it is stored, and `sk:{run}:news`, for the producer.
+
+A list of runs is in a slot of its own: that of all runs; of those of a conversation, `sk:{conversation=…}:runs`; of an owner,
+`sk:{owner=…}:runs`; and of both, `sk:{conversation=…&owner=…}:runs`.
+
+    sk:runs              sorted set  the runs, by when they were opened
+    {sk:runs}:until      sorted set  the same, by when their entries expire (Unix milliseconds)
+    {sk:runs}:open       sorted set  those that have not ended, by when they were opened
 """
 
 from __future__ import annotations
 
-from ...errors import UsageError
+from typing import NamedTuple
 
-__all__ = ["Keys", "index_key"]
+from ...redis_link import tag_of, text_to_bytes
 
-_ESCAPED = str.maketrans({"%": "%25", "{": "%7B", "}": "%7D"})
+__all__ = ["Keys", "ListKeys"]
 
 
 class Keys:
@@ -27,7 +33,7 @@ class Keys:
     __slots__ = ("all", "lease", "log", "news", "questions", "readers", "run", "skipped", "snapshot")
 
     def __init__(self, prefix: str, run_id: str) -> None:
-        start = f"{prefix}:{{{run_id.translate(_ESCAPED) or '%'}}}:".encode("utf-8", "surrogatepass")
+        start = text_to_bytes(f"{prefix}:{tag_of(run_id)}:")
         self.run = start + b"run"
         self.log = start + b"log"
         self.lease = start + b"lease"
@@ -39,12 +45,22 @@ class Keys:
         self.all = (self.run, self.log, self.lease, self.questions, self.snapshot, self.readers, self.skipped)
 
 
-def index_key(prefix: str) -> str:
-    """The key of the newest runs.
+class ListKeys(NamedTuple):
+    """The keys of one list of runs."""
 
-    Raises:
-        UsageError: the prefix has a brace, which would change the keys' slots.
-    """
-    if not prefix or "{" in prefix or "}" in prefix:
-        raise UsageError(f"a prefix of keys is a word without braces, not {prefix!r}")
-    return f"{prefix}:runs"
+    runs: bytes
+    until: bytes
+    open: bytes
+
+    @classmethod
+    def of(cls, prefix: str, conversation: str | None, owner: str | None) -> ListKeys:
+        """Return those of the list of a conversation, of an owner, of both, or with neither of all runs."""
+        names = (("conversation", conversation), ("owner", owner))
+        parts = [f"{name}={_escaped(value)}" for name, value in names if value is not None]
+        runs = text_to_bytes(f"{prefix}:{tag_of('&'.join(parts))}:runs" if parts else f"{prefix}:runs")
+        start = runs if parts else b"{%b}" % runs  # so that all three are in one slot
+        return cls(runs, start + b":until", start + b":open")
+
+
+def _escaped(value: str) -> str:
+    return value.replace("%", "%%").replace("&", "%&")

@@ -11,9 +11,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ProducerFenced, SourceError
-from ..interface import Control, Fenced, Status
+from ..interface import FINAL, Control, Fenced, Status
 from .inbox import Inbox
-from .work import BATCH_BYTES, BATCH_EVENTS, Batch, Leave, Lifetimes, Producer, Settle, Trim, Work
+from .keys import ListKeys
+from .work import BATCH_BYTES, BATCH_EVENTS, Batch, Leave, Lifetimes, Listing, Producer, Settle, Trim, Work
 
 if TYPE_CHECKING:
     from .hub import Hub
@@ -45,6 +46,9 @@ class Outbox(Producer):
         blocked_since: since when Redis has not stored what waits; None while it does.
         inbox: what the producer receives.
         hub: what it shares with the others of its server.
+        created: when the run was opened.
+        lists: the keys of the lists that have the run.
+        listed: when its entries in them were renewed, on the monotonic clock.
     """
 
     def __init__(
@@ -58,6 +62,9 @@ class Outbox(Producer):
         self.blocked_since: float | None = None
         self.inbox = Inbox(self.keys, hub.link, control, lambda: self.is_held, partial(self.fence, "gone"))
         self.hub = hub
+        self.created = 0.0
+        self.lists: Sequence[ListKeys] = ()
+        self.listed = self.contact
         self._control = control
         self._changed = threading.Condition()
         self._waiting: deque[Work] = deque()
@@ -124,7 +131,7 @@ class Outbox(Producer):
         self.hub.flusher.put(self)
         return first
 
-    def put(self, work: Trim | Leave | Settle | None = None) -> None:
+    def put(self, work: Trim | Leave | Settle | Listing | None = None) -> None:
         """Send work after the events that were written; None is a heartbeat."""
         with self._changed:
             if self.fenced is not None:
@@ -155,6 +162,16 @@ class Outbox(Producer):
             self.is_abandoned = True
             self._put(Leave(self.number, "running", b""))
         self.hub.flusher.put(self)
+
+    def listings(self, *, is_open: bool) -> Sequence[Listing]:
+        """Return what enters the run in its lists."""
+        return [Listing(keys, self.created, is_open=is_open) for keys in self.lists]
+
+    def renew(self) -> None:
+        """Renew the entries of the run in its lists."""
+        self.listed = time.monotonic()
+        for one in self.listings(is_open=True):
+            self.put(one)
 
     def drop(self) -> None:
         """As `give_up`, but later: it takes no lock."""
@@ -207,7 +224,7 @@ class Outbox(Producer):
             if self.fenced is not None:
                 return False  # meanwhile, by another thread: nothing waits any more
             for one, reply in zip(work, replies, strict=True):
-                if isinstance(one, Settle):
+                if isinstance(one, (Settle, Listing)):
                     self._store(one, now)
                 elif reply.startswith(b"ok"):
                     self._store(one, now)
@@ -242,6 +259,9 @@ class Outbox(Producer):
         if isinstance(work, Batch) and work.lines:
             work.stored_at = now
             self._stored.append(work)
+        elif isinstance(work, Leave) and work.status in FINAL:  # now it is known that it has ended
+            for listing in self.listings(is_open=False):
+                self._put(listing)
 
     def _go_back(self, last: int) -> str | None:
         """Redis has only the events up to `last`: the rest is sent again. Returns a reason to be fenced."""

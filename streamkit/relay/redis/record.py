@@ -1,28 +1,65 @@
-"""Reads what Redis has of a run: its record, and its questions."""
+"""Reads what Redis has of a run: its record, and its questions. Words that a newer version of this package has written, such as
+a status, are left as they are."""
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from ..cursors import Place
-from ..interface import FINAL, Status
+from ...errors import StoredData, UsageError
+from ...messages.json_text import decode_json, is_too_deep
+from ...protocols.values import is_object
+from ...redis_link import text_from
+from ..cursors import Place, cursor_of, run_name
+from ..interface import FINAL, RunRecord, Status
 from ..registry import outcome_of
 
-__all__ = ["STATE_FIELDS", "Question", "State", "encode", "question_value"]
+__all__ = ["STATE_FIELDS", "Question", "State", "decode", "encode", "info_of", "question_value", "record_of"]
 
-STATE_FIELDS = ("status", "epoch", "wrote", "last", "beat", "cancel", "busy", "released")
-_STATUSES: Mapping[bytes, Status] = {status.encode(): status for status in ("running", "paused", *FINAL)}
-
-_decode = msgspec.json.Decoder().decode
+STATE_FIELDS = ("status", "epoch", "wrote", "last", "beat", "cancel", "busy", "released", "ended")
 
 
 def encode(value: Any) -> bytes:
     """JSON on one line. What JSON does not have is written as text."""
-    return msgspec.json.encode(value, enc_hook=str)
+    try:
+        return msgspec.json.encode(value, enc_hook=str)
+    except UnicodeEncodeError:  # half of a surrogate pair, which is escaped
+        return json.dumps(msgspec.to_builtins(value, enc_hook=str), separators=(",", ":")).encode()
+
+
+def decode(data: bytes) -> Any:
+    """Return the value of what `encode` wrote.
+
+    Raises:
+        ValueError: it is no JSON, or nested too deep.
+    """
+    try:
+        return decode_json(data)
+    except ValueError:
+        if is_too_deep(data):
+            raise
+        return json.loads(data.decode("utf-8", "surrogatepass"))
+
+
+def info_of(run_id: str, data: bytes) -> dict[str, Any]:
+    """Return the info of a run.
+
+    Raises:
+        StoredDataError: it cannot be read.
+    """
+    with StoredData(f"run {run_id!r}: its info in Redis"):
+        return _object(data)
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    value = decode(data)
+    if not is_object(value):
+        raise TypeError(f"expected a JSON object, got {value!r}")
+    return {**value}
 
 
 class State:
@@ -30,23 +67,20 @@ class State:
 
     Attributes:
         status: as it was stored.
+        has_ended: whether the run has ended, whatever word its status is.
         tip: the place of its newest event; 0-0 before the first.
         is_released: whether its producer left without ending it.
     """
 
-    def __init__(self, fields: Any) -> None:
-        status, epoch, wrote, last, self.beat, cancel, busy, released = fields
-        self.status: Status = _STATUSES[status]
+    def __init__(self, fields: Sequence[Any]) -> None:
+        status, epoch, wrote, last, self.beat, cancel, busy, released, ended = fields
+        self.status: Status = text_from(status)  # type: ignore[assignment]  # a newer version may have others
+        self.has_ended = ended is not None or self.status in FINAL
         self.epoch = int(epoch)
         self.tip = Place(int(wrote), int(last))
-        self.cancel: str | None = None if cancel is None else text(cancel)
+        self.cancel: str | None = None if cancel is None else text_from(cancel)
         self.busy = busy == b"1"
         self.is_released = released == epoch
-
-
-def text(value: bytes) -> str:
-    """A text from Redis."""
-    return value.decode("utf-8", "surrogatepass")
 
 
 def effective_status(state: State, questions: Mapping[str, Question]) -> Status:
@@ -56,6 +90,46 @@ def effective_status(state: State, questions: Mapping[str, Question]) -> Status:
     pending = [question.record for question in questions.values() if question.is_open]
     resumable = bool(pending) and all(record.get("resumable", True) for record in pending)
     return "paused" if resumable and not state.busy else "lost"
+
+
+def record_of(
+    run_id: str, reply: Sequence[Any], local: tuple[str, Collection[str]], *, trusts_lease: bool
+) -> RunRecord | None:
+    """Return the record of a run, from the reply to RECORD; None if there is no such run.
+
+    Args:
+        local: what the names of this relay's readers begin with, and those of them that are open.
+        trusts_lease: whether a run that nobody has the lease of has no producer.
+
+    Raises:
+        StoredDataError: it cannot be read.
+    """
+    fields, leased, values, members = reply
+    if not fields:
+        return None
+    with StoredData(f"run {run_id!r}: what Redis has of it"):
+        run = _pairs(fields)
+        state, questions = State([run.get(field.encode()) for field in STATE_FIELDS]), questions_of(_pairs(values))
+        ended, error = run.get(b"ended"), run.get(b"error")
+        start, own = local
+        others = {name for name in map(text_from, members) if not name.startswith(start)}
+        return RunRecord(
+            id=run_id,
+            status=state.status if leased or not trusts_lease else effective_status(state, questions),
+            epoch=state.epoch,
+            cursor=cursor_of(*state.tip, run_name(run_id)) if state.tip.number else None,
+            created_at=float(run[b"created"]),
+            ended_at=None if ended is None else float(ended),
+            info={**_object(run[b"info"]), **_object(run.get(b"result", b"{}"))},
+            error=_object(error) if error else None,
+            cancel=state.cancel,
+            questions={id: question.record for id, question in questions.items()},
+            readers=len(others) + len(own),
+        )
+
+
+def _pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:
+    return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
 class Question:
@@ -70,17 +144,22 @@ class Question:
     def __init__(self, value: bytes) -> None:
         status, number, _, question, answer_line = value.split(b"\n", 4)
         self.epoch = int(number.partition(b".")[0])
-        self.record: dict[str, Any] = _decode(question)
-        self.record["status"] = text(status)
+        self.record = _object(question)
+        self.record["status"] = text_from(status)
         self.answer: dict[str, Any] | None = None
         if answer_line:
-            answer = _decode(answer_line)
-            self.answer = answer.get("answer")
-            self.record["answered_at"] = answer["at"]
-            if self.answer is not None:
-                self.record.update(outcome_of(self.answer))
+            self._settle(_object(answer_line))
         if not self.is_open and status == b"pending":
             self.record["status"] = "closed"
+
+    def _settle(self, settled: Mapping[str, Any]) -> None:
+        self.record["answered_at"] = settled["at"]
+        self.answer = settled.get("answer")
+        if self.answer is not None:
+            try:
+                self.record.update(outcome_of(self.answer))
+            except UsageError:
+                return  # an answer of another kind, by a newer version: the status says what became of the question
 
     @property
     def is_open(self) -> bool:
@@ -91,7 +170,7 @@ class Question:
 
 def questions_of(values: Mapping[bytes, bytes]) -> dict[str, Question]:
     """The questions of a run, in the order in which they were asked."""
-    found = [(text(id), Question(value)) for id, value in values.items()]
+    found = [(text_from(id), Question(value)) for id, value in values.items()]
     found.sort(key=lambda one: one[1].record["asked_at"])
     return dict(found)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import secrets
 import time
@@ -12,27 +13,30 @@ from typing import Any
 
 import msgspec
 
-from ...arguments import check_count, check_seconds
+from ...arguments import check_count, check_page, check_seconds
 from ...errors import SourceError, UsageError
-from ...redis_link import connect
-from ..cursors import Place, cursor_of, place_of, run_name
+from ...redis_link import check_prefix, connect, ids_of, text_to_bytes
+from ..cursors import Place, place_of
 from ..ending import end_abandoned_run
-from ..interface import FINAL, Answered, Control, Gap, Relay, RunRecord
+from ..interface import Answered, Control, Gap, Relay, RunRecord
 from ..registry import check_answer, outcome_of
 from ..wakers import in_event_loop
 from .hub import Hub
 from .hubs import Hubs
-from .keys import Keys, index_key
+from .index import RunIndex
+from .keys import Keys
 from .outbox import Outbox
 from .reading import RedisReading, missing, not_found
-from .record import STATE_FIELDS, Question, State, effective_status, encode, questions_of, text
-from .scripts import CANCEL, CLAIM, END, every_script
+from .record import Question, encode, info_of, record_of
+from .scripts import CANCEL, CLAIM, END, RECORD, every_script
 from .work import Lifetimes, settle_command
 from .writer import RedisWriter
 
 __all__ = ["RedisRelay"]
 
-_NEWEST = 1000  # runs in the index
+_log = logging.getLogger("streamkit.relay")
+
+_AT_ONCE = 100  # records that are read in one exchange
 _PATIENCE = 5.0  # seconds to wait until what this relay's producers wrote is stored, or another process has acted
 
 
@@ -86,11 +90,11 @@ class RedisRelay(Relay):
         for name, seconds in lifetimes.items():
             check_seconds(name, seconds)
         self.limit = self._limit = limit
-        self.prefix = prefix
-        self._index = index_key(prefix)
+        self.prefix = check_prefix(prefix)
         self._timeout = math.inf if timeout is None else timeout
         self._lifetimes = Lifetimes(lease, ttl_running, ttl_paused, ttl_ended)
         self._link = connect(target, every_script())
+        self._index = RunIndex(self._link, prefix)
         this = weakref.ref(self)
 
         def end_abandoned(run_id: str) -> None:
@@ -133,15 +137,12 @@ class RedisRelay(Relay):
         (reply,) = self._link.ask(CLAIM(keys.run, keys.lease, outbox.owner, lifetimes.lease, lifetimes.running, info))
         if isinstance(reply, bytes):  # there is one, or none, or it has a producer
             return None
-        epoch, number, wrote, created = reply
+        epoch, number, wrote, created, stored_info = reply
         outbox.epoch, outbox.number, outbox.wrote = int(epoch), int(number), int(wrote)
+        outbox.created, outbox.lists = float(created), self._index.of(info_of(run_id, stored_info))
         hub.add(outbox)
-        if info:
-            self._link.ask(
-                ("ZADD", self._index, float(created), run_id.encode("utf-8", "surrogatepass")),
-                ("ZREMRANGEBYRANK", self._index, 0, -_NEWEST - 1),
-            )
-        else:
+        self._index.enter(outbox)
+        if not info:
             outbox.inbox.receive_missed()
         return RedisWriter(outbox, self._settle_own)
 
@@ -165,39 +166,45 @@ class RedisRelay(Relay):
     def get(self, run_id: str) -> RunRecord | None:
         """The record of a run; None if there is no such run."""
         self.catch_up(run_id)
+        (reply,) = self._link.ask(self._record_command(run_id))
+        return self._record(run_id, reply)
+
+    def get_many(self, run_ids: Sequence[str]) -> Sequence[RunRecord | None]:
+        """Return the records of several runs."""
+        found = self._read_many(run_ids)
+        return [None if isinstance(one, SourceError) else one for one in found]
+
+    def _read_many(self, run_ids: Sequence[str]) -> Sequence[RunRecord | SourceError | None]:
+        """Return the records of several runs; in place of one that cannot be read, the error, which was logged."""
+        found: list[RunRecord | SourceError | None] = []
+        for place in range(0, len(run_ids), _AT_ONCE):
+            some = run_ids[place : place + _AT_ONCE]
+            for run_id in some:
+                self.catch_up(run_id)
+            replies = self._link.ask_each(*map(self._record_command, some))
+            found += map(self._record_or_error, some, replies)
+        return found
+
+    def _record_command(self, run_id: str) -> Sequence[Any]:
         keys = self._hubs.keys(run_id)
-        run, leased, values, members = self._link.ask(
-            ("HGETALL", keys.run),
-            ("EXISTS", keys.lease),
-            ("HGETALL", keys.questions),
-            ("ZRANGEBYSCORE", keys.readers, time.time(), "+inf"),
-        )
-        if not run:
-            return None
-        state, questions = State([run.get(field.encode()) for field in STATE_FIELDS]), questions_of(values)
-        ended, error = run.get(b"ended"), run.get(b"error")
-        return RunRecord(
-            id=run_id,
-            status=state.status if leased or self._is_unsure(keys) else effective_status(state, questions),
-            epoch=state.epoch,
-            cursor=cursor_of(*state.tip, run_name(run_id)) if state.tip.number else None,
-            created_at=float(run[b"created"]),
-            ended_at=None if ended is None else float(ended),
-            info={**msgspec.json.decode(run[b"info"]), **msgspec.json.decode(run.get(b"result", b"{}"))},
-            error=msgspec.json.decode(error) if error else None,
-            cancel=state.cancel,
-            questions={id: question.record for id, question in questions.items()},
-            readers=self._count(run_id, {text(member) for member in members}),
-        )
+        return RECORD(keys.run, keys.lease, keys.questions, keys.readers, time.time())
+
+    def _record(self, run_id: str, reply: Any) -> RunRecord | None:
+        if isinstance(reply, SourceError):
+            raise reply
+        is_unsure = self._is_unsure(self._hubs.keys(run_id))
+        return record_of(run_id, reply, self._hubs.of(run_id).local_readers(run_id), trusts_lease=not is_unsure)
+
+    def _record_or_error(self, run_id: str, reply: Any) -> RunRecord | SourceError | None:
+        try:
+            return self._record(run_id, reply)
+        except SourceError as error:
+            _log.warning("%s", error)
+            return error
 
     def _is_unsure(self, keys: Keys) -> bool:
         """Whether Redis was away, so that producers may be alive whose lease has expired meanwhile."""
         return time.monotonic() - self._link.broken_at(keys.run) < self._lifetimes.lease / 1000
-
-    def _count(self, run_id: str, members: set[str]) -> int:
-        """How many readers there are; this relay's are known exactly."""
-        start, own = self._hubs.of(run_id).local_readers(run_id)
-        return len({member for member in members if not member.startswith(start)}) + len(own)
 
     def question(self, run_id: str, question_id: str) -> Mapping[str, Any] | None:
         """One of a run's questions."""
@@ -205,33 +212,46 @@ class RedisRelay(Relay):
         if followed is not None:
             return followed[question_id].record if question_id in followed else None
         self.catch_up(run_id)
-        keys, id = self._hubs.keys(run_id), question_id.encode("utf-8", "surrogatepass")
+        keys, id = self._hubs.keys(run_id), text_to_bytes(question_id)
         (value,) = self._link.ask(("HGET", keys.questions, id))
         return None if value is None else Question(value).record
 
-    def list(self, *, conversation: str | None = None, limit: int = 50, before: str | None = None) -> Sequence[str]:
-        """The ids of runs, the newest first."""
-        members: Sequence[bytes] = self._link.ask(("ZREVRANGE", self._index, 0, -1))[0]
-        if before is not None:
-            name = before.encode("utf-8", "surrogatepass")
-            members = members[members.index(name) + 1 :] if name in members else []
-        found: Sequence[str] = []
-        for place in range(0, len(members), 100):
-            ids = [text(member) for member in members[place : place + 100]]
-            infos: Sequence[bytes | None] = self._link.ask(*(("HGET", self._hubs.keys(id).run, "info") for id in ids))
-            if expired := [member for member, info in zip(members[place:], infos, strict=False) if info is None]:
-                self._link.ask(("ZREM", self._index, *expired))
-            for id, info in zip(ids, infos, strict=True):
-                if info is not None and conversation in (None, msgspec.json.decode(info).get("conversation")):
-                    found = [*found, id]
-            if len(found) >= limit:
+    def list(
+        self,
+        *,
+        conversation: str | None = None,
+        owner: str | None = None,
+        open_only: bool = False,
+        limit: int = 50,
+        before: str | None = None,
+    ) -> Sequence[RunRecord]:
+        """Return the records of runs, the newest first. One that cannot be read is left out, and logged as a warning."""
+        check_page(limit, conversation=conversation, owner=owner, before=before)
+        last = b"" if before is None else text_to_bytes(before)
+        found: Sequence[RunRecord] = []
+        gone, ended = set[bytes](), set[bytes]()  # entries that are left over
+        while (wanted := limit - len(found)) > 0:
+            page = self._index.page(conversation, owner, open_only=open_only, limit=wanted, before=last)
+            ids = ids_of(page)
+            for member, record in zip(ids.values(), self._read_many([*ids]), strict=True):
+                if record is None:
+                    gone.add(member)
+                elif isinstance(record, SourceError):
+                    continue
+                elif not (open_only and record.has_ended):
+                    found = [*found, record]
+                elif record.ended_at is not None:
+                    ended.add(member)
+            if len(page) < wanted:
                 break
-        return found[:limit]
+            last = page[-1]
+        self._index.drop(conversation, owner, gone, ended)
+        return found
 
     def answer(self, run_id: str, question_id: str, answer: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
         """Answer a question. The first answer counts. Returns whether this one did, and the question as it is now."""
         self.catch_up(run_id)
-        id = question_id.encode("utf-8", "surrogatepass")
+        id = text_to_bytes(question_id)
         (value,) = self._link.ask(("HGET", self._hubs.keys(run_id).questions, id))
         check_answer(question_id, {} if value is None else Question(value).record, answer)
         if (
@@ -315,20 +335,22 @@ class RedisRelay(Relay):
     def _wait_for_end(self, run_id: str) -> None:
         """Another one ends it."""
         end = time.monotonic() + _PATIENCE
-        while (record := self.get(run_id)) is not None and record.status not in FINAL and time.monotonic() < end:
+        while (record := self.get(run_id)) is not None and not record.has_ended and time.monotonic() < end:
             time.sleep(0.005)
 
     def delete(self, run_id: str) -> None:
         """Remove a run."""
         keys = self._hubs.keys(run_id)
-        self._link.ask(
+        info, *_ = self._link.ask(
+            ("HGET", keys.run, "info"),
             ("DEL", *keys.all),
             (self._link.publish, keys.log, b"deleted"),
             (self._link.publish, keys.news, b"!"),
         )
         if (outbox := self._hubs.of(run_id).outbox(run_id)) is not None:
             outbox.fence("gone")
-        self._link.ask(("ZREM", self._index, run_id.encode("utf-8", "surrogatepass")))
+        if info is not None:
+            self._index.remove(run_id, info_of(run_id, info))
 
     def read(
         self, run_id: str, after: str | None = None, *, gap: Gap = "snapshot", timeout: float | None = None

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ...redis_link import Script
 
-__all__ = ["ANSWER", "APPEND", "CANCEL", "CLAIM", "END", "SNAPSHOT", "every_script"]
+__all__ = ["ANSWER", "APPEND", "CANCEL", "CLAIM", "END", "LIST", "LISTED", "RECORD", "SNAPSHOT", "every_script"]
 
 # Whether the run still belongs to this producer: ARGV[1] is its epoch, ARGV[2] its owner, a random text of its own.
 _GUARD = """
@@ -36,17 +36,17 @@ end
 
 
 # Become the producer. Arguments: owner, milliseconds of the lease, of the run's lifetime, and for a new run its info (else "").
-# Returns `exists`, `none`, or {epoch, last number, the epoch that wrote it, when the run was opened}.
+# Returns `exists`, `none`, or {epoch, last number, the epoch that wrote it, when the run was opened, its info}.
 CLAIM = Script(
     2,
     """
-local run = redis.call('HMGET', KEYS[1], 'epoch', 'status', 'last', 'wrote', 'owner', 'created')
-if run[1] and run[5] == ARGV[1] then return {run[1], run[3], run[4], run[6]} end  -- the reply was lost
+local run = redis.call('HMGET', KEYS[1], 'epoch', 'status', 'last', 'wrote', 'owner', 'created', 'info')
+if run[1] and run[5] == ARGV[1] then return {run[1], run[3], run[4], run[6], run[7]} end  -- the reply was lost
 local epoch = 1
 if ARGV[4] ~= '' then
   if run[1] then return 'exists' end
   local now = redis.call('TIME')
-  run[3], run[4], run[6] = '0', '0', now[1] .. '.' .. string.format('%06d', now[2])
+  run[3], run[4], run[6], run[7] = '0', '0', now[1] .. '.' .. string.format('%06d', now[2]), ARGV[4]
   redis.call('HSET', KEYS[1], 'info', ARGV[4], 'created', run[6], 'last', '0', 'wrote', '0', 'news', '0', 'beat', '0')
 else
   if not run[1] or redis.call('EXISTS', KEYS[2]) == 1 then return 'none' end
@@ -56,7 +56,7 @@ end
 redis.call('HSET', KEYS[1], 'epoch', epoch, 'owner', ARGV[1], 'status', 'running', 'busy', '0')
 redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2])
 redis.call('PEXPIRE', KEYS[1], ARGV[3])
-return {tostring(epoch), run[3], run[4], run[6]}
+return {tostring(epoch), run[3], run[4], run[6], run[7]}
 """,
 )
 
@@ -209,6 +209,77 @@ return 'ok ' .. run[5]
 )
 
 
+# All that the record of a run is made of. Keys: run, lease, questions, readers. Argument: now, as readers' clocks have it.
+# Returns the fields of the run, whether it has a producer, its questions, and its readers.
+RECORD = Script(
+    4,
+    """
+return {
+  redis.call('HGETALL', KEYS[1]),
+  redis.call('EXISTS', KEYS[2]),
+  redis.call('HGETALL', KEYS[3]),
+  redis.call('ZRANGEBYSCORE', KEYS[4], ARGV[1], '+inf'),
+}
+""",
+)
+
+# Remove the entries that have expired from a list. Returns the time.
+_SWEEP = """
+local function sweep()
+  local time = redis.call('TIME')
+  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  while true do
+    local gone = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT', 0, 1000)
+    if #gone == 0 then return now end
+    for i = 1, 3 do redis.call('ZREM', KEYS[i], unpack(gone)) end
+  end
+end
+"""
+
+# Enter a run in a list, or renew its entry. Keys: those of `ListKeys`. Arguments: its id, when it was opened, milliseconds for
+# which the entry is kept (0 removes it), and 1 if it has not ended.
+LISTED = Script(
+    3,
+    _SWEEP
+    + """
+local now, lifetime = sweep(), tonumber(ARGV[3])
+if lifetime == 0 then
+  for i = 1, 3 do redis.call('ZREM', KEYS[i], ARGV[1]) end
+  return 'ok'
+end
+redis.call('ZADD', KEYS[1], ARGV[2], ARGV[1])
+redis.call('ZADD', KEYS[2], now + lifetime, ARGV[1])
+if ARGV[4] == '1' then redis.call('ZADD', KEYS[3], ARGV[2], ARGV[1]) else redis.call('ZREM', KEYS[3], ARGV[1]) end
+for i = 1, 3 do
+  if redis.call('PTTL', KEYS[i]) < lifetime then redis.call('PEXPIRE', KEYS[i], lifetime) end
+end
+return 'ok'
+""",
+)
+
+# Some entries of a list, the newest first. Keys: those of `ListKeys`. Arguments: 1 for open runs only, how many (1 or more),
+# and the run before them, or "".
+LIST = Script(
+    3,
+    _SWEEP
+    + """
+sweep()
+local key, start = KEYS[ARGV[1] == '1' and 3 or 1], 0
+if ARGV[3] ~= '' then
+  local rank, opened = redis.call('ZREVRANK', key, ARGV[3]), redis.call('ZSCORE', KEYS[1], ARGV[3])
+  if rank then
+    start = rank + 1
+  elseif opened then
+    start = redis.call('ZCOUNT', key, opened, '+inf')
+  else
+    return {}
+  end
+end
+return redis.call('ZREVRANGE', key, start, start + ARGV[2] - 1)
+""",
+)
+
+
 def every_script() -> Sequence[Script]:
     """All of them, to be loaded together."""
-    return (CLAIM, APPEND, SNAPSHOT, ANSWER, CANCEL, END)
+    return (CLAIM, APPEND, SNAPSHOT, ANSWER, CANCEL, END, RECORD, LISTED, LIST)

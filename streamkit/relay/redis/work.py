@@ -6,12 +6,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
+from ...redis_link import text_to_bytes
 from ..cursors import Place
 from ..interface import Status
 from ..registry import outcome_of
-from .keys import Keys
+from .keys import Keys, ListKeys
 from .record import encode
-from .scripts import ANSWER, APPEND, END, SNAPSHOT
+from .scripts import ANSWER, APPEND, END, LISTED, SNAPSHOT
 
 __all__ = [
     "BATCH_BYTES",
@@ -19,6 +20,7 @@ __all__ = [
     "Batch",
     "Leave",
     "Lifetimes",
+    "Listing",
     "Producer",
     "Settle",
     "Trim",
@@ -41,6 +43,16 @@ class Lifetimes:
     def of(self, status: Status) -> int:
         """The milliseconds for which a run with this status is kept."""
         return {"running": self.running, "paused": self.paused}.get(status, self.ended)
+
+    def of_entry(self, *, is_open: bool) -> int:
+        """Return the milliseconds for which a run stays in lists after its entry was renewed. An open run stays at least as long
+        as it would if it was paused just before the next renewal."""
+        return self.running + self.paused if is_open else self.ended
+
+    @property
+    def renewal(self) -> float:
+        """The seconds between two renewals of the entries of a run."""
+        return self.running / 2000
 
 
 class Producer:
@@ -82,7 +94,7 @@ class Batch:
             *(keys.run, keys.log, keys.lease, keys.questions, keys.snapshot),
             *(producer.epoch, producer.owner, self.before, self.last, b"\n".join(self.lines)),
             *(lifetimes.lease, lifetimes.running, int(self.busy), producer.beat),
-            *(self.question_id.encode("utf-8", "surrogatepass"), self.question),
+            *(text_to_bytes(self.question_id), self.question),
         )
 
 
@@ -143,8 +155,24 @@ def settle_command(keys: Keys, question_id: str, answer: Mapping[str, Any] | Non
     """What answers a question, or closes it."""
     status = "closed" if answer is None else outcome_of(answer)["status"]
     value = encode({"at": time.time()} if answer is None else {"at": time.time(), "answer": answer})
-    id = question_id.encode("utf-8", "surrogatepass")
-    return ANSWER(keys.run, keys.questions, keys.log, keys.news, id, status, value)
+    return ANSWER(keys.run, keys.questions, keys.log, keys.news, text_to_bytes(question_id), status, value)
 
 
-Work: TypeAlias = Batch | Trim | Leave | Settle
+class Listing:
+    """A run is entered in one list of runs, or its entry is renewed."""
+
+    __slots__ = ("_created", "_is_open", "_keys")
+    size = 0
+
+    def __init__(self, keys: ListKeys, created: float, *, is_open: bool) -> None:
+        self._keys = keys
+        self._created = created
+        self._is_open = is_open
+
+    def command(self, producer: Producer) -> Sequence[Any]:
+        """What stores it."""
+        lifetime = producer.lifetimes.of_entry(is_open=self._is_open)
+        return LISTED(*self._keys, text_to_bytes(producer.run_id), self._created, lifetime, int(self._is_open))
+
+
+Work: TypeAlias = Batch | Trim | Leave | Settle | Listing
