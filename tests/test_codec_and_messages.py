@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -235,7 +236,7 @@ def read_beside(function: Callable[[], object], read: Callable[[], str]) -> list
         sys.settrace(before)
     for thread in threads:
         thread.join()
-    assert len(seen) == len(threads) > 10
+    assert len(seen) == len(threads)
     return seen
 
 
@@ -243,12 +244,15 @@ def read_beside(function: Callable[[], object], read: Callable[[], str]) -> list
 @pytest.mark.parametrize("does", ["read", "compact", "finish"])
 def test_another_thread_may_read_the_content_at_any_time(kind: type[m.Message], does: str) -> None:
     """Also while it is joined: it never misses anything."""
-    message = kind("a", content="aaaa", status="in_progress")
-    for piece in ("bbbb", "cccc"):
-        message.pieces.append(piece)
-    functions = {"read": lambda: message.content, "compact": message.compact, "finish": message.finish}
-    seen = read_beside(functions[does], lambda: message.content)
-    assert {*seen, message.content} == {"aaaabbbbcccc"}
+    for traced in ("once", "again"):  # from 3.12 on a function's first call is not traced in each instruction
+        message = kind("a", content="aaaa", status="in_progress")
+        message.pieces.extend(("bbbb", "cccc"))
+        functions: dict[str, Callable[[], object]]
+        functions = {"read": partial(getattr, message, "content"), "compact": message.compact, "finish": message.finish}
+        seen = read_beside(functions[does], partial(getattr, message, "content"))
+        assert {*seen, message.content} == {"aaaabbbbcccc"}
+        # 3.13 traces no further instruction of code that an untraced thread has run.
+        assert traced == "once" or len(seen) > (4 if sys.version_info >= (3, 13) else 10)
 
 
 FORKING = """
