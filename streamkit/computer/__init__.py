@@ -26,16 +26,12 @@ from .execution import Execution
 from .request import Limits, RunRequest, RunResult, Settings
 from .runner import Runner
 
-# The earlier name of `RunResult`, for runners that were written with it.
-Outcome = RunResult
-
 __all__ = [
     "CodeError",
     "Computer",
     "Execution",
     "ExecutionStatus",
     "Limits",
-    "Outcome",
     "RunRequest",
     "RunResult",
     "Runner",

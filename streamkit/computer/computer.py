@@ -75,10 +75,11 @@ class Computer:
             everything. Without `PATH` in it neither `bash` nor `node` is found.
         timeout: seconds that a run may take; None, the default, is no limit.
         memory_limit: bytes of resident memory that all processes of a language may hold together; None, the default,
-            is no limit. It is checked up to four times a second, so code can pass it for a moment.
+            is no limit. It is checked up to twenty times a second, so code can pass it for a moment.
         output_limit: characters that a run may print or display, 10,000,000 by default; None is no limit. What came
             before the limit is delivered.
-        process_limit: processes that a language may have, 1000 by default; None is no limit.
+        process_limit: processes that a language may have, 1000 by default; None is no limit. It is checked as the memory
+            limit is, also between two runs, as is the memory limit.
         input: answers `input(prompt)` of Python code; called with the prompt in a thread of its own, while the run
             waits. If it returns None, or without a callback, the default, the code gets `EOFError`. What the callback
             raises is raised where the run is read. Shell and JavaScript code always has an empty stdin.

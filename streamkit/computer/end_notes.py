@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .request import Limits, RunResult
+from .request import Limits, RunResult, StopReason
 
-__all__ = ["describe_exit", "end_notes", "lost_between_runs", "lost_in_last_run"]
+__all__ = ["describe_exit", "describe_stop", "end_notes", "lost_between_runs", "lost_in_last_run"]
 
 
 def end_notes(language: str, result: RunResult, limits: Limits) -> Iterator[str]:
@@ -21,9 +21,14 @@ def end_notes(language: str, result: RunResult, limits: Limits) -> Iterator[str]
         yield ("" if result.at_line_start else "\n") + "\n".join(lines)
 
 
-def lost_between_runs(language: str, exit_code: int | None) -> str:
-    """The line that begins a run before which the language's process ended, and with it the state."""
-    return f"[after the last run the {language} process {describe_exit(exit_code)}; its variables and state are lost]\n"
+def lost_between_runs(language: str, how: str) -> str:
+    """The line that begins a run before which the language's process ended, and with it the state.
+
+    Args:
+        language: the language's name.
+        how: how it ended, from `describe_exit` or `describe_stop`.
+    """
+    return f"[after the last run the {language} process {how}; its variables and state are lost]\n"
 
 
 def lost_in_last_run(language: str, result: RunResult, limits: Limits) -> str:
@@ -42,6 +47,21 @@ def describe_exit(exit_code: int | None) -> str:
     if exit_code < 0:
         return f"was killed by signal {-exit_code}"
     return f"ended by itself with exit status {exit_code}"
+
+
+def describe_stop(reason: StopReason, limits: Limits) -> str:
+    """How something was stopped for a limit, to follow "the run" or "the process"."""
+    match reason:
+        case "timed_out":
+            return f"was stopped after {limits.timeout:g} seconds"
+        case "output_limit":
+            return f"was stopped after {limits.output} characters of output"
+        case "memory_limit":
+            return f"was stopped because it used more than {limits.memory} bytes"
+        case "process_limit":
+            return f"was stopped because it had more than {limits.processes} processes"
+        case _:
+            return "was interrupted"
 
 
 def _lines(language: str, result: RunResult, limits: Limits) -> Iterator[str]:
@@ -69,14 +89,9 @@ def _why_killed(result: RunResult) -> str:
 def _cause(language: str, result: RunResult, limits: Limits) -> str | None:
     """Why the run ended, if the code did not come to its own end."""
     match result.reason:
-        case "timed_out":
-            return f"[timed out: the run was stopped after {limits.timeout:g} seconds]"
-        case "output_limit":
-            return f"[output limit: the run was stopped after {limits.output} characters of output]"
-        case "memory_limit":
-            return f"[memory limit: the run was stopped because it used more than {limits.memory} bytes]"
-        case "process_limit":
-            return f"[process limit: the run was stopped because it had more than {limits.processes} processes]"
+        case "timed_out" | "output_limit" | "memory_limit" | "process_limit" as limit:
+            name = "timed out" if limit == "timed_out" else limit.replace("_", " ")
+            return f"[{name}: the run {describe_stop(limit, limits)}]"
         case None if result.exited:
             return f"[the code ended its {language} process with exit status {result.exit_code}]"
         case None if not result.ended:

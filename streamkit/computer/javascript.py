@@ -27,7 +27,7 @@ class JavaScriptRunner(Runner):
 
     def command(self, directory: str, frames: int, commands: int) -> list[str]:
         """`node` with the program that evaluates code."""
-        return ["node", "--no-warnings", str(_PROGRAM), str(frames), str(commands), directory]
+        return ["node", "--no-warnings", str(_PROGRAM), str(frames), str(commands)]
 
     def submit(self, run: RunRequest, out: str, err: str) -> None:
         """Send the code as a command."""
@@ -37,5 +37,5 @@ class JavaScriptRunner(Runner):
     def interrupt(self, before: set[Identity]) -> None:
         """Send the interrupt as a command, which the second thread reads, and SIGINT to child processes."""
         self.send({"type": "interrupt", "run": self._run_id})
-        if self.process_tree is not None:
-            self.process_tree.interrupt(besides=before)
+        if self.process is not None:
+            self.process.tree.interrupt(besides=before)

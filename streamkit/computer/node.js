@@ -363,7 +363,7 @@ replaceChildProcesses();
 trackResources();
 const commands = ownDescriptor(Number(process.argv[3]), 'r');
 const listener = new Worker(path.join(__dirname, 'node_listener.js'), {
-  workerData: { shared, layout, commands, directory: process.argv[4] },
+  workerData: { shared, layout, commands },
 });
 listener.on('message', (command) => {
   runOfContext.enterWith(undefined); // a termination may have left an earlier run here

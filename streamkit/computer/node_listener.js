@@ -3,7 +3,6 @@
 'use strict';
 
 const { parentPort, workerData } = require('node:worker_threads');
-const { readFileSync, readdirSync, rmSync } = require('node:fs');
 const net = require('node:net');
 const inspector = require('node:inspector');
 
@@ -31,25 +30,9 @@ function handle(command) {
   if (command.type === 'interrupt') termination = setTimeout(terminate, STOP_TIME);
 }
 
-const MARK = `STREAMKIT_RUNNER=${process.env.STREAMKIT_RUNNER}`; // in the environment of every process that code starts
-
-// Kill those that left the process group. Where the system has no `/proc`, none is found.
-function killMarked() {
-  for (const name of readdirSync('/proc')) {
-    if (!/^[0-9]+$/.test(name) || Number(name) === process.pid) continue;
-    try {
-      if (readFileSync(`/proc/${name}/environ`, 'latin1').split('\0').includes(MARK)) process.kill(Number(name), 'SIGKILL');
-    } catch {} // another user's, or over by now
-  }
-}
-
-// The program that started this one is gone: end, with everything that code has started.
+// The program that started this one is gone; its reaper ends everything else.
 function leave() {
-  try {
-    rmSync(workerData.directory, { recursive: true, force: true });
-    try { killMarked(); } catch {}
-    process.kill(-process.pid, 'SIGKILL');
-  } finally { process.kill(process.pid, 'SIGKILL'); }
+  process.kill(process.pid, 'SIGKILL');
 }
 
 let unfinished = '';

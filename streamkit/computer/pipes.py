@@ -10,7 +10,7 @@ import select
 import threading
 from typing import Literal
 
-from .held_descriptors import hold, pipe, release
+from .process_channel import hold, pipe, release
 
 __all__ = ["Pipes", "Stream"]
 

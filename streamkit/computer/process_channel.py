@@ -2,6 +2,9 @@
 
 The process writes frames to one pipe and reads commands from the other. Nothing here blocks: a process that is stopped
 takes no command, and must not stop the runner as well.
+
+A process ends when the last writer of its pipe is gone. A fork of this program that held one, such as a worker of
+`multiprocessing`, would keep the process alive after the program was killed; so a fork closes them all.
 """
 
 from __future__ import annotations
@@ -13,11 +16,39 @@ from typing import Any
 
 import msgspec
 
-from .held_descriptors import pipe, release
-
-__all__ = ["ProcessChannel", "Wakeup"]
+__all__ = ["ProcessChannel", "Wakeup", "hold", "pipe", "release"]
 
 READ_SIZE = 1 << 16  # bytes
+
+_held: set[int] = set()
+
+
+def hold(descriptor: int) -> int:
+    """Have a fork close this descriptor; returns it."""
+    _held.add(descriptor)
+    return descriptor
+
+
+def pipe() -> tuple[int, int]:
+    """A new pipe, both ends of which are held."""
+    reader, writer = os.pipe()
+    return hold(reader), hold(writer)
+
+
+def release(descriptor: int) -> None:
+    """Close a descriptor that was held."""
+    _held.discard(descriptor)  # first, so that a fork never closes a number that is used again
+    os.close(descriptor)
+
+
+def _close_in_fork() -> None:
+    for descriptor in [*_held]:
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_close_in_fork)
 
 
 class ProcessChannel:

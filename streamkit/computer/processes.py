@@ -1,7 +1,13 @@
-"""The processes of a language: found by a mark and by their ancestry, and killed until none is left.
+"""The processes below one process: found, interrupted, stopped and killed, whatever they did to get away.
 
-The mark is an environment variable, which every child inherits: it finds a daemon that left its session and lost
-its parents. A process that cleared its environment is found as long as its parents live.
+They are found from above: a process has a list of its children, and each of these has one. At the top is a `reaper`, which
+inherits every process below it that loses its parents. So neither an empty environment nor a new session nor parents
+that end hide a process, and what a search costs depends on how many it finds, not on how many the machine has.
+
+Where the system has no such lists, all processes of the machine are looked at; where it has no such inheritance either,
+one that left the session *and* lost its parents is not found.
+
+The reaper imports this module each time that a language is started, so it imports little itself.
 """
 
 from __future__ import annotations
@@ -10,108 +16,141 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
-import psutil
+__all__ = ["LISTS_CHILDREN", "Identity", "Process", "ProcessTree", "descendants", "seconds_in_queue", "stop_all"]
 
-__all__ = ["MARK", "Identity", "ProcessTree", "seconds_in_queue"]
-
-MARK = "STREAMKIT_RUNNER"  # the environment variable; its value names one language process
+LISTS_CHILDREN = os.path.exists(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
 _KILL_TIMEOUT = 10.0  # seconds that killed processes may take to end; only the system can hold them longer
 RESTART_DELAY = 0.15  # seconds after which a pool of workers has replaced one that was killed
 _RESTART_TIMEOUT = 0.5  # seconds during which new processes may take the place of killed ones
 _FEWEST_RESTARTS = 5  # in that time; on a busy machine it may pass between two looks
+_STOP_TIMEOUT = 0.5  # seconds in which all processes should be stopped; only those that multiply all the time are not
 _INTERRUPT_INTERVAL = 0.2  # seconds between two interrupts of one process
 _INTERRUPT_SHARE = 3  # … but they are looked for only after so many times as long as that takes
-_MIN_SCAN_INTERVAL = 0.25  # seconds from one scan of all processes to the next
-_SCAN_SHARE = 20  # … but at least so many times as long as the scan took
 
 Identity = tuple[int, float]
 """A process: its id and when it started, for ids are used again."""
 
 
-class ProcessTree:
-    """All processes that descend from one, the root, which is one of them.
-
-    Args:
-        root: the id of the root.
-        mark: the value of `MARK` in its environment.
+class Process:
+    """A process that lives, as it was when it was looked at.
 
     Attributes:
-        root: the id of the root.
-        next_scan: when (`time.monotonic`) the processes may be looked at again at little cost.
+        pid: its id.
+        started: when it started, in a unit of the system.
+        group: the id of its process group.
+        threads: how many it has.
+        memory: the bytes of resident memory that it holds.
     """
 
-    def __init__(self, root: int, mark: str) -> None:
+    __slots__ = ("group", "memory", "pid", "started", "threads")
+
+    def __init__(self, pid: int, started: float, group: int, threads: int, memory: int) -> None:
+        self.pid = pid
+        self.started = started
+        self.group = group
+        self.threads = threads
+        self.memory = memory
+
+    @property
+    def identity(self) -> Identity:
+        """What no other process has."""
+        return self.pid, self.started
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal; nothing if it is gone, or another user's."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(self.pid, number)
+
+
+def descendants(top: int, left_out: set[Identity] | frozenset[Identity] = frozenset()) -> Iterator[Process]:
+    """The living processes below one, parents first.
+
+    The children of a process are looked for after it was yielded: whoever stops it first misses none of them.
+
+    Args:
+        top: the id of the process at the top, which is not one of them.
+        left_out: processes to leave out, each with all below it.
+    """
+    system = _system(top)
+    seen: set[int] = set()
+    pids = system.children(top, 1)
+    for pid in pids:  # which grows meanwhile
+        process = None if pid in seen else system.find(pid)
+        seen.add(pid)
+        if process is not None and process.identity not in left_out:
+            yield process
+            pids += system.children(pid, process.threads)
+
+
+def stop_all(find: Callable[[], Iterable[Process]], *, groups: bool = False) -> list[Process]:
+    """Stop processes, pass by pass, until a pass finds none that was not stopped.
+
+    One that is stopped starts no other. It may happen that some multiply faster than they can be stopped; then this gives
+    up after half a second.
+
+    Args:
+        find: finds the processes; called for each pass.
+        groups: whether to stop the process group of each at once, which leaves its members no time to start others. All
+            members have to be among the processes.
+
+    Returns:
+        The processes that were stopped, in the order in which they were found.
+    """
+    stopped: dict[Identity, Process] = {}
+    stopped_groups = {os.getpgrp()}
+    deadline = time.monotonic() + _STOP_TIMEOUT
+    while True:
+        before = len(stopped)
+        for process in find():
+            if process.identity in stopped:
+                continue
+            if groups and process.group not in stopped_groups:
+                stopped_groups.add(process.group)
+                _stop_group(process.group)
+            process.send(signal.SIGSTOP)
+            stopped[process.identity] = process
+        if len(stopped) == before or time.monotonic() > deadline:
+            return [*stopped.values()]
+
+
+class ProcessTree:
+    """The processes of one language: its own process, which is the root, and all others below its reaper.
+
+    Args:
+        reaper: the id of the reaper.
+        root: the id of the language's process.
+
+    Attributes:
+        root: the same.
+    """
+
+    def __init__(self, reaper: int, root: int) -> None:
         self.root = root
-        self.next_scan = 0.0
-        self._mark = mark
-        self._is_member: dict[Identity, bool] = {}
+        self._reaper = reaper
+        process = _system(reaper).find(root)
+        self._root_identity = None if process is None else process.identity
         self._interrupt_after: dict[Identity, float] = {}
         self._next_interrupt = 0.0
         self._interrupted = False  # whether a process was, since the last `kill`
 
-    def find(self, besides: Iterable[Identity] = ()) -> dict[Identity, psutil.Process]:
-        """The processes that live now, besides some: what these start, apart from the root, is left out with them."""
-        began = time.monotonic()
-        found: dict[Identity, psutil.Process] = {}
-        children: dict[int, list[Identity]] = {}
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error):
-                identity = (process.pid, process.create_time())
-                found[identity] = process
-                children.setdefault(process.ppid(), []).append(identity)
-        self._forget_ended(found)
-        members = {identity for identity, process in found.items() if self._has_mark(identity, process)}
-        self._add_descendants(members, children)
-        now = time.monotonic()
-        self.next_scan = now + max(_MIN_SCAN_INTERVAL, _SCAN_SHARE * (now - began))
-        members -= self._with_descendants(besides, children)
-        return {identity: found[identity] for identity in members if _is_alive(found[identity])}
+    def find(self) -> set[Identity]:
+        """The processes that live now, apart from the root."""
+        return {process.identity for process in self._others(set())}
 
-    def _forget_ended(self, found: dict[Identity, psutil.Process]) -> None:
-        self._is_member = {identity: member for identity, member in self._is_member.items() if identity in found}
-        self._interrupt_after = {one: after for one, after in self._interrupt_after.items() if one in found}
+    def _others(self, besides: set[Identity]) -> Iterator[Process]:
+        """The processes apart from the root and some others: what these started is left out with them."""
+        return (process for process in descendants(self._reaper, besides) if process.pid != self.root)
 
-    def _add_descendants(self, members: set[Identity], children: dict[int, list[Identity]]) -> None:
-        parents = [pid for pid, _ in members] + [self.root]
-        while parents:
-            for identity in children.get(parents.pop(), ()):
-                if identity not in members:
-                    members.add(identity)
-                    self._is_member[identity] = True  # remembered, for its parents may end before it
-                    parents.append(identity[0])
+    def interrupt_root(self) -> None:
+        """Send SIGINT to the root, if it lives."""
+        process = _system(self._reaper).find(self.root)
+        if process is not None and process.identity == self._root_identity:
+            process.send(signal.SIGINT)
 
-    def _with_descendants(self, besides: Iterable[Identity], children: dict[int, list[Identity]]) -> set[Identity]:
-        left_out = set(besides)
-        parents = [pid for pid, _ in left_out if pid != self.root]
-        while parents:
-            new = [one for one in children.get(parents.pop(), ()) if one not in left_out]
-            left_out.update(new)
-            parents += [pid for pid, _ in new]
-        return left_out
-
-    def _has_mark(self, identity: Identity, process: psutil.Process) -> bool:
-        """Whether a process is the root or has the mark, or was found to be a descendant before."""
-        member = self._is_member.get(identity)
-        if member is None:
-            member = False
-            with contextlib.suppress(psutil.Error, OSError):
-                member = identity[0] == self.root or process.environ().get(MARK) == self._mark
-            self._is_member[identity] = member
-        return member
-
-    def memory(self) -> tuple[int, int]:
-        """How many processes there are, and how many bytes of resident memory they hold together."""
-        found = self.find()
-        total = 0
-        for process in found.values():
-            with contextlib.suppress(psutil.Error):
-                total += process.memory_info().rss
-        return len(found), total
-
-    def interrupt(self, besides: Iterable[Identity]) -> None:
-        """Send SIGINT to all processes but some, as a terminal does.
+    def interrupt(self, besides: set[Identity]) -> None:
+        """Send SIGINT to all processes but the root and some others, as a terminal does.
 
         Call it repeatedly: a signal that arrives before a child has become its program is lost. Each process is left
         0.2 seconds to react to one, and more where it takes long to find them.
@@ -119,112 +158,146 @@ class ProcessTree:
         began = time.monotonic()
         if began < self._next_interrupt:
             return
-        excluded = set(besides)
-        for identity, process in self.find(excluded).items():
-            if began >= self._interrupt_after.get(identity, 0.0):
-                self._interrupt_after[identity] = began + _INTERRUPT_INTERVAL
+        interrupt_after: dict[Identity, float] = {}
+        for process in self._others(besides):
+            after = self._interrupt_after.get(process.identity, 0.0)
+            if began >= after:
+                after = began + _INTERRUPT_INTERVAL
                 self._interrupted = True
-                with contextlib.suppress(psutil.Error):
-                    process.send_signal(signal.SIGINT)
+                process.send(signal.SIGINT)
+            interrupt_after[process.identity] = after
+        self._interrupt_after = interrupt_after
         now = time.monotonic()
         self._next_interrupt = now + _INTERRUPT_SHARE * (now - began)
 
-    def interrupt_together(self, besides: Iterable[Identity]) -> None:
-        """Send SIGINT to the root and its descendants but some, all while they stand still, as if at one moment.
+    def interrupt_together(self, besides: set[Identity]) -> None:
+        """Send SIGINT to the root and all others but some, all while they stand still, as if at one moment.
 
         A shell ignores an interrupt if the program for which it waits ends without having got one; so a program must not
         end, and no other begin, between the two signals.
         """
-        excluded = {pid for pid, _ in besides} - {self.root}
-        stopped: list[int] = []
-        while new := [pid for pid in self._descendants(excluded) if pid not in stopped]:
-            stopped += [pid for pid in new if _send(pid, signal.SIGSTOP)]
-            if not set(new) & set(stopped):
-                break
+        stopped = stop_all(lambda: descendants(self._reaper, besides))
         for number in (signal.SIGINT, signal.SIGCONT):
-            for pid in reversed(stopped):
-                _send(pid, number)
+            for process in reversed(stopped):
+                process.send(number)
 
-    def _descendants(self, excluded: set[int]) -> list[int]:
-        """The root and its descendants, parents first; those that left them, and those of `excluded`, are not found."""
-        found = [self.root]
-        for pid in found:
-            found += [child for child in _children(pid) if child not in excluded]
-        return found
-
-    def kill(self, besides: Iterable[Identity] = (), group: bool = False) -> bool:
-        """Kill all processes but some, again and again until none is left.
-
-        Args:
-            besides: the processes to leave alone.
-            group: whether to kill the root's process group first.
+    def kill(self, besides: set[Identity]) -> bool:
+        """Kill all processes but the root and some others, again and again until none is left.
 
         Returns:
             Whether all have ended; False after 10 seconds, and after half a second if one that is left alone, such as
             the root with a pool of workers, started others again and again in that time.
         """
-        excluded = set(besides)
-        if group:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.root, signal.SIGKILL)
         began = last = time.monotonic()
         interrupted, self._interrupted = self._interrupted, False
         killed: set[Identity] = set()
         restarts = 0  # how often there were others after some had been killed
         pause = 0.001
         while True:
-            victims = self.find(excluded)
+            victims = stop_all(lambda: self._others(besides))
+            identities = {process.identity for process in victims}
             now = time.monotonic()
             if victims:
-                restarts += bool(killed and excluded and victims.keys() - killed)
+                restarts += bool(killed and identities - killed)
                 if now > began + (_RESTART_TIMEOUT if restarts >= _FEWEST_RESTARTS else _KILL_TIMEOUT):
                     return False
-                _kill(victims.values())
-                killed |= victims.keys()
+                for process in victims:
+                    process.send(signal.SIGKILL)
+                killed |= identities
                 last = now
-            elif not excluded or not (killed or interrupted) or now > last + RESTART_DELAY:
+            elif not (killed or interrupted) or now > last + RESTART_DELAY:
                 return True
             time.sleep(pause)
             pause = min(0.05, 2 * pause)
 
 
-def _kill(processes: Collection[psutil.Process]) -> None:
-    """Stop all first, so that none starts another while the rest is killed."""
-    for number in (signal.SIGSTOP, signal.SIGKILL):
-        for process in processes:
-            with contextlib.suppress(psutil.Error):
-                process.send_signal(number)
-
-
-def _send(pid: int, number: signal.Signals) -> bool:
-    """Send a signal; whether there is a process to get it."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, number)
-        return True
-    return False
-
-
-def _children(pid: int) -> list[int]:
-    """The processes that this one started. Looks at this process alone where the system can, for it is in a hurry."""
-    try:
-        with open(f"/proc/{pid}/task/{pid}/children") as file:
-            return [int(child) for child in file.read().split()]
-    except OSError:
-        with contextlib.suppress(psutil.Error):
-            return [child.pid for child in psutil.Process(pid).children()]
-    return []
-
-
 def seconds_in_queue(pid: int) -> float:
     """How long a process could run but had to wait for a processor, since it began; 0.0 where the system does not say."""
     try:
-        with open(f"/proc/{pid}/schedstat") as file:
-            return int(file.read().split()[1]) / 1e9
+        return int(_read_file(f"/proc/{pid}/schedstat").split()[1]) / 1e9
     except (OSError, IndexError, ValueError):
         return 0.0
 
 
-def _is_alive(process: psutil.Process) -> bool:
-    with contextlib.suppress(psutil.Error):
-        return process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
-    return False
+def _stop_group(group: int) -> None:
+    """Stop a process group. One process is signalled after the other, but none of them can fork in between."""
+    if group > 1:  # 1 would be all processes of the user
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGSTOP)
+
+
+# -- what the system says
+
+
+def _system(top: int) -> _ProcessFiles | _ProcessTable:
+    """Where to look processes up."""
+    return _ProcessFiles() if LISTS_CHILDREN else _ProcessTable(top)
+
+
+class _ProcessFiles:
+    """Linux's files about each process, read when they are needed."""
+
+    def find(self, pid: int) -> Process | None:
+        """A process; None if it has ended. One whose main thread alone has ended lives on in the others."""
+        try:
+            data = _read_file(f"/proc/{pid}/stat")
+        except OSError:
+            return None
+        state, *fields = data[data.rindex(b")") + 2 :].split()  # before it is the name, which may have brackets
+        threads = int(fields[16])
+        if state in (b"Z", b"X") and threads <= 1:
+            return None
+        return Process(pid, int(fields[18]), int(fields[1]), threads, int(fields[20]) * _PAGE_SIZE)
+
+    def children(self, pid: int, threads: int) -> list[int]:
+        """The ids of the processes that one started; each of its threads has a list of its own."""
+        found: list[int] = []
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            for thread in os.listdir(f"/proc/{pid}/task") if threads > 1 else (pid,):
+                found += map(int, _read_file(f"/proc/{pid}/task/{thread}/children").split())
+        return found
+
+
+class _ProcessTable:
+    """All processes of the machine at one moment. Those that lost their parents, but not their session, count as children
+    of the process at the top.
+
+    Args:
+        top: the id of the process at the top.
+    """
+
+    def __init__(self, top: int) -> None:
+        import psutil
+
+        self._processes: dict[int, Process] = {}
+        self._children: dict[int, list[int]] = {}
+        orphans: dict[int, list[int]] = {}  # by their session
+        for one in psutil.process_iter():
+            try:
+                if one.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
+                    self._processes[one.pid] = Process(
+                        one.pid, one.create_time(), os.getpgid(one.pid), 1, one.memory_info().rss
+                    )
+                self._children.setdefault(one.ppid(), []).append(one.pid)
+                if one.ppid() == 1:
+                    orphans.setdefault(os.getsid(one.pid), []).append(one.pid)
+            except (psutil.Error, OSError):  # it has ended meanwhile, or is another user's
+                pass
+        children = self._children.setdefault(top, [])
+        children += [pid for leader in children for pid in orphans.get(leader, ())]
+
+    def find(self, pid: int) -> Process | None:
+        """A process; None if it has ended."""
+        return self._processes.get(pid)
+
+    def children(self, pid: int, threads: int) -> list[int]:
+        """The ids of the processes that one started."""
+        return [*self._children.get(pid, ())]
+
+
+_PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
+
+
+def _read_file(path: str) -> bytes:
+    with open(path, "rb", buffering=0) as file:
+        return file.readall()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,12 +17,12 @@ _PROGRAM = Path(__file__).with_name("kernel")
 # for in the current directory, where a user may have a `queue.py`.
 _BOOT = """
 import sys
-directory, frames, answers, program = sys.argv[1:]
+frames, answers, program = sys.argv[1:]
 del sys.path[0], sys.argv[1:]
 package = sys.modules["streamkit_kernel"] = type(sys)("streamkit_kernel")
 package.__path__ = [program]
 from streamkit_kernel.channel import channel
-channel.open(directory, int(frames), int(answers))
+channel.open(int(frames), int(answers))
 from streamkit_kernel.program import serve
 serve()
 """
@@ -39,7 +36,7 @@ class PythonRunner(Runner):
 
     def command(self, directory: str, frames: int, commands: int) -> list[str]:
         """This Python interpreter with the kernel."""
-        return [sys.executable, "-c", _BOOT, directory, str(frames), str(commands), str(_PROGRAM)]
+        return [sys.executable, "-c", _BOOT, str(frames), str(commands), str(_PROGRAM)]
 
     def prepare(self, directory: str) -> None:
         """Raises `NotStartedError` if a package is missing."""
@@ -57,9 +54,7 @@ class PythonRunner(Runner):
 
     def interrupt(self, before: set[Identity]) -> None:
         """Interrupt the kernel by a command and by SIGINT, of which either alone can be lost, and child processes."""
-        process, tree = self.process, self.process_tree
-        if process is not None and tree is not None:
+        if self.process is not None:
             self.send({"interrupt": self._run_id})
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGINT)
-            tree.interrupt(besides=before)
+            self.process.tree.interrupt_root()
+            self.process.tree.interrupt(besides=before)

@@ -106,16 +106,6 @@ class RunRequest:
     stop_reason: StopReason | None = None
     read_to_end: bool = False
 
-    @property
-    def feed(self) -> OutputQueue:
-        """The earlier name of `output`, which runners of other languages may use."""
-        return self.output
-
-    @property
-    def outcome(self) -> RunResult:
-        """The earlier name of `result`, which runners of other languages may use."""
-        return self.result
-
 
 class NotStartedError(Exception):
     """A run could not begin. The text says why; it becomes the console output of the run."""

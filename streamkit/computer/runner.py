@@ -17,23 +17,21 @@ import subprocess
 import tempfile
 import threading
 import time
-import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from .end_notes import lost_between_runs, lost_in_last_run
+from .end_notes import describe_exit, describe_stop, lost_between_runs, lost_in_last_run
 from .environment import default_environment
-from .held_descriptors import hold, release
+from .language_process import START_TIMEOUT, LanguageProcess
 from .pipes import Pipes
-from .process_channel import ProcessChannel, Wakeup
-from .processes import MARK, Identity, ProcessTree
+from .process_channel import ProcessChannel, Wakeup, release
+from .processes import Identity
 from .request import NotStartedError, RunRequest, RunResult, Settings
 from .supervisor import Supervisor
 
 __all__ = ["Runner"]
 
 _with_process: set[Runner] = set()
-START_TIMEOUT = 60.0  # seconds that a process may take to become ready
 _LOG_SIZE = 2000  # bytes of a process's own output that explain why it did not start
 _LONGEST_DIRECTORY = 80  # characters: the path of a Unix socket may have about 100
 
@@ -66,12 +64,10 @@ class Runner:
         may_exit: whether code may end the process on purpose, as `exit` in a shell; a class attribute.
         confirms_interrupts: whether the process confirms each interrupt with an `end` frame of status `interrupted`,
             and only the newest confirmation ends an interrupted run; a class attribute.
-        process: the process, None while there is none.
-        process_tree: the process and all that descend from it, None while there is none.
+        process: the process, None while there is none; `process.tree` is the process and all that descend from it.
         directory: the process's own directory, "" while there is none.
         channel: the pipes for frames and commands.
         wakeup: makes the thread that follows a run look at it.
-        exit: a descriptor that becomes readable when the process ends; -1 where the system has none.
     """
 
     name: str = ""
@@ -81,12 +77,10 @@ class Runner:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._lock = threading.Lock()  # held while the process is started, used or ended
-        self.process: subprocess.Popen[bytes] | None = None
-        self.process_tree: ProcessTree | None = None
+        self.process: LanguageProcess | None = None
         self.directory = ""
         self.channel = ProcessChannel()
         self.wakeup = Wakeup()
-        self.exit = -1
         self._has_run = False  # so the process has a state that could be lost
         self._loss_note = ""  # for the next run, if the state was lost since the last
         self._lossy_run: RunRequest | None = None  # the last run, if it lost the state
@@ -124,22 +118,13 @@ class Runner:
             NotStartedError: something is missing, so the process cannot start.
         """
 
-    def release_inherited(self) -> None:
-        """Called once the process has what it inherits, or could not be started."""
-
     def process_started(self) -> None:
         """Called when the process runs, before it is ready."""
 
-    def connect(self) -> None:
-        """Called when the process is ready."""
-
-    def disconnect(self) -> None:
-        """Called before the process is ended, and also where there is none."""
-
     def repeat_interrupt(self, before: set[Identity]) -> None:
         """Called about 30 times a second while interrupted code keeps running. By default its child processes get SIGINT."""
-        if self.process_tree is not None:
-            self.process_tree.interrupt(besides=before)
+        if self.process is not None:
+            self.process.tree.interrupt(besides=before)
 
     def is_newest_confirmation(self, frame: Mapping[str, Any]) -> bool:
         """Whether an `end` frame of status `interrupted` answers the newest interrupt, so that none is on its way."""
@@ -211,7 +196,7 @@ class Runner:
         if self.process is not None and self.process.poll() is None:
             return
         if self.process is not None and self._has_run:
-            self._loss_note = lost_between_runs(self.name, self.process.poll())
+            self._loss_note = lost_between_runs(self.name, _how_ended(self.process))
         self.end_process()
         try:
             self._launch()
@@ -220,17 +205,15 @@ class Runner:
             self.end_process()
             raise
         except Exception as error:
+            text = f"the {self.name} process could not be started: {error}{self._log()}"
             self.end_process()
-            raise NotStartedError(f"the {self.name} process could not be started: {error}") from error
+            raise NotStartedError(text) from error
 
     def _launch(self) -> None:
-        mark = uuid.uuid4().hex
         environment = default_environment() if self._settings.env is None else dict(self._settings.env)
-        environment[MARK] = mark
         self.directory = _make_directory()
         _with_process.add(self)
         with contextlib.ExitStack() as theirs:
-            theirs.callback(self.release_inherited)
             frames = self.channel.open_frames()
             theirs.callback(release, frames)
             commands = self.channel.open_commands()
@@ -238,26 +221,21 @@ class Runner:
             self.prepare(self.directory)
             stdin, inherited = self.descriptors(frames, commands)
             log = theirs.enter_context(open(os.path.join(self.directory, "log"), "wb"))
-            self.process = subprocess.Popen(
+            self.process = LanguageProcess(
                 self.command(self.directory, frames, commands),
+                directory=self.directory,
                 stdin=stdin,
-                stdout=log,
-                stderr=log,
+                inherited=inherited,
+                log=log,
                 cwd=self._settings.cwd,
                 env=environment,
-                pass_fds=inherited,
-                start_new_session=True,
             )
-        self.process_tree = ProcessTree(self.process.pid, mark)
-        with contextlib.suppress(AttributeError, OSError):
-            self.exit = hold(os.pidfd_open(self.process.pid))
         self.process_started()
 
     def _await_ready(self, run: RunRequest | None) -> None:
         deadline = time.monotonic() + START_TIMEOUT
         while True:
             if any(frame.get("type") == "ready" for frame in self._wait_for_frames(0.1)):
-                self.connect()
                 return
             if self._closed or (run is not None and run.stop_reason is not None):
                 raise NotStartedError("the run was stopped before it began")
@@ -284,18 +262,9 @@ class Runner:
 
     def end_process(self) -> bool:
         """Kill the process and all that it started; whether all of them have ended."""
-        process, tree = self.process, self.process_tree
-        self.process = self.process_tree = None
-        all_ended = True
-        self.disconnect()
-        if tree is not None:
-            all_ended = tree.kill(group=True)
-        if process is not None:
-            process.wait()
+        process, self.process = self.process, None
+        all_ended = process is None or process.end()
         self.channel.close()
-        if self.exit >= 0:
-            release(self.exit)
-            self.exit = -1
         self._has_run = False
         if self.directory:
             shutil.rmtree(self.directory, ignore_errors=True)
@@ -311,18 +280,22 @@ class Runner:
         self._report_loss(run)
         if run.stop_reason is not None:
             raise NotStartedError("the run was stopped before it began")
-        assert self.process_tree is not None
-        before = set(self.process_tree.find())
+        process = self.process
+        assert process is not None
+        before = process.tree.find()
+        process.watch(run.limits, running=True)
         used, pipes = self._has_run, self._hand_over(run)
-        supervisor = Supervisor(self, run, pipes, self.process_tree, before)
+        supervisor = Supervisor(self, run, pipes, process, before)
         try:
             supervisor.until_done()
         finally:
             pipes.release()
+            if self.process is process:
+                process.watch(run.limits, running=False)
         if not used or supervisor.begun or run.result.exit_code is None or run.stop_reason is not None:
             self._lossy_run = run if run.result.state_lost else None
             return True
-        self._loss_note = lost_between_runs(self.name, run.result.exit_code)
+        self._loss_note = lost_between_runs(self.name, describe_exit(run.result.exit_code))
         run.result = RunResult()
         return False
 
@@ -351,6 +324,12 @@ class Runner:
             raise NotStartedError(f"the run could not be handed to the {self.name} process: {error}") from error
         self._has_run = True
         return pipes
+
+
+def _how_ended(process: LanguageProcess) -> str:
+    """How a process ended, to follow "the process"."""
+    limit = process.limit_passed
+    return describe_exit(process.returncode) if limit is None else describe_stop(limit, process.limits)
 
 
 def _make_directory() -> str:

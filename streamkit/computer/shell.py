@@ -14,24 +14,13 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from .held_descriptors import pipe, release
-from .processes import MARK, Identity
+from .processes import Identity
 from .request import RunRequest
 from .runner import Runner
 
 __all__ = ["ShellRunner"]
 
 _START = "set +o history +o histexpand +m; PS1= PS2=; unset PROMPT_COMMAND HISTFILE PS0"
-# bash has no thread that could notice that this program was killed. A child of it waits for the end of a pipe,
-# which comes when this program ends, and then kills everything: what has the mark, where the system has `/proc`, and the
-# process group.
-_WATCH = (
-    "( trap '' INT; read -r _ <&{alive}; rm -rf -- {directory}; "
-    'for e in $(grep -lszx -- {mark}="${mark}" /proc/[0-9]*/environ); do e=${{e#/proc/}}; e=${{e%/environ}}; '
-    '[ "$e" = $BASHPID ] || kill -KILL "$e"; done; kill -KILL -- -$$ ) </dev/null >/dev/null 2>&1 & disown; exec {alive}<&-'
-)
-
-
 # The options of `set` end with the run that set them: another one would not expect them.
 _RESET = "set +aefkuvxCEPT +o pipefail +o posix; set -hB"
 # A script that ends at its first error would end bash as well. So it runs in a subshell, which notes its state when it
@@ -54,9 +43,6 @@ class ShellRunner(Runner):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._frames = -1  # bash's descriptor for frames
-        self._alive_reader = -1  # bash's end of the pipe that ends with this program
-        self._inherited = -1  # the same, while this program has it open as well
-        self._alive_writer = -1
         self._run_id = self._script = self._restore = ""
         self._interrupts = 0  # of the current run
 
@@ -66,27 +52,12 @@ class ShellRunner(Runner):
         return ["bash", "--norc", "--noprofile", "--noediting", "-i"]
 
     def descriptors(self, frames: int, commands: int) -> tuple[int, tuple[int, ...]]:
-        """Commands are stdin; the pipe that shows that this program lives is inherited too."""
-        self._inherited, self._alive_writer = pipe()
-        self._alive_reader = self._inherited
-        return commands, (frames, self._alive_reader)
-
-    def release_inherited(self) -> None:
-        """Close bash's end of the pipe here."""
-        if self._inherited >= 0:
-            release(self._inherited)
-            self._inherited = -1
-
-    def disconnect(self) -> None:
-        """Close the pipe that shows that this program lives."""
-        if self._alive_writer >= 0:
-            release(self._alive_writer)
-            self._alive_writer = -1
+        """Commands are stdin."""
+        return commands, (frames,)
 
     def process_started(self) -> None:
         """Set bash up, and have it report that it is ready."""
-        watch = _WATCH.format(alive=self._alive_reader, directory=shlex.quote(self.directory), mark=MARK)
-        self._send_line(f"{_START}; {watch}; {self._frame('ready', 'null')}")
+        self._send_line(f"{_START}; {self._frame('ready', 'null')}")
 
     def refuse(self, code: str) -> str | None:
         """Refuses code with a null character, which bash would drop."""
@@ -121,15 +92,14 @@ class ShellRunner(Runner):
         confirms it, with the number of interrupts so far. One that comes just when a command ends by itself has no
         effect; therefore interrupts are repeated until the newest is confirmed.
         """
-        if self.process_tree is not None:
-            self.process_tree.interrupt_together(besides=before)
+        if self.process is not None:
+            self.process.tree.interrupt_together(besides=before)
             self._interrupts += 1
             self._send_line(self._confirmation())
 
     def repeat_interrupt(self, before: set[Identity]) -> None:
-        """Interrupts again, also what has left its parents."""
+        """Interrupts again."""
         self.interrupt(before)
-        super().repeat_interrupt(before)
 
     def is_newest_confirmation(self, frame: Mapping[str, Any]) -> bool:
         """Whether the frame has the number of interrupts that were sent."""

@@ -2,11 +2,11 @@
 
 A run is in one of these states, and never goes back:
 
-- running: no limit was passed, and no stop was requested.
+- running: no limit was passed, and no stop was requested. The reaper watches those of memory and of processes.
 - stopping, from `stop` on: the process is interrupted as soon as it has begun to run the code.
 - interrupted: the interrupt is repeated every 30 ms, for one that comes at an unlucky moment is lost.
-- abandoned: it did not end within a second of `stop`, or it passed the memory or the process limit, which allow no
-  delay. `check` returns True, and the process is to be killed.
+- abandoned: it did not end within a second of `stop`, or the reaper kills it because it passed the limit of memory or of
+  processes. `check` returns True, and the process is to be ended.
 
 That second is one in which the process could run: on a busy machine the time that it waits for a processor does not count.
 """
@@ -16,7 +16,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from .processes import Identity, ProcessTree, seconds_in_queue
+from .language_process import LanguageProcess
+from .processes import Identity, seconds_in_queue
 from .request import RunRequest, StopReason
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["RunStopper"]
 
 GRACE = 1.0  # seconds from the interrupt to the kill
-_CHECK_INTERVAL = 0.25  # seconds between two checks of what reports nothing by itself, such as memory
 _REPEAT_INTERVAL = 0.03  # seconds between two interrupts
 _FEWEST_INTERRUPTS = 5  # before the kill, however late they come
 _IMMEDIATE: tuple[StopReason, ...] = ("memory_limit", "process_limit")
@@ -37,18 +37,18 @@ class RunStopper:
     Args:
         runner: interrupts the code.
         run: its `stop_reason` is looked at, and set when a limit is passed.
-        tree: the processes of the language.
-        before: those of them that were there before the run, which are left alone.
+        process: the process that runs the code.
+        before: the processes below it that were there before the run, which are left alone.
 
     Attributes:
         stopping: whether the run is to stop.
         interrupted: whether the code was interrupted.
     """
 
-    def __init__(self, runner: Runner, run: RunRequest, tree: ProcessTree, before: set[Identity]) -> None:
+    def __init__(self, runner: Runner, run: RunRequest, process: LanguageProcess, before: set[Identity]) -> None:
         self._runner = runner
         self._run = run
-        self._tree = tree
+        self._process = process
         self._before = before
         self._started_at = time.monotonic()
         self._stopped_at = self._queued_before = 0.0
@@ -62,18 +62,17 @@ class RunStopper:
         if not self.stopping:
             self.stopping = True
             self._stopped_at = time.monotonic()
-            self._queued_before = seconds_in_queue(self._tree.root)
+            self._queued_before = seconds_in_queue(self._process.pid)
             self._run.stop_reason = self._run.stop_reason or reason
 
-    def seconds_to_wait(self, now: float) -> float:
-        """How long the run may be left alone until the next `check`."""
-        seconds = [_CHECK_INTERVAL]
+    def seconds_to_wait(self, now: float) -> float | None:
+        """How long the run may be left alone until the next `check`; None for as long as nothing happens."""
         if self.stopping:
             remaining = self._stopped_at + GRACE - now
-            seconds += [_REPEAT_INTERVAL, remaining if remaining > 0 else _REPEAT_INTERVAL]
-        elif self._run.limits.timeout is not None:
-            seconds.append(self._started_at + self._run.limits.timeout - now)
-        return max(0.0, min(seconds))
+            return min(_REPEAT_INTERVAL, remaining) if remaining > 0 else _REPEAT_INTERVAL
+        if self._run.limits.timeout is not None:
+            return max(0.0, self._started_at + self._run.limits.timeout - now)
+        return None
 
     def check(self, *, begun: bool) -> bool:
         """Do what is due now. True: the run is abandoned, and its process has to be killed.
@@ -102,22 +101,14 @@ class RunStopper:
         """Whether the process could have ended the run by now."""
         if now < self._stopped_at + GRACE or (begun and self._interrupts < _FEWEST_INTERRUPTS):
             return False
-        queued = seconds_in_queue(self._tree.root) - self._queued_before
+        queued = seconds_in_queue(self._process.pid) - self._queued_before
         return now >= self._stopped_at + GRACE + queued
 
     def _check_limits(self, now: float) -> None:
-        limits = self._run.limits
-        if limits.timeout is not None and now >= self._started_at + limits.timeout:
+        timeout, passed = self._run.limits.timeout, self._process.limit_passed
+        if passed is not None:
+            self.stop(passed)
+        elif timeout is not None and now >= self._started_at + timeout:
             self.stop("timed_out")
-        elif (limits.memory or limits.processes) and now >= self._tree.next_scan:
-            self._check_processes()
         if self._run.stop_reason is not None:
             self.stop(self._run.stop_reason)
-
-    def _check_processes(self) -> None:
-        count, memory = self._tree.memory()
-        limits = self._run.limits
-        if limits.memory is not None and memory > limits.memory:
-            self.stop("memory_limit")
-        elif limits.processes is not None and count > limits.processes:
-            self.stop("process_limit")

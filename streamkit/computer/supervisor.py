@@ -10,18 +10,17 @@ The run is over when its `end` frame came, its process ended, or `RunStopper` ab
 
 from __future__ import annotations
 
-import contextlib
 import select
 import time
 from collections.abc import Mapping
 from functools import partial
-from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING, Any
 
 from .input_answers import InputAnswers
-from .limited_output import LimitedOutput
+from .language_process import LanguageProcess
+from .output_queue import LimitedOutput
 from .pipes import Pipes
-from .processes import Identity, ProcessTree
+from .processes import Identity
 from .request import RunRequest
 from .stopping import RunStopper
 
@@ -42,20 +41,22 @@ class Supervisor:
         runner: the runner of the language.
         run: the run; its `result` is filled in.
         pipes: the run's stdout and stderr.
-        tree: the processes of the language.
-        before: those of them that were there before the run.
+        process: the process that runs the code.
+        before: the processes below it that were there before the run.
 
     Attributes:
         begun: whether the process has begun to run the code.
     """
 
-    def __init__(self, runner: Runner, run: RunRequest, pipes: Pipes, tree: ProcessTree, before: set[Identity]) -> None:
+    def __init__(
+        self, runner: Runner, run: RunRequest, pipes: Pipes, process: LanguageProcess, before: set[Identity]
+    ) -> None:
         self._runner = runner
         self._run = run
         self._pipes = pipes
-        self._tree = tree
+        self._process = process
         self._before = before
-        self._stopper = RunStopper(runner, run, tree, before)
+        self._stopper = RunStopper(runner, run, process, before)
         # Not a function that refers to this object: a cycle would keep the runner and its descriptors alive.
         self._output = LimitedOutput(run.output, run.limits.output, partial(self._stopper.stop, "output_limit"))
         self._answers = InputAnswers(run, runner.wake)
@@ -79,7 +80,7 @@ class Supervisor:
             result.killed = result.exit_code is None
             result.processes_remain = not self._runner.end_process()
             result.state_lost = True
-        elif result.reason is not None and not self._tree.kill(besides=self._before):
+        elif result.reason is not None and not self._process.tree.kill(besides=self._before):
             result.restarts_processes = result.state_lost = True
             result.processes_remain = not self._runner.end_process()
         result.at_line_start = self._output.at_line_start
@@ -96,17 +97,16 @@ class Supervisor:
         may_read = self._stopper.stopping or not self._run.output.full
         paused = may_read and now < self._read_after
         if may_read:
-            descriptors += [runner.channel.frames, runner.exit]
+            descriptors += [runner.channel.frames, self._process.report]
             if not paused:
                 descriptors += self._pipes.open
         poll = select.poll()
         for descriptor in descriptors:
-            if descriptor >= 0:
-                poll.register(descriptor, select.POLLIN)
+            poll.register(descriptor, select.POLLIN)
         if runner.channel.unsent:
             poll.register(runner.channel.commands, select.POLLOUT)
         seconds = self._read_after - now if paused else self._stopper.seconds_to_wait(now)
-        ready = dict(poll.poll(1000 * seconds))
+        ready = dict(poll.poll(None if seconds is None else 1000 * seconds))
         if not paused and any(descriptor in ready for descriptor in self._pipes.open):
             now = time.monotonic()
             if now - self._last_output < _BURST and not self._pipes.filled:
@@ -128,14 +128,11 @@ class Supervisor:
         for frame in frames or ():
             if not self._ended:
                 self._handle(frame)
-        if not self._ended and (frames is None or (not frames and self._process_ended(ready))):
+        ended = self._process.report in ready and self._process.poll() is not None
+        if not self._ended and (frames is None or (ended and not frames)):
             self._report_death()
         if not self._ended:
             self._send_answers()
-
-    def _process_ended(self, ready: Mapping[int, int]) -> bool:
-        process = self._runner.process
-        return self._runner.exit in ready or (not ready and process is not None and process.poll() is not None)
 
     def _drain_pipes(self) -> None:
         """Read the pipes until they are empty."""
@@ -218,10 +215,12 @@ class Supervisor:
 
     def _report_death(self) -> None:
         """The process ended without an `end` frame."""
-        process, result = self._runner.process, self._run.result
-        assert process is not None
-        with contextlib.suppress(TimeoutExpired):  # it closed its pipe and lives on; it will be killed with the rest
-            result.exit_code = process.wait(timeout=1)
+        process, result = self._process, self._run.result
+        result.exit_code = process.wait(
+            timeout=1
+        )  # None if it closed its pipe and lives on: it is killed with the rest
+        if process.limit_passed is not None:
+            self._stopper.stop(process.limit_passed)
         if self._runner.may_exit and result.exit_code is not None and result.exit_code >= 0:
             result.exited, result.failed = True, result.exit_code != 0
         self._ended = True

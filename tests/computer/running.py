@@ -45,6 +45,10 @@ class TracedComputer:
         """Those that live, as their command lines."""
         return [line for _, line in self._living()]
 
+    def without_reapers(self) -> list[str]:
+        """Those that live, apart from the one above each language's process."""
+        return [line for line in self.processes() if "streamkit_reaper" not in line]
+
     def kill(self) -> None:
         """End those that a test leaves on purpose."""
         left = [process for process, _ in self._living()]

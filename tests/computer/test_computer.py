@@ -16,7 +16,7 @@ import anyio
 import pytest
 
 import streamkit as sk
-from streamkit.computer import Computer, Limits, Outcome, Runner, RunRequest, RunResult
+from streamkit.computer import Computer, Limits, Runner, RunRequest, RunResult
 
 from .running import HELLO, LANGUAGES, Ran, in_thread, language, run, traced_computer
 from .test_python import IMAGE
@@ -324,21 +324,7 @@ def test_a_language_with_a_process_can_be_registered() -> None:
         for code in ("one", "two"):
             ran = run(traced.computer, "upper", code)
             assert (ran.text, ran.status, ran.execution.exit_code) == (code.upper(), "completed", 0)
-        assert len(traced.processes()) == 1
-
-
-def test_runners_may_use_the_earlier_names() -> None:
-    """`Outcome`, `feed`, `outcome` and `text`."""
-
-    class Old(Runner):
-        def run(self, run: RunRequest) -> Outcome:
-            run.feed.text("stdout", run.code)
-            run.outcome.ended = True
-            return run.outcome
-
-    with traced_computer() as traced:
-        traced.computer.register("old", Old)
-        assert run(traced.computer, "old", "text").text == "text"
+        assert len(traced.without_reapers()) == 1
 
 
 def test_a_missing_program_fails_the_run() -> None:
@@ -365,7 +351,7 @@ def test_a_language_can_be_started_before_its_first_run() -> None:
         traced.computer.start("python")
         assert run(traced.computer, "python", "print(1)").text == "1\n"
         assert took < (time.monotonic() - began) / 2
-        assert len([line for line in traced.processes() if "streamkit_kernel" in line]) == 1
+        assert len([line for line in traced.without_reapers() if "streamkit_kernel" in line]) == 1
 
 
 @pytest.mark.parametrize(("name",), LANGUAGES)

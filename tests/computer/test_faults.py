@@ -12,8 +12,7 @@ import anyio
 import pytest
 
 import streamkit as sk
-from streamkit.computer.limited_output import LimitedOutput
-from streamkit.computer.output_queue import DisplayOutput, OutputQueue
+from streamkit.computer.output_queue import DisplayOutput, LimitedOutput, OutputQueue
 
 from .faults import FAULTS, Fault
 from .running import HELLO, LANGUAGES, Ran, language, run, stop_at, traced_computer
@@ -205,7 +204,7 @@ def test_a_pool_that_replaces_its_workers_is_ended_together_with_its_process(mon
         assert "could not be" not in ran.text
         assert seconds < 20
         assert run(traced.computer, "python", "print('next')").text == "next\n"
-        assert len(traced.processes()) == 1
+        assert len(traced.without_reapers()) == 1
 
 
 @pytest.mark.slow

@@ -20,9 +20,8 @@ import signal
 from _thread import interrupt_main
 from collections.abc import Callable
 from json import dumps, loads
-from os import getpid, kill, killpg, listdir, write
+from os import kill, write
 from queue import Empty, SimpleQueue
-from shutil import rmtree
 from signal import getsignal, pthread_kill
 from sys import _current_frames  # pyright: ignore[reportPrivateUsage]  # documented in spite of its name
 from threading import Thread, get_ident
@@ -31,7 +30,6 @@ from typing import Any
 
 __all__ = ["Channel", "Run", "channel", "run_of_context", "write_all"]
 
-MARK = "STREAMKIT_RUNNER"  # the environment variable by which all processes of this kernel are found
 SAMPLING_INTERVAL = 0.02  # seconds between two looks at the line that runs
 
 
@@ -102,24 +100,20 @@ class Channel:
         self.wake: Callable[[], object] = lambda: None
         self._requests: SimpleQueue[dict[str, str]] = SimpleQueue()
         self.forked = False
-        self._directory = ""
-        self._mark = b""
         self._frames = self._answers = -1
         self._queue: SimpleQueue[bytes] = SimpleQueue()
         self._numbers = itertools.count(1)
         self._waiting: dict[int, SimpleQueue[Any]] = {}
         self._main_thread = get_ident()
 
-    def open(self, directory: str, frames: int, answers: int) -> None:
+    def open(self, frames: int, answers: int) -> None:
         """Start the threads.
 
         Args:
-            directory: the process's own directory, removed when the runner is gone.
             frames: the descriptor to write frames to.
             answers: the descriptor to read answers from.
         """
-        self._directory, self._frames, self._answers = directory, frames, answers
-        self._mark = f"{MARK}={os.environ[MARK]}".encode()
+        self._frames, self._answers = frames, answers
         for descriptor in (frames, answers):
             os.set_inheritable(descriptor, False)
         os.register_at_fork(after_in_child=self._mark_forked)
@@ -127,13 +121,11 @@ class Channel:
             Thread(target=self._work_or_die, args=(work,), name="streamkit", daemon=True).start()
 
     def _work_or_die(self, work: Callable[[], None]) -> None:
-        """Without either thread the kernel is useless, so it ends with them, together with all that it started."""
+        """Without either thread the kernel is useless, so it ends with them."""
         try:
             work()
         finally:
-            rmtree(self._directory, ignore_errors=True)
-            kill_marked(self._mark)
-            killpg(0, signal.SIGKILL)
+            kill(0, signal.SIGKILL)
 
     def _mark_forked(self) -> None:
         self.forked = True
@@ -255,25 +247,6 @@ def _encode(frame: dict[str, Any]) -> bytes:
         return text.encode() + b"\n"
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode() + b"\n"
-
-
-def kill_marked(mark: bytes) -> None:
-    """Kill all other processes that have the mark in their environment, also those that left the process group. Where
-    the system has no `/proc`, none is found."""
-    with contextlib.suppress(OSError):
-        for name in listdir("/proc"):
-            with contextlib.suppress(OSError):  # no process, or another user's, or over by now
-                if (
-                    name.isdigit()
-                    and int(name) != getpid()
-                    and mark in _read_file(f"/proc/{name}/environ").split(b"\0")
-                ):
-                    kill(int(name), signal.SIGKILL)
-
-
-def _read_file(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()
 
 
 def write_all(descriptor: int, data: bytes) -> None:
