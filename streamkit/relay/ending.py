@@ -10,7 +10,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from ..core.engine import Engine
-from ..errors import SourceTimeoutError
+from ..errors import SourceTimeoutError, StoredDataError
 from ..events import Event, StreamEnd, StreamException
 from ..protocols import codec
 from .cursors import Cursor, Entry, place_of
@@ -34,6 +34,8 @@ def end_abandoned_run(relay: Relay, run_id: str, why: str = "") -> bool:
         try:
             for entry in entries_up_to(relay, run_id, record.cursor):
                 _feed(engine, entry.data, is_snapshot=entry.snapshot)
+            break
+        except StoredDataError:  # events are missing: what came before them is ended
             break
         except SourceTimeoutError:  # the log has lost its end since: another epoch begins where it ends now
             writer.abandon()

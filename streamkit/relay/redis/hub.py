@@ -139,11 +139,14 @@ class Hub:
         if outbox is not None and outbox.inbox.has_questions:
             self._look_later(outbox)
 
-    def look(self, reading: RedisReading) -> None:
-        """Look at the log for a reading, once its channel is subscribed."""
-        if reading.feed is not None and reading.feed.is_confirmed and not reading.is_looking:
-            reading.is_looking = True
-            self._poller.put(reading)
+    def look(self, reading: RedisReading) -> bool:
+        """Look at the log for a reading, if its channel is subscribed; otherwise that is done once it is. Returns whether
+        this call made the poller look."""
+        if reading.feed is None or not reading.feed.is_confirmed or reading.is_looking:
+            return False
+        reading.is_looking = True
+        self._poller.put(reading)
+        return True
 
     def skip(self, feed: Feed, member: str, question_id: str) -> None:
         """A reader goes on without a question."""

@@ -18,7 +18,7 @@ from .record import STATE_FIELDS, State
 
 if TYPE_CHECKING:
     from ...redis_link import Link
-    from .feed import Feed
+    from .feed import Batch, Feed
     from .hub import Hub
 
 __all__ = ["READER_LIFETIME", "Poller"]
@@ -120,7 +120,7 @@ class Poller:
             pipeline += self._commands(feed, readings, trimmed, expiry)
         replies = iter(self._link.send(pipeline)[len(commands) :])
         for feed, readings in by_feed.items():
-            found = [*islice(replies, 3 + len(readings))]
+            found = [*islice(replies, 3 + len(readings) + len(trimmed.intersection(readings)))]
             for reading in readings:
                 if reading.is_new:
                     reading.is_new = False
@@ -139,11 +139,15 @@ class Poller:
         """What Redis says of one run, and of the log for each of its readings."""
         fields, leased, *found, questions = replies
         self._update(feed, fields, bool(leased), questions)
-        for reading, reply in zip(readings, found, strict=True):
-            if reading in trimmed and not feed.is_gone:
-                reading.snapshot(*reply)
-            elif not feed.is_gone:
-                self._hand_out(feed, reading, reply)
+        if feed.state is not None and not feed.is_gone:
+            replied = iter(found)
+            for reading in readings:
+                batches = feed.batches(next(replied))
+                if reading in trimmed:
+                    at, data = next(replied)
+                    reading.snapshot(at, data, batches[0] if batches else None, feed.state.tip.number)
+                else:
+                    self._hand_out(feed, feed.state, reading, batches)
         feed.wake()
 
     def _commands(
@@ -152,7 +156,8 @@ class Poller:
         keys = feed.keys
         commands: list[Sequence[Any]] = [("HMGET", keys.run, *STATE_FIELDS), ("EXISTS", keys.lease)]
         for reading in readings:
-            if reading in trimmed:
+            if reading in trimmed:  # in this order: a newer snapshot goes with an older first batch
+                commands.append(("XRANGE", keys.log, "-", "+", "COUNT", 1))
                 commands.append(("HMGET", keys.snapshot, "at", "data"))
             else:
                 start = b"(%d-%d" % reading.place if reading.place.number else b"-"
@@ -175,12 +180,8 @@ class Poller:
         feed.update(State(fields), is_leased=is_leased, questions=None if isinstance(questions, int) else questions)
         self._hub.end_if_abandoned(feed)
 
-    def _hand_out(self, feed: Feed, reading: RedisReading, reply: Any) -> None:
-        state = feed.state
-        batches = feed.batches(reply)
-        is_missing = state is not None and (
-            state.tip > reading.place if not feed.has_ended else state.tip != reading.place
-        )
+    def _hand_out(self, feed: Feed, state: State, reading: RedisReading, batches: list[Batch]) -> None:
+        is_missing = state.tip > reading.place if not feed.has_ended else state.tip != reading.place
         if not batches and is_missing:
             reading.found_nothing()
         else:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from ...errors import SourceError, SourceTimeoutError
+from ...errors import SourceError, SourceTimeoutError, StoredDataError
 from ..cursors import Entry, Place, cursor_of, place_of
 from ..interface import Gap
 from ..reading import Reading
@@ -22,6 +21,8 @@ __all__ = ["RedisReading"]
 
 _AT_ONCE = 1024  # events that are handed out at once, and a batch more
 _QUEUED = 256  # batches that wait for a reader at most; then the log has them
+_LOOKS_AT_ONCE = 3  # for what comes next, for a snapshot in its place, and for what comes after that
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 1.0  # seconds between two further looks
 _EMPTY = b'{"type":"snapshot","dropped":0,"events":[]}'
 
 
@@ -51,6 +52,8 @@ class RedisReading(Reading):
         self._looked: deque[Batch | Entry] = deque()  # found in the log
         self._queue: deque[Batch] = deque()  # what was published
         self._has_more = False  # whether the log had more than was read
+        self._looks = 0  # how often the log was read since entries were handed out last
+        self._next_look = 0.0  # on the monotonic clock
         self._is_missing = False  # whether the log lacked what comes next
         self._failure: Exception | None = None
         self._joined = 0.0
@@ -83,8 +86,13 @@ class RedisReading(Reading):
         self.is_looking = False
         self.wake()
 
-    def snapshot(self, at: bytes | None, data: bytes | None) -> None:
-        """The snapshot in place of events that the log no longer has; None if it has all of them."""
+    def snapshot(self, at: bytes | None, data: bytes | None, first: Batch | None, newest: int) -> None:
+        """The snapshot in place of events that the log no longer has; None if it has all of them.
+
+        Args:
+            first: the first batch in the log, as it was before the snapshot was read; None if there is none.
+            newest: the number of the newest event.
+        """
         if self._gap == "error":
             self.fail(missing(self._run_id))
             return
@@ -95,6 +103,9 @@ class RedisReading(Reading):
             epoch, _, number = at.partition(b"-")
             place = Place(int(epoch), int(number))
             entry = Entry(cursor_of(*place, name), data, snapshot=True)
+        if place.number < newest and (first is None or first.before > place.number):
+            self.fail(lost(self._run_id, place.number))
+            return
         self._looked.clear()
         if place != self.place or place.number == 0:
             self._looked.append(entry)
@@ -133,7 +144,7 @@ class RedisReading(Reading):
                 break
             entries += new
         if entries:
-            self._is_missing = False
+            self._is_missing, self._looks = False, 0
             return entries
         if self._is_missing or (self._looked and self._is_after_hole(self._looked[0])):
             self._looked.clear()  # and what was published did not fill the hole
@@ -142,9 +153,21 @@ class RedisReading(Reading):
             raise self._failure
         if feed.has_ended and self.place == feed.tip and not self.needs_snapshot:
             return None
+        patience = self._patience(feed)
         if self.needs_snapshot or self._has_more or self._queue or self._has_hole(feed):
-            self._hub.look(self)
-        return self._patience(feed)
+            return min(patience, self._look())
+        return patience
+
+    def _look(self) -> float:
+        """Have the log read. After a few times in vain there is a pause before each next one; returns the seconds until then."""
+        now = time.monotonic()
+        if now < self._next_look:
+            return self._next_look - now
+        if self._hub.look(self):
+            self._looks += 1
+            if self._looks > _LOOKS_AT_ONCE:
+                self._next_look = now + min(_FIRST_PAUSE * 2 ** (self._looks - _LOOKS_AT_ONCE), _LONGEST_PAUSE)
+        return _LONGEST_PAUSE
 
     def _next(self, queue: deque[Batch] | deque[Batch | Entry]) -> list[Entry] | None:
         """The next entries from what was found, or published; None where it has none, or a hole before them."""
@@ -204,13 +227,16 @@ def missing(run_id: str) -> SourceError:
     return error
 
 
+def lost(run_id: str, number: int) -> StoredDataError:
+    """The log lacks events that a snapshot does not stand for."""
+    return StoredDataError(
+        f"run {run_id!r}: events are missing: its log in Redis does not go on after event {number}. Something else removed them; "
+        "Redis does so itself where its `maxmemory-policy` is not `noeviction`"
+    )
+
+
 def not_found(run_id: str, why: str = "it never was, or it has expired") -> SourceError:
     """There is no such run."""
     error = SourceError(f"there is no run {run_id!r} in this relay: {why}")
     error.status_code = 404
     return error
-
-
-def seconds(timeout: float | None) -> float:
-    """A timeout as a number: infinite for None."""
-    return math.inf if timeout is None else timeout
