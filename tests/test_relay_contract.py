@@ -762,15 +762,24 @@ def ask_and_work(writer: LogWriter) -> None:
     writer.busy = True
 
 
+def ask_and_act(writer: LogWriter) -> None:
+    writer.ask("q", {})
+    writer.settle("q", {"approved": True})
+    writer.busy = True
+    writer.flush()
+
+
 @driven
 async def test_a_producer_that_dies_leaves_a_paused_or_a_lost_run(face: Face, kind: Kind) -> None:
-    """Paused where it only waited for answers that another can go on from; lost where anything was computed."""
+    """Paused where it only waited, for answers that another can go on from, and did not act on them yet; lost where anything
+    was computed."""
     relay = kind.make()
     drive = Driver(face, relay)
     cases: dict[str, tuple[str, Callable[[LogWriter], object]]] = {
         "computing": ("lost", lambda writer: writer.append(lines(1))),
         "asking": ("paused", lambda writer: writer.ask("q", {}, lines(1))),
-        "answered": ("lost", lambda writer: (writer.ask("q", {}), relay.answer("answered", "q", {"approved": True}))),
+        "answered": ("paused", lambda writer: (writer.ask("q", {}), relay.answer("answered", "q", {"approved": True}))),
+        "acting": ("lost", ask_and_act),
         "emitter": ("lost", lambda writer: writer.ask("q", {"resumable": False})),
         "both": ("lost", lambda writer: (writer.ask("q", {}), writer.ask("r", {"resumable": False}))),
         "busy": ("lost", ask_and_work),

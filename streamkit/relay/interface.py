@@ -159,8 +159,10 @@ class LogWriter(InTasks, ABC):
     @property
     @abstractmethod
     def busy(self) -> bool:
-        """Whether something runs besides the questions that are open, as the producer has set it. If it dies then, the
-        run is lost; where it only waited for answers, the run is paused."""
+        """Whether the producer does anything but wait for the answers to its questions, as it has set it: False at first, and
+        what the producer before it set where it took the run over. If it dies while it is busy, the run is lost; otherwise the
+        run is paused, answered or not. So a producer sets it, and calls `flush`, before it acts on an answer: then either it
+        acts on it, or, if it is `ProducerFenced`, another one does."""
 
     @busy.setter
     @abstractmethod

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ..arguments import check_kind
 from ..errors import UsageError
 from ..messages import output_text
 
-__all__ = ["Question", "Questions", "check_answer", "outcome_of"]
+if TYPE_CHECKING:
+    from .interface import Status
+
+__all__ = ["Question", "Questions", "check_answer", "outcome_of", "status_without_producer"]
 
 _MOST = 1000  # questions that are kept, beyond which the oldest of those that are settled go
 
@@ -46,6 +49,31 @@ def check_answer(id: str, question: Mapping[str, Any], answer: Mapping[str, Any]
         raise UsageError(f"question {id!r} is a tool call: its answer has `output` or `error`, not {answer!r}")
     for name in ("edited", "reason"):
         check_kind(name, answer.get(name), str)
+
+
+class _Asked(Protocol):
+    """A question, as either relay has it."""
+
+    @property
+    def record(self) -> Mapping[str, Any]: ...
+    @property
+    def is_open(self) -> bool: ...
+    @property
+    def answer(self) -> Mapping[str, Any] | None: ...
+
+
+def status_without_producer(questions: Iterable[_Asked], *, busy: bool) -> Status:
+    """Return the status of a run whose producer died without leaving it.
+
+    It is `paused` where the producer only waited, and another one can go on from its questions: they are open, or were
+    answered and the producer did not begin to act on the answers. Otherwise the run is `lost`.
+
+    Args:
+        questions: all that were asked in the run.
+        busy: as `LogWriter.busy`.
+    """
+    kept = [question.record for question in questions if question.is_open or question.answer is not None]
+    return "paused" if kept and not busy and all(record.get("resumable", True) for record in kept) else "lost"
 
 
 class Question:
@@ -113,9 +141,3 @@ class Questions(dict[str, Question]):
         """The run has ended: nothing is answered any more."""
         for question in self.values():
             question.settle(None)
-
-    @property
-    def are_resumable(self) -> bool:
-        """Whether questions are open, all of which another producer can continue from."""
-        pending = [question.record for question in self.values() if question.is_open]
-        return bool(pending) and all(record.get("resumable", True) for record in pending)

@@ -120,6 +120,7 @@ class Server:
         record = await self.relay.aget(run_id) if is_id(run_id) else None
         if record is None or not await self.may(self.run_of(record), request):
             raise Problem("run-not-found")
+        await self.runs.go_on_if_answered(record)
         return record
 
     async def begun_record(self, run_id: str) -> RunRecord | None:
@@ -206,7 +207,10 @@ class Server:
         if conversation is None or conversation.run is None:
             return None
         record = await self.relay.aget(conversation.run)
-        return None if record is None or record.has_ended else record
+        if record is None or record.has_ended:
+            return None
+        await self.runs.go_on_if_answered(record)
+        return record
 
 
 def _past_run(conversation: Conversation) -> Run:

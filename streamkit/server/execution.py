@@ -14,17 +14,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 
 from ..agent import Agent, AsyncAgent
 from ..agent.actions import BEGAN, open_calls
 from ..agent.code import CODE_TOOL
 from ..agent.conversation import as_messages, changed
-from ..errors import StaleVersionError, UsageError
-from ..events import ConfirmationCreated, ConfirmationDone, Event, RunStepDone, ToolCallDone
+from ..errors import ProducerFenced, StaleVersionError, UsageError
+from ..events import ConfirmationCreated, ConfirmationDone, Event, RunStepDone, ToolCallDone, ToolOutputDone
 from ..handlers import AsyncEventHandler, EventHandler
 from ..messages import CodeMessage, Message, ToolCallMessage
-from ..relay import Answered, Cancelled, Control, Fenced, LogWriter, RunRecord
+from ..relay import Answered, Cancelled, Control, Fenced, LogWriter
 from ..relay.answers import value_of
 from ..streams.tasks import scheduler, start_task
 from .context import Context
@@ -38,6 +39,7 @@ __all__ = ["Execution"]
 log = logging.getLogger("streamkit.server")
 
 _LONGEST = 7 * 86_400.0  # seconds that a question waits; a paused run is kept for as long
+_PATIENCE = 60.0  # seconds to wait until the relay knows that the agent acts on an answer
 _TITLE = 80  # characters of a conversation's title
 
 
@@ -62,18 +64,23 @@ class Execution:
         self.pause_after: float | None = None
         self.ended = threading.Event()
         self._lock = threading.Lock()
-        self._soon = scheduler()
+        self._token = anyio.lowlevel.current_token().native_token  # of the event loop
         self._making = anyio.CancelScope()  # around the factory, which may hang
         self._runs = runs
         self._agent: Any = None
         self._stream: Any = None
-        self._is_cancelled = self._is_paused = False
+        self._is_cancelled = self._has_left = False
         self._earlier: set[str | None] = set()  # the ids of earlier runs in the conversation
 
     @property
     def run_id(self) -> str:
         """The run's id."""
         return self.context.run_id
+
+    @property
+    def has_left(self) -> bool:
+        """Whether the run is no longer this process's: it was paused, or another one has taken it over."""
+        return self._has_left
 
     # -- from the relay, in any thread
 
@@ -93,11 +100,9 @@ class Execution:
         if slot is None:
             return  # the agent has not asked again yet; when it does, the relay sends the answer once more
         with self._lock:
-            if self._is_paused:
+            if self._has_left:
                 return  # the process that takes the run over receives it
             self.waits_since = None
-        if self.publisher is not None:
-            self.publisher.report_answered(id)
         slot.offer(value_of(answer))
 
     def cancel(self) -> None:
@@ -106,7 +111,7 @@ class Execution:
         if self._stream is not None:
             self._stream.cancel()
         elif self._agent is None:
-            self._soon(self._making.cancel)
+            scheduler(self._token)(self._making.cancel)
 
     def pause(self) -> None:
         """Leave the run to whoever takes it over."""
@@ -114,13 +119,15 @@ class Execution:
         with self._lock:
             if publisher is None or self.waits_since is None:
                 return
-            self._is_paused = True
+            self._has_left = True
+        try:
             publisher.pause()
-        self.cancel()
+        finally:
+            self.cancel()
         record = self._runs.relay.get(self.run_id)
         pending = {} if record is None else record.questions
         if any(pending[id]["status"] != "pending" for id in publisher.open_questions if id in pending):
-            self._go_on_soon()  # an answer came at this very moment, so that no other process goes on
+            self._runs.take_over_soon(self.run_id, self._token)  # an answer came at this very moment
 
     # -- its course
 
@@ -131,20 +138,14 @@ class Execution:
         self.publisher.begin(context.input)
         start_task(self._execute, self._is_over)
 
-    def take_over(self, writer: LogWriter, record: RunRecord) -> None:
+    def take_over(self, writer: LogWriter) -> None:
         """Become the producer of a paused run: read its log so far."""
-        self.publisher = Publisher(record.id, writer, self._runs.relay.limit)
-        self.publisher.continue_from(self._runs.relay, record.cursor)
+        self.publisher = Publisher(self.run_id, writer, self._runs.relay.limit)
+        self.publisher.continue_from(self._runs.relay)
 
     def resume(self) -> None:
         """Go on, in a task of the present event loop."""
         start_task(self._execute, self._is_over)
-
-    def _go_on_soon(self) -> None:
-        async def take_over() -> None:
-            await self._runs.take_over(self.run_id)
-
-        self._soon(lambda: start_task(take_over, _nothing))
 
     def _is_over(self) -> None:
         if self._agent is None or isinstance(self._agent, AsyncAgent):
@@ -235,7 +236,7 @@ class Execution:
         if self.publisher.open_questions:
             self.publisher.report_waiting()
             self.waits_since = time.monotonic()
-            self._runs.clock.wake()
+            self._runs.heartbeat.wake()
 
     @property
     def _status(self) -> str:
@@ -243,8 +244,38 @@ class Execution:
 
     # -- events
 
+    def acts_on_answer(self, event: Event) -> bool:
+        """Whether with this event the agent begins to act on an answer, after it did nothing but wait."""
+        return isinstance(event, (ConfirmationDone, ToolOutputDone)) and not self._writer.busy
+
+    def begin_to_act(self, timeout: float = _PATIENCE) -> None:
+        """Make sure that the run is still this process's, and record that it does not merely wait any more: a process that was
+        stopped for a while may find that another one has acted on the answer.
+
+        Raises:
+            ProducerFenced: the run is another producer's, or has ended.
+        """
+        try:
+            self._writer.busy = True
+            self._writer.flush(timeout)
+        except ProducerFenced:
+            self._has_left = True
+            raise
+
+    async def abegin_to_act(self) -> None:
+        """As `begin_to_act`, for tasks."""
+        await self._runs.relay.in_task(self.begin_to_act)
+
+    @property
+    def _writer(self) -> LogWriter:
+        assert self.publisher is not None
+        return self.publisher.log
+
     def must_save(self, event: Event) -> bool:
-        """Whether the conversation is to be saved before this event is published."""
+        """Whether the conversation is to be saved before this event is published. It is saved where the agent begins to wait;
+        while it waits, or asks again in the place of another producer, there is nothing new."""
+        if self._has_left or not self._writer.busy:
+            return False
         match event:
             case ConfirmationCreated() | ConfirmationDone() | RunStepDone():
                 return not self._is_cancelled
@@ -256,6 +287,8 @@ class Execution:
     def publish(self, event: Event) -> None:
         """Publish an event of the agent's stream. A question waits for an answer from anywhere."""
         assert self.publisher is not None
+        if self._has_left:
+            return
         self.waits_since = None  # it goes on, even if the answer came before it began to wait
         waiting = _question_in(event)
         if waiting is not None and waiting.waiting:
@@ -267,14 +300,14 @@ class Execution:
     def messages_at(self, event: Event | None) -> list[Message]:
         """The conversation as it is to be saved. An action that is about to begin is marked as begun: if the process dies
         then, nobody can tell how far it came."""
-        approved = None
-        if isinstance(event, ConfirmationDone) and event.confirmation.status == "approved":
-            approved = event.confirmation.id
+        approved: set[object] = set()
+        if isinstance(event, ConfirmationDone):
+            approved = {one.id for one in self._stream.confirmations if one.status == "approved"}
         out: list[Message] = []
         for message in as_messages(self._agent.messages):
             if message.run_id not in self._earlier:
                 message = changed(message, run_id=self.run_id)
-            if approved is not None and message.metadata.get("confirmation") == approved:
+            if message.metadata.get("confirmation") in approved:
                 message = changed(message, metadata={**message.metadata, "action": BEGAN})
             out.append(message)
         return out
@@ -297,13 +330,17 @@ class Execution:
         """Save the conversation, and end the run. The conversation is unlocked before readers receive the end."""
         publisher = self.publisher
         assert publisher is not None
-        if self._is_paused:
+        if self._has_left:
             return
         if error is not None:
             log.error("%s: run %s failed", publisher.instance, self.run_id, exc_info=error)
         try:
+            if not self._writer.busy:
+                self.begin_to_act(5.0)
             if self._agent is not None:
                 self.save()
+        except ProducerFenced:  # another producer has the run by now, and saves the conversation
+            return
         except StaleVersionError as stale:  # the conversation was deleted
             log.info("run %s: %s", self.run_id, stale)
         except Exception as failure:
@@ -324,6 +361,8 @@ class _Publishing(EventHandler):
         self._execution = execution
 
     def on_event(self, event: Event) -> None:
+        if self._execution.acts_on_answer(event):
+            self._execution.begin_to_act()
         if self._execution.must_save(event):
             self._execution.save(event)
         self._execution.publish(event)
@@ -336,6 +375,8 @@ class _AsyncPublishing(AsyncEventHandler):
         self._execution = execution
 
     async def on_event(self, event: Event) -> None:
+        if self._execution.acts_on_answer(event):
+            await self._execution.abegin_to_act()
         if self._execution.must_save(event):
             await self._execution.asave(event)
         self._execution.publish(event)
@@ -371,10 +412,6 @@ def _not_shown_again(messages: Sequence[Message]) -> list[Message]:
         one.id in ids or (isinstance(one, CodeMessage) and one.call_id in call_ids)
     )
     return [message for message in messages if not is_shown(message)]
-
-
-def _nothing() -> None:
-    """Nothing is to be done after a run was taken over."""
 
 
 def title_of(messages: Sequence[Message]) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from ..agent.actions import is_question
 from ..answers import Confirmation
 from ..errors import IncompleteStreamError
 from ..events import (
@@ -33,6 +34,7 @@ from ..events import (
     StreamEnd,
     StreamException,
     ToolCallDone,
+    ToolOutputDone,
 )
 from ..messages import Message, ToolCallMessage
 from ..protocols import codec
@@ -55,7 +57,7 @@ class Publisher:
         limit: the `limit` of the relay; None if it never drops events.
 
     Attributes:
-        open_questions: the ids of the questions that nobody has answered, in the order they were asked.
+        open_questions: the ids of the questions whose answers the agent does not have, in the order they were asked.
         instance: the id of the error that ended the run, in the log and in what clients receive.
     """
 
@@ -85,9 +87,9 @@ class Publisher:
                 self._write(message.done_event(message))
             self._continues_step = True
 
-    def continue_from(self, relay: Relay, cursor: str | None) -> None:
-        """Read the log of earlier producers up to this cursor, to go on after it."""
-        self.log.busy = True
+    def continue_from(self, relay: Relay) -> None:
+        """Read the log of earlier producers, to go on after it."""
+        cursor = self.log.cursor
         if cursor is None:
             return
         self._snapshots.resume(
@@ -110,6 +112,8 @@ class Publisher:
         with self._lock:
             if self._is_over:
                 return
+            if isinstance(event, ToolOutputDone):
+                self.open_questions.pop(event.message.call_id or "", None)
             match event:
                 case Delta():
                     if event.message_id not in self._is_shown:
@@ -132,6 +136,8 @@ class Publisher:
                 case RunStepDone(run_step=step):
                     self._write(RunStepDone(replace(step, id="", run_id="")))
                 case ConfirmationCreated(confirmation=confirmation):
+                    if not is_question(confirmation.subject):
+                        self.log.busy = False  # an agent asks when nothing runs any more
                     self._publish_question(confirmation)
                 case ConfirmationDone(confirmation=confirmation):
                     self._settle(confirmation)
@@ -202,12 +208,6 @@ class Publisher:
             self._write(RunRequiresAction(Run(id=self.run_id)))
             engine.runs.resume()
             self._waits_at = self.log.cursor
-
-    def report_answered(self, question_id: str) -> None:
-        """A question was answered, and the agent goes on."""
-        with self._lock:
-            self.open_questions.pop(question_id, None)
-            self.log.busy = True
 
     # -- how it ends
 

@@ -239,12 +239,14 @@ class RunRoutes:
         Raises:
             Problem: it has another answer, or takes none any more.
         """
+        if record.status == "lost":  # nobody acts on an answer any more, not even on one that came in time
+            raise Problem("question-closed", "The run is lost.", extra={"question": question_of(question)})
         counts, now = await self._server.relay.aanswer(record.id, question["id"], answer)
         if not counts:
             is_closed = now["status"] == "closed" or _was_given_up(now)
             code = "question-closed" if is_closed else "already-answered"
             raise Problem(code, extra={"question": question_of(now)})
-        await self._server.runs.take_over(record.id)
+        await self._server.runs.go_on(record.id)
         return now
 
     def _response(self, record: RunRecord, status: int = 200) -> Response:

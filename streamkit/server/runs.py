@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 
 from ..errors import SourceError, StaleVersionError, StreamkitError
 from ..messages import Message
 from ..protocols.values import is_list, is_object
-from ..relay import LogWriter, Relay
+from ..relay import LogWriter, Relay, RunRecord
 from ..stores import Store
-from .clock import Clock
+from ..streams.tasks import start_soon
 from .context import Context
 from .execution import Execution, title_of
+from .heartbeat import Heartbeat
 from .problem import Problem
 
 __all__ = ["DEFAULT_PAUSE", "Runs"]
+
+log = logging.getLogger("streamkit.server")
 
 _NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
 _SHUTDOWN = 10.0  # seconds that runs get
@@ -45,10 +51,11 @@ class Runs:
         self.relay = relay
         self.store = store
         self.active: dict[str, Execution] = {}
-        self.clock = Clock(self)
+        self.heartbeat = Heartbeat(self)
         self._max_runs = max_runs
         self._beginning = 0
         self._pause_after = pause_after
+        self._is_shut_down = False
 
     # -- for executions
 
@@ -84,7 +91,7 @@ class Runs:
         if self.active.get(execution.run_id) is execution:
             del self.active[execution.run_id]
         if not self.active:
-            self.clock.rest()
+            self.heartbeat.rest()
 
     def release(self, conversation_id: str, run_id: str) -> None:
         """Unlock the conversation for another run."""
@@ -133,7 +140,7 @@ class Runs:
             raise
         self.active[context.run_id] = execution
         execution.begin(writer)
-        self.clock.wake()
+        self.heartbeat.wake()
 
     async def _undo(self, context: Context, writer: LogWriter) -> None:
         """Remove a run that could not begin; where that fails too, it ends at least, and does not seem to run."""
@@ -164,19 +171,48 @@ class Runs:
                 holder = await self.store.alock(id, run_id, instead_of=holder, owner=owner)
         return holder
 
+    # -- going on with runs that others began
+
+    async def go_on(self, run_id: str) -> None:
+        """See to it that a run goes on that was answered: it is taken over now if it is paused, and else later if its producer
+        turns out to have died."""
+        if await self.take_over(run_id) or run_id in self.active:
+            return
+        token = anyio.lowlevel.current_token().native_token
+        self.heartbeat.watch(run_id, partial(self.take_over_soon, run_id, token))
+
+    async def go_on_if_answered(self, record: RunRecord) -> None:
+        """Go on with a paused run whose questions are all answered: the process that took the answer has died, too."""
+        if record.status == "paused" and all(one["status"] != "pending" for one in record.questions.values()):
+            await self.take_over(record.id)
+
+    def take_over_soon(self, run_id: str, token: Any) -> None:
+        """As `take_over`, from any thread, unless the app is shutting down; the token is that of an event loop."""
+
+        async def take_over() -> None:
+            try:
+                await self.take_over(run_id)
+            except Exception as error:
+                log.error("run %s cannot be taken over: %s", run_id, error, exc_info=error)
+
+        if not self._is_shut_down:
+            start_soon(take_over, token)
+
     async def take_over(self, run_id: str) -> bool:
         """Go on with a run that is paused. Returns whether this process became its producer."""
+        own = self.active.get(run_id)
+        if own is not None and not own.has_left:
+            return False  # its lease only seems to be over, where the process was stopped or very slow
         record = await self.relay.aget(run_id)
-        if record is None or record.status != "paused":
+        if record is None or record.status != "paused" or record.cancel is not None:
             return False
-        conversation_id = record.info.get("conversation")
-        saved = None if not isinstance(conversation_id, str) else await self.store.aload(conversation_id)
-        if saved is None:
+        conversation_id = str(record.info.get("conversation"))
+        if await self.store.aget(conversation_id) is None:
             return False  # there is nothing to go on from
         context = Context(
             run_id=run_id,
-            conversation_id=str(conversation_id),
-            messages=saved.messages,
+            conversation_id=conversation_id,
+            messages=[],
             input=[],
             metadata=record.info.get("metadata") or {},
             owner=record.info.get("owner"),
@@ -185,23 +221,34 @@ class Runs:
         writer = await self.relay.atake_over(run_id, control=execution.receive)
         if writer is None:
             return False
-        execution.version = saved.version
         self.active[run_id] = execution
         try:
-            await self.relay.in_task(execution.take_over, writer, record)
+            return await self._resume(execution, writer)
         except BaseException:
             self.remove(execution)
             with anyio.CancelScope(shield=True):
                 await writer.apause()
             raise
+
+    async def _resume(self, execution: Execution, writer: LogWriter) -> bool:
+        """Go on with a run that was taken over. False if that is not possible."""
+        context = execution.context
+        saved = await self.store.aload(context.conversation_id)  # now that no other producer can save it any more
+        if saved is None or writer.busy:  # busy: another one took it over at the same moment, and died at work
+            self.remove(execution)
+            writer.abandon()
+            return False
+        context.messages, execution.version = saved
+        await self.relay.in_task(execution.take_over, writer)
         execution.resume()
-        self.clock.wake()
+        self.heartbeat.wake()
         return True
 
     # -- the end
 
     def shutdown(self, timeout: float = _SHUTDOWN) -> None:
         """Leave all runs: those that wait for an answer are paused, others end as cancelled, by force if they take longer."""
+        self._is_shut_down = True
         executions = [*self.active.values()]
         for execution in executions:
             if execution.waits_since is not None:

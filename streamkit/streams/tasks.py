@@ -20,7 +20,7 @@ import anyio.lowlevel
 from ..answers import Answer
 from ..errors import UsageError
 
-__all__ = ["Work", "close_unused", "is_called_by", "scheduler", "shielded", "start_task"]
+__all__ = ["Work", "close_unused", "is_called_by", "scheduler", "shielded", "start_soon", "start_task"]
 
 
 def scheduler(token: Any = None) -> Callable[[Callable[[], object]], object]:
@@ -79,6 +79,15 @@ def start_task(
             done()
 
     trio.lowlevel.spawn_system_task(run, context=contextvars.copy_context())
+
+
+def start_soon(function: Callable[[], Coroutine[Any, Any, None]], token: Any) -> None:
+    """As `start_task`, from any thread: the token, of the event loop, is not optional."""
+    scheduler(token)(partial(start_task, function, _nothing, token))
+
+
+def _nothing() -> None:
+    """Nothing is to be done when the task is over."""
 
 
 class Work:

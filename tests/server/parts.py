@@ -42,7 +42,7 @@ def reply_to(request: Request) -> Reply:
     last = messages[-1]
     if last["role"] == "tool":
         before = [message for message in messages if message["role"] == "user"][-1]
-        if not str(before["content"]).startswith("steps "):
+        if not str(before["content"]).startswith(("steps ", "each ")):
             return Reply(f"It gave: {last['content']}")
         last = before
     content = last["content"]
@@ -59,6 +59,10 @@ def reply_to(request: Request) -> Reply:
         case "steps":  # one call of `careful` after the other
             done = sum(message["role"] == "tool" for message in messages)
             return Reply(ToolCall("careful", {"n": done + 1})) if done < int(rest) else Reply(f"Did {done}.")
+        case "each":  # the same, with these numbers
+            done = sum(message["role"] == "tool" for message in messages)
+            numbers = rest.split()
+            return Reply(ToolCall("careful", {"n": int(numbers[done])})) if done < len(numbers) else Reply("Did all.")
         case "careful":
             return Reply(*(ToolCall("careful", {"n": int(number)}) for number in rest.split() or "1"))
         case "hang":

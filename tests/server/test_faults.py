@@ -174,14 +174,14 @@ def test_a_store_that_fails_at_the_end_leaves_no_run_open(backend: Backend, agen
             wait_for(lambda: not app.runs.active)
 
 
-def test_the_clock_outlives_a_relay_that_fails(backend: Backend, agents: Agents) -> None:
+def test_the_heartbeat_outlives_a_relay_that_fails(backend: Backend, agents: Agents) -> None:
     """What it could not do for one run it does for the next."""
 
     class Failing(RelayFault):
         fails = True
 
         def get(self, run_id: str) -> Any:
-            if threading.current_thread().name == "streamkit-server-clock" and self.fails:
+            if threading.current_thread().name == "streamkit-server-heartbeat" and self.fails:
                 self.fails = False
                 raise sk.SourceError("the relay is away")
             return super().get(run_id)
@@ -195,18 +195,22 @@ def test_the_clock_outlives_a_relay_that_fails(backend: Backend, agents: Agents)
         client.until(second["id"], "paused")
 
 
-def test_the_clock_ends_with_the_last_run(backend: Backend, agents: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_heartbeat_ends_with_the_last_run(
+    backend: Backend, agents: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """At once, and not when it looks again."""
-    monkeypatch.setattr("streamkit.server.clock._HEARTBEAT", 3600.0)
+    monkeypatch.setattr("streamkit.server.heartbeat._INTERVAL", 3600.0)
     before = threading.enumerate()
     with serve(backend.app(agents)) as url, Client(url) as client:
         run = client.begin("run say x")
         client.until_asked(run["id"])
-        clocks = [one for one in threading.enumerate() if one.name == "streamkit-server-clock" and one not in before]
-        assert len(clocks) == 1
+        threads = [
+            one for one in threading.enumerate() if one.name == "streamkit-server-heartbeat" and one not in before
+        ]
+        assert len(threads) == 1
         client.post(f"/runs/{run['id']}/cancel")
-        clocks[0].join(20)
-        assert not clocks[0].is_alive()
+        threads[0].join(20)
+        assert not threads[0].is_alive()
 
 
 class Stop(BaseException):

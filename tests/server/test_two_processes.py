@@ -3,11 +3,8 @@ first was killed at any moment."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,25 +14,9 @@ import redis as redis_py
 
 from ..redis_server import RedisServer, needs_redis
 from .parts import Agents, Client, frames_of, said, wait_for
+from .processes import process
 
 pytestmark = [pytest.mark.slow, needs_redis]
-
-LEASE = 5.0  # seconds; that of a killed process is taken from it, but the other one waits for as long
-PROCESS = """
-import socket, sys
-import uvicorn
-from streamkit.relay.redis import RedisRelay
-from streamkit.server import create_app
-from streamkit.stores import RedisStore
-from tests.server.parts import TOKEN, Agents
-
-redis, path, model, pause, lease = sys.argv[1:]
-relay = RedisRelay(redis, lease=float(lease))
-app = create_app(Agents(model, path), token=TOKEN, relay=relay, store=RedisStore(redis), pause_after=float(pause))
-listener = socket.create_server(("127.0.0.1", 0))
-print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
-uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1)).run([listener])
-"""
 
 
 @pytest.fixture(scope="module")
@@ -43,17 +24,6 @@ def redis() -> Iterator[RedisServer]:
     server = RedisServer()
     yield server
     server.close()
-
-
-@contextmanager
-def process(redis: RedisServer, path: Path, agents: Agents, pause: float = 60.0) -> Iterator[tuple[Any, Client]]:
-    """A server process, and a client of it."""
-    command = [sys.executable, "-c", PROCESS, redis.url, str(path), agents.model.url, str(pause), str(LEASE)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as started:
-        assert started.stdout is not None
-        with Client(started.stdout.readline().strip()) as client:
-            yield started, client
-        started.terminate()
 
 
 @pytest.fixture(scope="module")
@@ -129,8 +99,7 @@ def test_a_server_that_is_told_to_stop_leaves_its_runs(
             working.append(client.begin("hang", conversation=f"works-{kind}", **options))
             _frames_until(client, working[-1]["id"], "text_delta")
         readers = [pool.submit(there.events, run["id"]) for run in working]
-        stopped.terminate()
-        assert stopped.wait(60) in (0, -15)
+        assert stopped.terminate() in (0, -15)
         for run, reader in zip(working, readers, strict=True):
             assert [frame.type for frame in reader.result()][-2:] == ["run_done", "stream_end"]
             assert there.run(run["id"])["status"] == "cancelled"
@@ -144,7 +113,7 @@ def test_a_server_that_is_told_to_stop_leaves_its_runs(
 @pytest.fixture(scope="module")
 def killed(here: tuple[Any, Client], redis: RedisServer) -> dict[str, Any]:
     """Runs of a process that was killed: by their conversations, those that waited for an answer and those that worked."""
-    process, client = here
+    victim, client = here
     runs: dict[str, Any] = {}
     for kind in ("sync", "async"):
         for text in ("steps 3", "both", "run hang", "hang"):
@@ -162,8 +131,7 @@ def killed(here: tuple[Any, Client], redis: RedisServer) -> dict[str, Any]:
                 _frames_until(client, run["id"], "active_line")
     for run in runs.values():
         run["cursor"] = client.run(run["id"])["cursor"]
-    process.kill()
-    process.wait()
+    victim.kill()
     connection = redis_py.Redis.from_url(redis.url)
     for run in runs.values():  # as if it had expired
         connection.delete(f"sk:{{{run['id']}}}:lease")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from ...errors import ProducerFenced, SourceTimeoutError, UsageError
 from ..cursors import run_name
 from ..interface import FINAL, Answered, Cancelled, Control, Fenced, RunRecord, Status, Unattended, lists_of
-from ..registry import Questions, check_answer
+from ..registry import Questions, check_answer, status_without_producer
 from ..wakers import TaskWaker, ThreadWaker, in_event_loop, wake_next
 from .log import Log
 
@@ -87,7 +87,7 @@ class MemoryRun:
         writer = None if self.writer is None else self.writer()
         if self.status != "running" or (writer is not None and not writer.is_abandoned):
             return self.status
-        return "paused" if self.questions.are_resumable and not self.busy else "lost"
+        return status_without_producer(self.questions.values(), busy=self.busy)
 
     def record(self) -> RunRecord:
         """What is known of it."""
@@ -115,7 +115,7 @@ class MemoryRun:
             if self.epoch and (self.status_now not in ("paused", "lost") or self.status == "lost" or self.is_gone):
                 return None
             self.epoch += 1
-            self.status, self.busy, self.has_producer = "running", False, True
+            self.status, self.has_producer = "running", True
             self.writer = weakref.ref(writer, self._writer_died)
             self.log.begin(self.epoch)
             self.last_active = time.monotonic()
@@ -184,8 +184,6 @@ class MemoryRun:
             if question is None:
                 raise UsageError(f"run {self.id!r} has no question {question_id!r}")
             check_answer(question_id, question.record, answer)
-            if self.status == "running" and self.status_now == "paused":
-                self.finish("paused")  # else, once nothing is open, its dead producer would seem to have worked
             is_first = question.is_open
             counts, record, epoch = question.settle(answer), dict(question.record), self.epoch
         if is_first:

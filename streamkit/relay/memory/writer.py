@@ -58,10 +58,12 @@ class MemoryWriter(LogWriter):
         self.bounded = bounded
         self.is_abandoned = False
         self.epoch = 0
+        self._busy = False
 
     def claim(self) -> bool:
         """Make the run this writer's. False if another one has it, or it has ended."""
         self.epoch = self._run.claim(self) or 0
+        self._busy = self._run.busy
         return self.epoch > 0
 
     def receive_missed(self) -> None:
@@ -82,11 +84,14 @@ class MemoryWriter(LogWriter):
     @property
     def busy(self) -> bool:
         """Whether something runs besides the questions that are open."""
-        return self._run.busy
+        return self._busy
 
     @busy.setter
     def busy(self, busy: bool) -> None:
-        self._run.busy = busy
+        self._busy = busy
+        with self._run.lock:
+            if self._run.fence(self.epoch)[0] is None:
+                self._run.busy = busy
 
     @property
     def fenced(self) -> str | None:
@@ -199,9 +204,10 @@ class MemoryWriter(LogWriter):
 
     def flush(self, timeout: float = 5.0) -> None:
         """All is stored already."""
-        with self._run.lock:
-            if self._run.status not in FINAL:
-                self._run.check(self.epoch)
+        run = self._run
+        with run.lock:
+            if run.epoch != self.epoch or run.status not in FINAL:
+                run.check(self.epoch)
 
     def heartbeat(self) -> None:
         """Report that the producer is alive."""

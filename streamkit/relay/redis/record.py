@@ -16,7 +16,7 @@ from ...protocols.values import is_object
 from ...redis_link import text_from
 from ..cursors import Place, cursor_of, run_name
 from ..interface import FINAL, RunRecord, Status
-from ..registry import outcome_of
+from ..registry import outcome_of, status_without_producer
 
 __all__ = ["STATE_FIELDS", "Question", "State", "decode", "encode", "info_of", "question_value", "record_of"]
 
@@ -85,11 +85,7 @@ class State:
 
 def effective_status(state: State, questions: Mapping[str, Question]) -> Status:
     """The status of a run that has no lease: of one whose producer died, `paused` or `lost`."""
-    if state.status != "running":
-        return state.status
-    pending = [question.record for question in questions.values() if question.is_open]
-    resumable = bool(pending) and all(record.get("resumable", True) for record in pending)
-    return "paused" if resumable and not state.busy else "lost"
+    return state.status if state.status != "running" else status_without_producer(questions.values(), busy=state.busy)
 
 
 def record_of(

@@ -137,8 +137,8 @@ class RedisRelay(Relay):
         (reply,) = self._link.ask(CLAIM(keys.run, keys.lease, outbox.owner, lifetimes.lease, lifetimes.running, info))
         if isinstance(reply, bytes):  # there is one, or none, or it has a producer
             return None
-        epoch, number, wrote, created, stored_info = reply
-        outbox.epoch, outbox.number, outbox.wrote = int(epoch), int(number), int(wrote)
+        epoch, number, wrote, created, stored_info, busy = reply
+        outbox.epoch, outbox.number, outbox.wrote, outbox.busy = int(epoch), int(number), int(wrote), busy == b"1"
         outbox.created, outbox.lists = float(created), self._index.of(info_of(run_id, stored_info))
         hub.add(outbox)
         self._index.enter(outbox)
@@ -254,12 +254,6 @@ class RedisRelay(Relay):
         id = text_to_bytes(question_id)
         (value,) = self._link.ask(("HGET", self._hubs.keys(run_id).questions, id))
         check_answer(question_id, {} if value is None else Question(value).record, answer)
-        if (
-            self._hubs.of(run_id).outbox(run_id) is None
-            and (record := self.get(run_id)) is not None
-            and record.status == "paused"
-        ):
-            self._leave_paused(run_id)  # else, once nothing is open, its dead producer would seem to have worked
         settled = self.settle(run_id, question_id, answer, passes_on=True)
         if settled is None:
             raise UsageError(f"run {run_id!r} has no question {question_id!r}")

@@ -36,27 +36,27 @@ end
 
 
 # Become the producer. Arguments: owner, milliseconds of the lease, of the run's lifetime, and for a new run its info (else "").
-# Returns `exists`, `none`, or {epoch, last number, the epoch that wrote it, when the run was opened, its info}.
+# Returns `exists`, `none`, or {epoch, last number, the epoch that wrote it, when the run was opened, its info, `busy`}.
 CLAIM = Script(
     2,
     """
-local run = redis.call('HMGET', KEYS[1], 'epoch', 'status', 'last', 'wrote', 'owner', 'created', 'info')
-if run[1] and run[5] == ARGV[1] then return {run[1], run[3], run[4], run[6], run[7]} end  -- the reply was lost
+local run = redis.call('HMGET', KEYS[1], 'epoch', 'status', 'last', 'wrote', 'owner', 'created', 'info', 'busy')
+if run[1] and run[5] == ARGV[1] then return {run[1], run[3], run[4], run[6], run[7], run[8] or '0'} end  -- the reply was lost
 local epoch = 1
 if ARGV[4] ~= '' then
   if run[1] then return 'exists' end
   local now = redis.call('TIME')
   run[3], run[4], run[6], run[7] = '0', '0', now[1] .. '.' .. string.format('%06d', now[2]), ARGV[4]
-  redis.call('HSET', KEYS[1], 'info', ARGV[4], 'created', run[6], 'last', '0', 'wrote', '0', 'news', '0', 'beat', '0')
+  redis.call('HSET', KEYS[1], 'info', ARGV[4], 'created', run[6], 'last', '0', 'wrote', '0', 'news', '0', 'beat', '0', 'busy', '0')
 else
   if not run[1] or redis.call('EXISTS', KEYS[2]) == 1 then return 'none' end
   if run[2] ~= 'running' and run[2] ~= 'paused' then return 'none' end
   epoch = run[1] + 1
 end
-redis.call('HSET', KEYS[1], 'epoch', epoch, 'owner', ARGV[1], 'status', 'running', 'busy', '0')
+redis.call('HSET', KEYS[1], 'epoch', epoch, 'owner', ARGV[1], 'status', 'running')
 redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2])
 redis.call('PEXPIRE', KEYS[1], ARGV[3])
-return {tostring(epoch), run[3], run[4], run[6], run[7]}
+return {tostring(epoch), run[3], run[4], run[6], run[7], run[8] or '0'}
 """,
 )
 
