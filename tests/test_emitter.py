@@ -1494,6 +1494,46 @@ def test_an_open_message_is_never_let_go_of() -> None:
     assert [message.status for message in emitter.messages if message.id == "open"] == ["completed"]
 
 
+def knows_its_reader(emitter: sk.Emitter) -> bool:
+    """Whether a producer has seen a reader: on Redis it looks from time to time, and does not see one that leaves at once."""
+    outbox: Any = getattr(emitter._log, "_outbox", None)
+    return outbox is None or outbox.inbox._had_readers
+
+
+@every_relay
+@every_face
+@body
+@pytest.mark.parametrize("own", ["nothing", "defers"])
+async def test_a_deferral_without_a_limit_is_taken_back_when_its_reader_leaves(
+    face: Face, relay_of: Callable[..., Relay], own: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The producer is a stream whose events are emitted: it does not wait for ever for a reader that has gone, not even where
+    a hook of its own has deferred the question without a limit."""
+    monkeypatch.setattr("streamkit.relay.questions.UNATTENDED", 0.1)
+    emitter = sk.Emitter(relay_of())
+    outcomes: list[Any] = []
+
+    class Waits(sk.EventHandler):
+        def on_confirmation(self, confirmation: sk.Confirmation, /) -> None:
+            confirmation.defer()
+
+    def agent() -> None:
+        with emitter, sk.stream((item for item in interpreter()), *([Waits()] if own == "defers" else [])) as stream:
+            for event in stream:
+                emitter.emit(event)
+        outcomes.extend(stream.confirmations)
+
+    async with face.beside(agent):
+        stream = face.stream(emitter, face.told(on_confirmation=lambda _, confirmation: confirmation.defer()))
+        async for event in stream:
+            if isinstance(event, e.ConfirmationCreated):
+                break
+        while not knows_its_reader(emitter):
+            await face.in_thread(lambda: time.sleep(0.01))
+        await stream.close()
+    assert [one.status for one in outcomes] == ["declined"]
+
+
 @every_relay
 @every_face
 @body

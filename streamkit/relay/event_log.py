@@ -36,6 +36,7 @@ class EventLog:
         current: the newest event that came from the engine; `NO_EVENT` before the first.
         snapshots: counts the events that are written, and makes snapshots of them.
         first_delta: when the first delta came, on the monotonic clock; None before.
+        forwarded: new confirmations of other streams whose time is not limited, for the writer to wait for.
     """
 
     def __init__(self, engine: Engine, log: LogWriter, limit: int | None) -> None:
@@ -49,6 +50,7 @@ class EventLog:
         self._registered: dict[str, Confirmation | ToolCallMessage] = {}
         self._answers: dict[str, Mapping[str, Any]] = {}  # that the registry has to these
         self._unattended: set[str] = set()  # those that every reader goes on without
+        self.forwarded: list[Confirmation] = []  # new ones of another stream, which waits for the readers
 
     # -- events
 
@@ -92,8 +94,9 @@ class EventLog:
         if isinstance(waiting, Confirmation):
             subject = codec.message_to_dict(waiting.subject)
             question.update(kind="confirmation", subject=subject, editable=waiting.editable)
-            if answer is not None and not self._engine.is_own(answer) and answer.open and not answer.deferred:
+            if answer is not None and not self._engine.is_own(answer) and answer.open and answer.timeout is None:
                 answer.defer(_PATIENCE)  # another stream's, which waits for the readers, of which one may answer
+                self.forwarded.append(waiting)
         else:
             question.update(subject=codec.message_to_dict(waiting))
         self._registered[id] = waiting

@@ -11,6 +11,7 @@ A question without an answer is declined, and so is one that is open when its ru
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Generator
 from functools import partial
@@ -24,7 +25,7 @@ from .wakers import async_wait_until, in_event_loop, wait_until
 if TYPE_CHECKING:
     from .writer import Writer
 
-__all__ = ["Approval", "Output"]
+__all__ = ["Approval", "Forwarded", "Output"]
 
 LONGEST = 300.0  # seconds for which a question waits where nobody set a limit
 UNATTENDED = 30.0  # seconds for which a question waits for another reader after the last one left
@@ -130,6 +131,28 @@ class Approval(_Question):
 
     def __repr__(self) -> str:
         return f"<Approval {self.confirmation.id} {self.confirmation.status}>"
+
+
+class Forwarded(_Question):
+    """The answer to a confirmation of another stream whose events are written. That stream waits for it; where no reader can
+    answer any more, its wait ends."""
+
+    def __init__(self, writer: Writer, confirmation: Confirmation) -> None:
+        super().__init__(writer, confirmation.id, confirmation, None)
+
+    def start(self) -> None:
+        """Wait for it in a thread."""
+        threading.Thread(target=self._wait, name="streamkit-forwarded-question", daemon=True).start()
+
+    def _pause(self) -> float:
+        return _HEARTBEAT  # without one: this thread says nothing about the producer's
+
+    def _is_decided(self) -> bool:
+        return not self._writer.is_pending(self._id, self._waiting) or super()._is_decided()
+
+    def _give_up(self, answer: Answer) -> None:
+        answer.expire(answer.deferrals)
+        answer.wake()
 
 
 class Output(_Question):

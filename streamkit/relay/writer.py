@@ -40,6 +40,7 @@ from ..streams.state import StreamState
 from .event_log import EventLog
 from .interface import Answered, Cancelled, Control, Fenced, Relay, Status, Unattended
 from .memory import MemoryRelay
+from .questions import Forwarded
 
 __all__ = ["Writer"]
 
@@ -311,6 +312,8 @@ class Writer(StreamState):
             self._current = self._events.current
             if self._events.first_delta is not None:
                 self._times.note_first(self._events.first_delta)
+            while self._events.forwarded:
+                Forwarded(self, self._events.forwarded.pop()).start()
 
     def _end_message(self) -> None:
         message, self._message = self._message, None
