@@ -1648,9 +1648,15 @@ def test_what_is_no_date_is_none(value: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["assistant_message", "user_message", "system_message"])
-@pytest.mark.parametrize("content", [5, True, 0.5])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(5, True, 0.5, {}, {"a": 1}, {"text": 5}, [5], [None], [["a"]]),
+        *([{"type": "text", "text": 5}], [{"type": "image", "source": {"data": 5}}]),
+    ],
+)
 def test_content_that_is_no_text_is_warned_about(kind: str, content: Any) -> None:
-    """It is skipped, and the rest of the stream is read."""
+    """And so is a part of it. It is skipped, and the rest of the stream is read."""
     story = tell_items(
         Decoder,
         [
@@ -1661,6 +1667,28 @@ def test_content_that_is_no_text_is_warned_about(kind: str, content: Any) -> Non
     )
     assert story.codes == ["bad-content"]
     assert [message.content for message in story.engine.messages] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("value", "content", "codes"),
+    [(5, "5", []), ([5], "[5]", []), ([{"type": "text", "text": "a"}, 5], "a", ["bad-content"])],
+)
+def test_a_return_that_is_no_text_is_warned_about_where_it_is_not_all_kept(
+    value: Any, content: str, codes: list[str]
+) -> None:
+    """As its JSON, or as far as it is text."""
+    item = {"message_type": "tool_return_message", "id": "message-1", "tool_call_id": "t1", "tool_return": value}
+    story = tell_items(Decoder, [item, {"message_type": "stop_reason", "stop_reason": "end_turn"}])
+    assert [message.content for message in story.engine.messages] == [content]
+    assert story.codes == codes
+
+
+def test_content_of_another_type_is_no_fault() -> None:
+    """It is a raw event."""
+    item = {"message_type": "user_message", "id": "message-1", "content": [{"type": "omitted_reasoning"}]}
+    story = tell_items(Decoder, [item, {"message_type": "stop_reason", "stop_reason": "end_turn"}])
+    assert story.codes == []
+    assert "raw_event" in story.types
 
 
 def test_a_call_without_a_name_asks_for_no_code() -> None:

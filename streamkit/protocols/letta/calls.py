@@ -13,7 +13,7 @@ from ..values import WireObject, as_object, as_text, is_list, is_object, text_or
 from .fragments import Call, Calls
 from .ids import MessageIds, Places
 from .texts import Texts
-from .wire import read_content, warning
+from .wire import check_content, read_content, warning
 
 __all__ = ["ToolCalls"]
 
@@ -162,6 +162,8 @@ class ToolCalls:
         """The console output, the output and the images of one return."""
         value = entry["tool_return"]
         content = read_content(value)
+        if content.text:  # else the output is its JSON
+            yield from check_content(content, wire.get("message_type"))
         status = as_text(entry.get("status"))
         output = content.text or (text_or_json(value) if content.has_other_parts else "")
         message_id = call.message_id if call else ""

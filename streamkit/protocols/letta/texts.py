@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from ... import events as e
 from ... import messages as m
-from ..values import WireObject, as_text, is_list, is_object, without_keys
+from ..values import WireObject, as_text, without_keys
 from .fragments import TextPart, TextParts
 from .ids import MessageIds, Places
-from .wire import DELTA_STRUCTS, read_content, warning
+from .wire import DELTA_STRUCTS, check_content, read_content, warning
 
 __all__ = ["GROWING_TEXTS", "GrowingText", "Texts"]
 
@@ -60,7 +60,7 @@ class Texts:
             yield warning("bad-reasoning", f"its reasoning is a {type(value).__name__}, and was skipped", kind)
             value = None
         content = read_content(value)
-        yield from _check_content(value, kind)
+        yield from check_content(content, kind)
         if content.has_other_parts or content.images:
             yield e.RawEvent(kind, item)
         signature = as_text(wire.get("signature")) or content.signature
@@ -114,7 +114,7 @@ class Texts:
         is_summary = kind == "summary_message"
         value = wire.get("summary" if is_summary else "content")
         content = read_content(value)
-        yield from _check_content(value, kind)
+        yield from check_content(content, kind)
         if content.has_other_parts or not (content.text or content.images):
             yield e.RawEvent(kind, item)
         fields: dict[str, Any] = {"role": "user" if kind == "user_message" else "system", **self._places.next_in(wire)}
@@ -126,12 +126,6 @@ class Texts:
             yield e.MessageDone(m.TextMessage(id, content=content.text, **fields))
         for number, (format, data) in enumerate(content.images):
             yield e.MessageDone(m.ImageMessage(f"{id}.image.{number}", format=format, content=data, **fields))
-
-
-def _check_content(value: Any, kind: str) -> Iterator[e.Event]:
-    """A warning about content that is neither text nor parts."""
-    if not (value is None or isinstance(value, str) or is_list(value) or is_object(value)):
-        yield warning("bad-content", f"its content is a {type(value).__name__}, and was skipped", kind)
 
 
 def _metadata(wire: WireObject) -> dict[str, Any]:

@@ -5,7 +5,7 @@ The deltas of text come in thousands: for these there are typed structs, which a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -21,6 +21,7 @@ __all__ = [
     "TEXT_KEYS",
     "CallDelta",
     "Content",
+    "check_content",
     "decode_delta",
     "decode_text",
     "error_of",
@@ -165,13 +166,21 @@ decode_delta = msgspec.json.Decoder(_ReasoningDelta | _TextDelta | CallDelta).de
 
 
 class Content(NamedTuple):
-    """The content of a message: its text, a signature of it, its images (format and content), and whether it has parts of
-    other types."""
+    """The content of a message.
+
+    Attributes:
+        text: its text.
+        signature: of the text.
+        images: their formats and contents.
+        has_other_parts: whether it has more than these.
+        is_malformed: whether anything in it is no part of any type, or a text or an image that cannot be read.
+    """
 
     text: str = ""
     signature: str = ""
     images: Sequence[tuple[str, str]] = ()
     has_other_parts: bool = False
+    is_malformed: bool = False
 
 
 def read_content(value: Any) -> Content:
@@ -180,7 +189,7 @@ def read_content(value: Any) -> Content:
         return Content(value or "")
     texts: list[str] = []
     images: list[tuple[str, str]] = []
-    signature, has_other_parts = "", False
+    signature, has_other_parts, is_malformed = "", False, False
     for part in value if is_list(value) else [value]:
         if isinstance(part, str):
             texts.append(part)
@@ -191,7 +200,14 @@ def read_content(value: Any) -> Content:
             images.append(image)
         else:
             has_other_parts = True
-    return Content("".join(texts), signature, images, has_other_parts)
+            is_malformed = is_malformed or as_text(as_object(part).get("type")) in ("", "text", "image")
+    return Content("".join(texts), signature, images, has_other_parts, is_malformed)
+
+
+def check_content(content: Content, kind: Any) -> Iterator[StreamWarning]:
+    """A warning about content that is malformed. `kind` is that of its item."""
+    if content.is_malformed:
+        yield warning("bad-content", "its content is no text, or has a part that is none, which was skipped", kind)
 
 
 def _image(part: WireObject) -> tuple[str, str] | None:
