@@ -454,8 +454,22 @@ class MessageEnded(Event):
         return MessageDone(message, position=self.position, raw_item=self.raw_item, item_index=self.item_index)
 
 
+class PossibleRepeat(Event):
+    """Not an event of streams: a decoder reports a complete message that may say again what another message ends with.
+
+    The engine creates it, unless it is such a repetition.
+
+    Attributes:
+        message: the message as its `Done` event would have it.
+        message_id: the id that the decoder uses for the other message.
+    """
+
+    message: m.Message
+    message_id: str  # type: ignore[misc]  # as of `Delta`
+
+
 # What warnings about them name.
-NewMessage.type, MessageEnded.type = MessageCreated.type, MessageDone.type
+NewMessage.type, MessageEnded.type, PossibleRepeat.type = MessageCreated.type, MessageDone.type, MessageDone.type
 
 
 class CallPassed(Event):

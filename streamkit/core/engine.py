@@ -335,6 +335,7 @@ class Engine(MessageContent):
             e.Done: MessageContent.complete_done,
             e.MessageEnded: MessageContent.complete_message_ended,
             e.CallPassed: MessageContent.complete_call_passed,
+            e.PossibleRepeat: MessageContent.complete_possible_repeat,
             e.ActiveLine: MessageContent.complete_active_line,
             e.AnnotationAdded: MessageContent.complete_annotation,
             e.MetadataHeld: MessageContent.count_metadata,

@@ -19,7 +19,7 @@ from ..messages import (
     message_class,
     output_text,
 )
-from ..messages.json_text import has_surrogates, join_surrogates, json_key
+from ..messages.json_text import has_surrogates, join_surrogates, json_key, read_json
 from .open_messages import NOTHING, OpenMessages, has_arguments
 from .split_text import SplitDelta
 
@@ -119,8 +119,9 @@ class MessageContent(OpenMessages):
         if message is not None and self._halves:
             yield from self._end_half(final.id, message, event)
         if message is None:
-            if self.has_message(final.id):
-                return  # it was done before: an item and the entire response repeat each other
+            if self.has_message(final.id):  # an item and the entire response repeat each other
+                yield from self._check_repeated(final, event)
+                return
             yield from self._create(final, event)
             message = self._messages[-1]
             if final.content:
@@ -154,6 +155,21 @@ class MessageContent(OpenMessages):
                 yield from self._annotate(message, annotation, event)
         sizes.measure(message, is_last=True)
         yield from self._close(final.id or message.id, message, final.status, event)
+
+    def _check_repeated(self, final: Message, event: e.Event) -> Iterator[e.Event]:
+        """A warning if the final content of a message that is done has come again, and is another one now."""
+        message = self._message(final.id)
+        if message is None or not final.has_content or message.content == final.content:
+            return
+        if not (isinstance(message, ToolCallMessage) and _are_equal_json(message.content, final.content)):
+            fault = f"the final content of message {final.id!r} is not the one with which it was done, which stays"
+            yield self._warn("content-differs", fault, event)
+
+    def complete_possible_repeat(self, event: e.PossibleRepeat) -> Iterator[e.Event]:
+        """A complete message comes that may repeat the end of another one, and is dropped if it does."""
+        message, other = event.message, self._message(event.message_id)
+        if other is None or not other.content.rstrip().endswith(message.content.strip()):
+            yield from self.complete_done(e.MessageDone(message, position=event.position, raw_item=event.raw_item))
 
     def complete_message_ended(self, event: e.MessageEnded) -> Iterator[e.Event]:
         """A message is done, with the content that its deltas gave it."""
@@ -243,3 +259,8 @@ class MessageContent(OpenMessages):
         message = None if event.held_for is None else self._find(event.held_for)
         self._measured.add_metadata("" if message is None else message.id, event.size)
         return iter(())
+
+
+def _are_equal_json(one: str, other: str) -> bool:
+    value = read_json(one)
+    return value is not None and value == read_json(other)

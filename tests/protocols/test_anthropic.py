@@ -763,6 +763,69 @@ def test_a_refusal_that_is_explained_is_a_refusal_message() -> None:
     assert [x["content"] for x in to_input(story.engine.messages)] == [[{"type": "text", "text": "a"}]]
 
 
+@pytest.mark.parametrize("text", ["I will not.", "Well. I will not.\n"])
+def test_a_refusal_that_repeats_the_text_is_shown_once(text: str) -> None:
+    """Proxies say it as the text of the answer, too."""
+    details = {"type": "refusal", "category": None, "explanation": "I will not."}
+    story = answer(start(0), said(0, text), stop(0), stop_reason="refusal", stop_details=details)
+    assert shown(story) == [("message", text, "incomplete")]
+    assert run_of(story).finish_reason == "refusal"
+    assert run_of(story).metadata["stop_details"] == details
+
+
+def piece(index: int, json: str) -> dict[str, Any]:
+    return delta(index, "input_json_delta", partial_json=json)
+
+
+FIRST = [start(0, "tool_use", id="t1", name="f", input={}), piece(0, '{"a":'), piece(0, "1}"), stop(0)]
+# What comes after a call t1 of f with {"a": 1} -> the ids, call ids and arguments of all calls, and the warnings.
+REPEATED: dict[str, tuple[list[Any], list[tuple[str, str | None, Any]], list[str]]] = {
+    "the call again": (
+        [start(1, "tool_use", id="t1", name="f", input={}), piece(1, '{"a": 1}'), stop(1)],
+        [("t1", "t1", {"a": 1})],
+        ["repeated-call"],
+    ),
+    "the call again, complete with its start": (
+        [start(1, "tool_use", id="t1", name="f", input={"a": 1}), stop(1)],
+        [("t1", "t1", {"a": 1})],
+        ["repeated-call"],
+    ),
+    "its stop again": ([stop(0)], [("t1", "t1", {"a": 1})], []),
+    "a call with its id and other arguments": (
+        [start(1, "tool_use", id="t1", name="f", input={}), piece(1, '{"a":2}'), stop(1)],
+        [("t1", "t1", {"a": 1}), ("t1.2", "t1", {"a": 2})],
+        [],
+    ),
+    "a call of another tool with its id": (
+        [start(1, "tool_use", id="t1", name="g", input={"a": 1}), stop(1)],
+        [("t1", "t1", {"a": 1}), ("t1.2", "t1", {"a": 1})],
+        [],
+    ),
+    "the same call with another id": (
+        [start(1, "tool_use", id="t2", name="f", input={"a": 1}), stop(1)],
+        [("t1", "t1", {"a": 1}), ("t2", "t2", {"a": 1})],
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize(("items", "wanted", "codes"), REPEATED.values(), ids=REPEATED)
+def test_a_call_that_is_repeated_counts_once(
+    items: list[Any], wanted: list[tuple[str, str | None, Any]], codes: list[str]
+) -> None:
+    """It has the id, the tool and the arguments of an earlier one."""
+    story = answer(*FIRST, *items, stop_reason="tool_use")
+    calls = [x for x in story.engine.messages if isinstance(x, m.ToolCallMessage)]
+    assert [(x.id, x.call_id, x.arguments) for x in calls] == wanted
+    assert story.codes == codes
+
+
+def test_a_cut_repetition_of_a_call_is_not_run() -> None:
+    """Nobody knows what its arguments were to be."""
+    story = tell(begin(), *FIRST, start(1, "tool_use", id="t1", name="f", input={}), piece(1, '{"a":'))
+    assert [x.status for x in story.engine.messages] == ["completed", "incomplete"]
+
+
 def test_usage_is_cumulative() -> None:
     """What message_delta does not say again holds; caches are counted beside the input, and in the total."""
     used = {"input_tokens": 10, "output_tokens": 1, "cache_read_input_tokens": 100, "service_tier": "standard"}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ... import messages as m
-from ...events import Event, MessageDone, MetadataHeld, Run, RunCreated, RunDone, RunStep, RunStepCreated
+from ...events import Event, MetadataHeld, PossibleRepeat, Run, RunCreated, RunDone, RunStep, RunStepCreated
 from .. import base
 from ..held_values import NOTHING, HeldSize, add_values
 from ..values import WireObject, as_object, as_text, is_list, is_object, text_or_none, without, without_keys
@@ -53,6 +53,7 @@ class Answers(base.Decoder):
         if self.complete:
             self._end(events)
         blocks.cut("incomplete", events)
+        self._warn(events)
         return events
 
     # -- the message
@@ -169,4 +170,5 @@ class Answers(base.Decoder):
             refusal = m.RefusalMessage(
                 self._blocks.ids.refusal(group), content=explanation, group=group, metadata=metadata
             )
-            events.append(MessageDone(refusal))
+            # Proxies repeat in it what the model said.
+            events.append(PossibleRepeat(refusal, self._blocks.newest_text))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
 
 from ... import messages as m
-from ...events import AnnotationAdded, Event, MessageDone, MessageEnded
+from ...events import AnnotationAdded, Event, MessageDone, MessageEnded, NewMessage
+from ..final_forms import content_key
 from ..values import (
     WireObject,
     as_objects,
@@ -28,6 +30,7 @@ __all__ = [
     "CompactionBlock",
     "Doubt",
     "FastWay",
+    "RepeatedCall",
 ]
 
 
@@ -122,6 +125,10 @@ class Block(msgspec.Struct, eq=False):
 
     # -- its course, which is added to the events of the current item
 
+    def open(self, events: list[Event]) -> None:
+        """Its message is created."""
+        events.append(NewMessage(self.message("in_progress")))
+
     def begin(self, wire: WireObject, events: list[Event]) -> None:
         """It has started. Some servers send its first text with the start."""
         if citations := wire.get("citations"):
@@ -165,6 +172,24 @@ class CallBlock(Block):
 
     input: Any = None
     json: bytearray = msgspec.field(default_factory=bytearray)
+    _content: int | None = None  # of a call that has ended
+
+    @property
+    def name(self) -> str:
+        """The name of the tool, "" if it has none."""
+        return self.fields.get("name") or ""
+
+    @property
+    def arguments(self) -> str:
+        """Its arguments so far as JSON, if the server sent any."""
+        if self.json:
+            return self.json.decode(errors="surrogatepass")
+        return "" if self.input in _NO_INPUT else text_or_json(self.input)
+
+    @property
+    def content(self) -> int:
+        """What is equal for calls with equal arguments."""
+        return content_key(self.arguments) if self._content is None else self._content
 
     def fast_way(self) -> FastWay | None:
         """How the fast path reads its deltas."""
@@ -193,8 +218,39 @@ class CallBlock(Block):
 
     def end(self, status: m.Status, events: list[Event]) -> None:
         """It is done, with arguments that came with its start and were never streamed."""
-        unstreamed = not self.json and self.input not in _NO_INPUT
-        events.append(MessageDone(self.message(status, text_or_json(self.input) if unstreamed else None)))
+        self._content = self.content
+        events.append(MessageDone(self.message(status, None if self.json else self.arguments or None)))
+        self.json = bytearray()
+
+
+class RepeatedCall(CallBlock, kw_only=True):
+    """A call that has the id of another one. It gets a message when it ends, unless it is the same call again.
+
+    Attributes:
+        earlier: the other one.
+        warn: adds a warning about the current item.
+    """
+
+    earlier: CallBlock
+    warn: Callable[[str, str], None]
+
+    def fast_way(self) -> FastWay | None:
+        """The fast path does not read its deltas."""
+        return None
+
+    def open(self, events: list[Event]) -> None:
+        """It has no message yet."""
+
+    def grow(self, delta: WireObject, events: list[Event]) -> None:
+        """A piece of its arguments comes."""
+        self.json += as_text(self.text_in(delta)).encode(errors="surrogatepass")
+
+    def end(self, status: m.Status, events: list[Event]) -> None:
+        """It is done."""
+        if (self.name, self.content) == (self.earlier.name, self.earlier.content):
+            self.warn("repeated-call", f"the call {self.fields['call_id']!r} came again; it was dropped")
+        else:
+            events.append(MessageDone(self.message(status, self.arguments)))
 
 
 class CompactionBlock(Block):

@@ -66,8 +66,10 @@ class CodeBlock(CallBlock, kw_only=True):
 
     def end(self, status: m.Status, events: list[Event]) -> None:
         """It is done, with what else its input has, and with code that came with its start and was never streamed."""
+        self._content = self.content
         input = as_object(parse_json(self.json) if self.json else self.input)
         content = text_or_none(input.get(self.key))
         if more := {key: input[key] for key in input if key != self.key or content is None}:
             self.metadata["input"] = more
         events.append(MessageDone(self.message(status, content)))
+        self.json = bytearray()

@@ -16,9 +16,19 @@ import msgspec
 
 from ... import messages as m
 from ...core.unique_ids import UniqueIds
-from ...events import Event, NewMessage, RawEvent
+from ...events import Event, RawEvent
 from ..values import WireObject, as_index, as_object, as_text, without_keys
-from .blocks import BLOCK_OF_DELTA, CALL_BLOCKS, GROWING_BLOCKS, Block, CallBlock, CompactionBlock, Doubt, FastWay
+from .blocks import (
+    BLOCK_OF_DELTA,
+    CALL_BLOCKS,
+    GROWING_BLOCKS,
+    Block,
+    CallBlock,
+    CompactionBlock,
+    Doubt,
+    FastWay,
+    RepeatedCall,
+)
 from .wire import CODE_TOOLS, STATUS_OF_STOP_REASON
 
 __all__ = ["ContentBlocks", "MessageIds"]
@@ -30,17 +40,17 @@ _EMPTY_TEXT = {"type": "text", "text": ""}
 
 
 class MessageIds(msgspec.Struct, eq=False):
-    """The message ids of all answers of one stream, and the names of the tools that they called.
+    """The message ids of all answers of one stream, and the calls in these.
 
     Attributes:
         new_id: makes an id for a message to which the provider gives none.
-        tool_names: the names of the tools, by the ids of the calls.
+        calls: the calls, by their ids.
         used: the message ids that are in use.
         numbered: appends numbers to ids that came twice; None as long as none did.
     """
 
     new_id: Callable[[], str]
-    tool_names: dict[str, str] = {}
+    calls: dict[str, CallBlock] = {}
     used: set[str] = set()
     numbered: UniqueIds | None = None
 
@@ -55,10 +65,6 @@ class MessageIds(msgspec.Struct, eq=False):
             id = self.numbered.free(id)
         self.used.add(id)
         return id
-
-    def add_name(self, call_id: str, name: str) -> None:
-        """Note the name of the tool that this call calls."""
-        self.tool_names[call_id] = name
 
     def refusal(self, group: str | None) -> str:
         """The id for the explanation of a refusal."""
@@ -82,6 +88,7 @@ class ContentBlocks(msgspec.Struct, eq=False):
         is_ending: whether the answer is at its end, so that a block that stops is done at once.
         faults: the codes and faults of warnings about the current item.
         newest: the index of the newest block, -1 if there is none.
+        newest_text: the id of the newest text's message, "" if there is none.
         opened: the open blocks, by index.
         unknown: the indexes of open blocks of unknown types.
         stopped: blocks that are not done, as they may have been cut short.
@@ -95,6 +102,7 @@ class ContentBlocks(msgspec.Struct, eq=False):
     is_ending: bool = False
     faults: list[tuple[str, str]] = []
     newest: int = -1
+    newest_text: str = ""
     opened: dict[int, tuple[Block, ...]] = {}
     unknown: frozenset[int] = _NO_INDEXES
     stopped: Sequence[tuple[Block, Doubt]] = ()
@@ -109,7 +117,7 @@ class ContentBlocks(msgspec.Struct, eq=False):
         self.opened.clear()
         self.group = self.stop_reason = None
         self.status, self.is_ending = "completed", False
-        self.newest, self.unknown, self.stopped = -1, _NO_INDEXES, ()
+        self.newest, self.newest_text, self.unknown, self.stopped = -1, "", _NO_INDEXES, ()
 
     # -- how blocks end
 
@@ -258,7 +266,7 @@ class ContentBlocks(msgspec.Struct, eq=False):
         from .results import complete_block_events  # most answers have no such block
 
         id = self.ids.id_of("", self.group, index)
-        found = complete_block_events(wire, type, id, self._place(index), self.ids.tool_names)
+        found = complete_block_events(wire, type, id, self._place(index), self.ids.calls)
         if found is None:
             self.unknown |= {index}
             return False
@@ -274,7 +282,9 @@ class ContentBlocks(msgspec.Struct, eq=False):
         return block
 
     def _open(self, block: Block, index: int, events: list[Event]) -> None:
-        events.append(NewMessage(block.message("in_progress")))
+        block.open(events)
+        if block.type == "text":
+            self.newest_text = block.id
         if index in self.opened:
             self.opened[index] += (block,)
             return
@@ -297,11 +307,9 @@ class ContentBlocks(msgspec.Struct, eq=False):
         return Block(type, id, place, m.ReasoningMessage, {"signature": signature} if signature else {})
 
     def _call(self, wire: WireObject, type: str, place: dict[str, Any]) -> CallBlock:
-        """A call. Its name is noted for its result."""
+        """A call."""
         call_id, name = as_text(wire.get("id")), as_text(wire.get("name"))
-        if call_id:
-            self.ids.add_name(call_id, name)
-        else:
+        if not call_id:
             self.warn("no-call-id", "a call has no id; it cannot be answered")
         id = self.ids.id_of(call_id, self.group, place["index"])
         metadata = without_keys(wire, "type", "id", "name", "input")
@@ -309,11 +317,20 @@ class ContentBlocks(msgspec.Struct, eq=False):
         if type == "server_tool_use" and name in CODE_TOOLS:
             from .code_block import CodeBlock  # few answers have code that the provider runs
 
-            return CodeBlock.of_tool(name, id, fields, metadata, wire.get("input"))
-        if CALL_BLOCKS[type]:
+            call: CallBlock = CodeBlock.of_tool(name, id, fields, metadata, wire.get("input"))
+        elif CALL_BLOCKS[type]:
             metadata["block_type"] = type
             fields["provider_executed"] = True
-        return CallBlock(type, id, fields, m.ToolCallMessage, metadata, wire.get("input"))
+            call = CallBlock(type, id, fields, m.ToolCallMessage, metadata, wire.get("input"))
+        elif (earlier := self.ids.calls.get(call_id)) is not None:
+            return RepeatedCall(
+                *(type, id, fields, m.ToolCallMessage, metadata, wire.get("input")), earlier=earlier, warn=self.warn
+            )
+        else:
+            call = CallBlock(type, id, fields, m.ToolCallMessage, metadata, wire.get("input"))
+        if call_id:
+            self.ids.calls[call_id] = call
+        return call
 
     def _grow(self, block: Block, type: str, delta: WireObject, events: list[Event]) -> None:
         match type:

@@ -92,6 +92,7 @@ class Decoder(Answers):
             read(self, item, frame, events)
         except Exception as error:
             events = [self.fault(error, decode_item(frame))]
+        if self._blocks.faults:
             self._warn(events)
         return self._placed(events, frame)
 
@@ -140,7 +141,6 @@ class Decoder(Answers):
         message = None if self._has_begun or self._has_ended else started_message(raw)
         if message is None:
             self._message(raw, events)
-            self._warn(events)
             return
         raw.pop("content", None)
         self._begin(message.id, message.model, raw, events)
@@ -150,8 +150,6 @@ class Decoder(Answers):
     def _read_block_start(self, item: BlockStart, frame: bytes, events: list[Event]) -> None:
         if not self._blocks.start(item.place, item.block, events):
             events.append(RawEvent("content_block_start", decode_item(frame)))
-        if self._blocks.faults:
-            self._warn(events)
 
     def _read_block_stop(self, item: BlockStop, frame: bytes, events: list[Event]) -> None:
         if not self._blocks.stop(item.place, events):

@@ -21,6 +21,7 @@ from ..values import (
     json_text,
     without_keys,
 )
+from .blocks import CallBlock
 from .wire import CODE_TOOLS
 
 __all__ = ["TEXTLESS_BLOCKS", "complete_block_events"]
@@ -30,7 +31,7 @@ TEXTLESS_BLOCKS = ("fallback", "mcp_tool_listing")
 
 
 def complete_block_events(
-    wire: WireObject, type: str, id: str, fields: dict[str, Any], tool_names: Mapping[str, str]
+    wire: WireObject, type: str, id: str, fields: dict[str, Any], calls: Mapping[str, CallBlock]
 ) -> Iterable[Event] | None:
     """The events of a block that comes complete, None if its type is unknown.
 
@@ -39,7 +40,7 @@ def complete_block_events(
         type: its type.
         id: the id of its message.
         fields: the fields of its message that say where it stands.
-        tool_names: the names of the called tools, by call id.
+        calls: the calls so far, by their ids.
     """
     match type:
         case "redacted_thinking":
@@ -51,19 +52,20 @@ def complete_block_events(
         case _ if type in TEXTLESS_BLOCKS:
             return [MessageDone(m.Message(id, type=type, metadata=without_keys(wire, "type"), **fields))]
         case _ if type.endswith("_tool_result") and as_text(wire.get("tool_use_id")):
-            return _result_events(wire, type, fields, tool_names)
+            return _result_events(wire, type, fields, calls)
         case _:
             return None
 
 
 def _result_events(
-    wire: WireObject, type: str, place: dict[str, Any], tool_names: Mapping[str, str]
+    wire: WireObject, type: str, place: dict[str, Any], calls: Mapping[str, CallBlock]
 ) -> Iterator[Event]:
     """The events of what a tool returned that the provider ran."""
     call_id = as_text(wire.get("tool_use_id"))
     tool = type.removesuffix("_tool_result")
     metadata = {"block_type": type, **without_keys(wire, "type", "tool_use_id", "content", "is_error")}
-    name = tool_names.get(call_id) or (None if tool == "mcp" else tool)
+    call = calls.get(call_id)
+    name = (call.name if call is not None else "") or (None if tool == "mcp" else tool)
     fields: dict[str, Any] = {**place, "call_id": call_id, "name": name}
     content = wire.get("content")
     if tool in CODE_TOOLS and as_object(content):
