@@ -1386,6 +1386,282 @@ def test_a_final_output_under_other_ids_ends_the_items_in_their_order() -> None:
     assert calls(story) == [("f", "0"), ("f", "1"), ("f", "2")]
 
 
+def arguments(text: str, id: str = "i1", place: int = 0) -> dict[str, Any]:
+    return e("function_call_arguments.delta", item_id=id, output_index=place, delta=text)
+
+
+def called(id: str, call_id: str, text: str, name: str = "f") -> dict[str, Any]:
+    """A call with these ids."""
+    return call(text, id, name, call_id=call_id)
+
+
+ONE, TWO = '{"a":1}', '{"a":2}'
+# What a server sends about calls -> the calls as (call_id, arguments), and the codes of the warnings.
+SAME_CALLS: list[tuple[str, list[Any], list[tuple[str, str]], list[str]]] = [
+    (
+        "other ids at the end",
+        [done(called("i1", "c1", ONE)), completed(called("i9", "c9", ONE))],
+        [("c1", ONE)],
+        ["other-call-id"],
+    ),
+    (
+        "other ids at the end, where the arguments are written in another way",
+        [done(called("i1", "c1", ONE)), completed(called("i9", "c9", '{"a": 1}'))],
+        [("c1", ONE)],
+        ["other-call-id"],
+    ),
+    (
+        "other ids at the end, and another order",
+        [
+            *(done(called("i1", "c1", ONE), 0), done(called("i2", "c2", TWO), 1)),
+            completed(called("i8", "c8", TWO), called("i9", "c9", ONE)),
+        ],
+        [("c1", ONE), ("c2", TWO)],
+        ["other-call-id", "other-call-id"],
+    ),
+    (
+        "other ids and arguments at the end",
+        [done(called("i1", "c1", ONE)), completed(called("i9", "c9", TWO))],
+        [("c1", ONE)],
+        ["other-call-id", "content-differs"],
+    ),
+    (
+        "other item ids at the end, with the same call_ids in another order",
+        [
+            *(added(called("i1", "c1", ""), 0), added(called("i2", "c2", ""), 1)),
+            completed(called("i8", "c2", TWO), called("i9", "c1", ONE)),
+        ],
+        [("c1", ONE), ("c2", TWO)],
+        [],
+    ),
+    (
+        "no ids at the end",
+        [done(called("i1", "c1", ONE)), completed({"type": "function_call", "name": "f", "arguments": ONE})],
+        [("c1", ONE)],
+        [],
+    ),
+    (
+        "one more at the end",
+        [done(called("i1", "c1", "{}")), completed(called("i8", "c8", "{}"), called("i9", "c9", "{}"))],
+        [("c1", "{}"), ("c9", "{}")],
+        ["other-call-id"],
+    ),
+    (
+        "another function at the end",
+        [done(called("i1", "c1", "{}")), completed(called("i9", "c9", "{}", "g"))],
+        [("c1", "{}"), ("c9", "{}")],
+        [],
+    ),
+    (
+        "all ids are other ones when the call is done, and again at the end",
+        [
+            *(added(called("i1", "c1", "")), arguments("{}"), done(called("i2", "c2", "{}"))),
+            completed(called("i3", "c3", "{}")),
+        ],
+        [("c2", "{}")],
+        ["other-call-id"],
+    ),
+    (
+        "another item id and no output index when the call is done",
+        [added(called("i1", "c1", "")), e("output_item.done", item=called("i2", "c1", "{}")), completed()],
+        [("c1", "{}")],
+        [],
+    ),
+    (
+        "another item id and another output index when the call is done",
+        [added(called("i1", "c1", "")), done(called("i2", "c1", "{}"), 7), completed()],
+        [("c1", "{}")],
+        [],
+    ),
+    (
+        "the same output index for two open calls, and other item ids when they are done",
+        [
+            *(added(called("i1", "c1", "")), added(called("i2", "c2", ""))),
+            *(done(called("i3", "c1", ONE)), done(called("i4", "c2", TWO)), completed()),
+        ],
+        [("c1", ONE), ("c2", TWO)],
+        [],
+    ),
+    (
+        "done twice",
+        [done(called("i1", "c1", "{}")), done(called("i1", "c1", "{}")), completed(called("i1", "c1", "{}"))],
+        [("c1", "{}")],
+        [],
+    ),
+    (
+        "streamed twice",
+        [
+            *(added(called("i1", "c1", "")), arguments("{}"), done(called("i1", "c1", "{}"))),
+            *(added(called("i1", "c1", "")), arguments("{}")),
+            e("function_call_arguments.done", item_id="i1", output_index=0, arguments="{}"),
+            *(done(called("i1", "c1", "{}")), completed(called("i1", "c1", "{}"))),
+        ],
+        [("c1", "{}")],
+        ["repeated-item"],
+    ),
+    (
+        "done twice at one output index, with one call_id and two item ids",
+        [done(called("i1", "c1", "{}")), done(called("i2", "c1", "{}")), completed()],
+        [("c1", "{}")],
+        ["repeated-item"],
+    ),
+    (
+        "two calls with the same ids, one after the other",
+        [
+            *(added(called("i1", "c1", ""), 0), arguments(ONE), done(called("i1", "c1", ONE), 0)),
+            *(added(called("i1", "c1", ""), 1), arguments(TWO, place=1), done(called("i1", "c1", TWO), 1)),
+            completed(called("i1", "c1", ONE), called("i1", "c1", TWO)),
+        ],
+        [("c1", ONE), ("c1", TWO)],
+        [],
+    ),
+    (
+        "two calls with the same ids, which are not streamed",
+        [completed(called("i1", "c1", ONE), called("i1", "c1", TWO))],
+        [("c1", ONE), ("c1", TWO)],
+        [],
+    ),
+    (
+        "two equal calls with the same call_id",
+        [done(called("i1", "c1", "{}"), 0), done(called("i2", "c1", "{}"), 1), completed()],
+        [("c1", "{}"), ("c1", "{}")],
+        [],
+    ),
+]
+
+
+@pytest.mark.parametrize(("items", "wanted", "codes"), [t[1:] for t in SAME_CALLS], ids=[t[0] for t in SAME_CALLS])
+def test_each_call_counts_once(items: list[Any], wanted: list[tuple[str, str]], codes: list[str]) -> None:
+    """Whatever ids its events have."""
+    story = decode(CREATED, *items)
+    made = [m for m in story.engine.messages if isinstance(m, ToolCallMessage)]
+    assert [(m.call_id, m.content) for m in made] == wanted
+    assert story.codes == codes
+    assert len({m.id for m in made}) == len(made)
+
+
+# What a server sends about texts -> the texts, and the codes of the warnings.
+SAME_TEXTS: list[tuple[str, list[Any], list[str], list[str]]] = [
+    ("another id at the end", [delta("a"), done(message("a")), completed(message("a", id="z"))], ["a"], []),
+    (
+        "another id and text at the end of a text that is open",
+        [delta("a"), completed(message("b", id="z"))],
+        ["b"],
+        ["content-differs"],
+    ),
+    (
+        "another id and text at the end of a text that is done",
+        [delta("a"), done(message("a")), completed(message("b", id="z"))],
+        ["a"],
+        ["content-differs"],
+    ),
+    (
+        "another text at the end of a text that is done",
+        [delta("a"), done(message("a")), completed(message("b"))],
+        ["a"],
+        ["content-differs"],
+    ),
+    (
+        "two texts in another order, with other ids",
+        [
+            *(done(message("a", id="m1"), 0), done(message("b", id="m2"), 1)),
+            completed(message("b", id="x"), message("a", id="y")),
+        ],
+        ["a", "b"],
+        [],
+    ),
+    (
+        "two texts with the same id",
+        [done(message("a"), 0), done(message("b"), 1), completed(message("a"), message("b"))],
+        ["a", "b"],
+        [],
+    ),
+    (
+        "reasoning at the output index of an open message, with another id for each delta",
+        [
+            added(message(id="m1")),
+            *(
+                e("reasoning_summary_text.delta", item_id=f"r{n}", output_index=0, delta=text)
+                for n, text in enumerate("hm")
+            ),
+            *(delta("a", "m2"), done(message("a", id="m3")), completed(message("a", id="m4"))),
+        ],
+        ["a"],
+        [],
+    ),
+]
+
+
+@pytest.mark.parametrize(("items", "wanted", "codes"), [t[1:] for t in SAME_TEXTS], ids=[t[0] for t in SAME_TEXTS])
+def test_each_text_counts_once(items: list[Any], wanted: list[str], codes: list[str]) -> None:
+    """Whatever ids its events have. A text that is done stays as it is."""
+    story = decode(CREATED, *items)
+    assert texts(story) == wanted
+    assert story.codes == codes
+
+
+def reasoned(key: str, *texts: str, type: str = "") -> dict[str, Any]:
+    """A reasoning item with its texts at this key."""
+    type = type or ("summary_text" if key == "summary" else "reasoning_text")
+    return {"type": "reasoning", "id": "rs", key: [{"type": type, "text": text} for text in texts]}
+
+
+SUMMARY = e("reasoning_summary_text.delta", item_id="rs", output_index=0, summary_index=0, delta="hm")
+THOUGHT = e("reasoning_text.delta", item_id="rs", output_index=0, content_index=0, delta="hm")
+NO_PART = {"type": "reasoning_text"}
+# What a server sends about reasoning -> its messages as (format, text).
+SAME_REASONING: list[tuple[str, list[Any], list[tuple[str | None, str]]]] = [
+    ("a summary, listed as a text", [SUMMARY, completed(reasoned("content", "hm"))], [("summary", "hm")]),
+    (
+        "a summary, listed as a text of a message",
+        [SUMMARY, completed(reasoned("content", "hm", type="output_text"))],
+        [("summary", "hm")],
+    ),
+    (
+        "a summary that is done, listed as a text",
+        [SUMMARY, done(reasoned("summary", "hm")), completed(reasoned("content", "hm"))],
+        [("summary", "hm")],
+    ),
+    ("a text, listed as a summary", [THOUGHT, completed(reasoned("summary", "hm"))], [(None, "hm")]),
+    (
+        "a summary, listed with the text",
+        [SUMMARY, completed({**reasoned("content", "hm"), **reasoned("summary", "hm")})],
+        [("summary", "hm"), (None, "hm")],
+    ),
+    (
+        "a summary, and another text in its place",
+        [SUMMARY, completed(reasoned("content", "hm, so"))],
+        [("summary", "hm"), (None, "hm, so")],
+    ),
+    (
+        "the end of a part of which nothing came",
+        [SUMMARY, e("content_part.done", item_id="x", output_index=0, content_index=0, part=NO_PART), completed()],
+        [("summary", "hm")],
+    ),
+]
+
+
+@pytest.mark.parametrize(("items", "wanted"), [t[1:] for t in SAME_REASONING], ids=[t[0] for t in SAME_REASONING])
+def test_reasoning_counts_once(items: list[Any], wanted: list[tuple[str | None, str]]) -> None:
+    """Also where a server lists it as something else than it streamed."""
+    story = decode(CREATED, *items)
+    assert [(m.format, m.content) for m in story.engine.messages] == wanted
+
+
+@pytest.mark.parametrize(
+    ("item", "sent"),
+    [
+        (reasoned("content", "hm", type="output_text"), {**reasoned("content", "hm"), "summary": []}),
+        (reasoned("content", "hm"), reasoned("content", "hm")),
+        (reasoned("summary", "hm"), reasoned("summary", "hm")),
+    ],
+)
+def test_reasoning_goes_back_with_the_types_that_the_api_defines(item: dict[str, Any], sent: dict[str, Any]) -> None:
+    """A server that lists it as a message's text gets it as reasoning."""
+    messages = decode(CREATED, done(item), done(message("a"), 1), completed()).engine.messages
+    assert to_input(messages)[0] == sent
+
+
 # -- messages as input
 
 

@@ -10,23 +10,56 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ...answers import Confirmation
-from ...events import ConfirmationCreated, Event
+from ...events import ConfirmationCreated, Event, PossibleRepeat
 from ...messages import ConsoleMessage, ImageMessage, Status, ToolCallMessage
+from ..final_forms import ItemForm, content_key
 from ..values import WireObject, as_list, as_object, as_objects, as_text, text_or_json, without_keys
 from .fields import ObjectFields
 from .item import Item
 from .item_types import CALLS, CONTENT_PARTS, OUTPUT_KEYS, STATUSES
 from .wire import are_content_parts, content_parts, read_part, warning
 
-__all__ = ["append_console", "end_patch", "finish_item", "hold_console"]
+__all__ = ["append_console", "end_patch", "final_form", "finish_item", "hold_console"]
+
+# Items that may have more than their content: what they gave.
+_WITH_OUTPUT = frozenset((*CALLS, "code_interpreter_call", "image_generation_call", "shell_call_output")) - {
+    "function_call",
+    "custom_tool_call",
+}
+_OTHER_KIND = {"summary": "reasoning", "reasoning": "summary"}
 
 
 def finish_item(item: Item, wire: WireObject, own: ObjectFields, status: Status) -> list[Event]:
     """The end of an item, with its final form, the plain fields of which are in `own`. `status` holds if it has none."""
-    item.is_final = True
+    content = _content_of(own.type or item.type, wire)
+    events: list[Event] = []
+    if item.is_done and item.call_id and own.call_id and own.call_id != item.call_id:
+        fault = f"the call {item.call_id!r}, which is done, has the call_id {own.call_id!r} now; the first one counts"
+        events.append(warning("other-call-id", fault, item.type))
+    if item.is_done and item.content == content and item.type not in _WITH_OUTPUT:
+        return events
+    item.is_final, item.content = True, content
     item.learn(wire, own)
+    if not item.has_begun and item.repeats(content):
+        item.is_done = True
+        return [*events, warning("repeated-item", f"a {item.type} that is done came again; it was dropped", item.type)]
     status = STATUSES.get(own.status or "", status)
-    return [*_READERS.get(item.type, _read_other)(item, wire, status), *item.close_all(status)]
+    return [*events, *_READERS.get(item.type, _read_other)(item, wire, status), *item.close_all(status)]
+
+
+def final_form(wire: WireObject, own: ObjectFields) -> ItemForm:
+    """What identifies an item in its final form."""
+    type = own.type or ""
+    return ItemForm(type, own.id or "", own.call_id or "", own.name or "", _content_of(type, wire))
+
+
+def _content_of(type: str, wire: WireObject) -> int:
+    """What is equal for equal contents: the arguments of a call, or the texts of any other item, wherever it has them."""
+    if type in CALLS:
+        return content_key(_arguments_of(type, wire))
+    parts = [part for key in ("summary", "content") for part in content_parts(wire.get(key), "output_text")]
+    texts = [as_text(part.get("text")) or as_text(part.get("refusal")) for part in parts]
+    return content_key([*filter(None, texts), as_text(wire.get("code"))])
 
 
 def _read_content(item: Item, wire: WireObject, status: Status) -> Sequence[Event]:
@@ -68,7 +101,8 @@ def _numbered_parts(
 
 def _read_reasoning(item: Item, wire: WireObject, status: Status) -> Iterator[Event]:
     """Summaries and texts. What is encrypted belongs to the last part, or is one of its own if there is no other."""
-    contents: dict[tuple[str, int], str | None] = dict.fromkeys(item.parts.by_part, None)
+    streamed = {**item.parts.by_part}
+    contents: dict[tuple[str, int], str | None] = dict.fromkeys(streamed, None)
     for key, kind in (("summary", "summary"), ("content", "reasoning")):
         yield from _check_parts(item, wire, key)
         for index, part in _numbered_parts(item, content_parts(wire.get(key), ""), (kind,)):
@@ -77,15 +111,23 @@ def _read_reasoning(item: Item, wire: WireObject, status: Status) -> Iterator[Ev
     encrypted = as_text(wire.get("encrypted_content"))
     if not contents:
         contents["redacted" if encrypted else "reasoning", 0] = None
-    for number, ((kind, index), content) in enumerate(contents.items(), 1):
-        metadata = {"encrypted_content": encrypted} if encrypted and number == len(contents) else {}
-        yield from item.close(kind, index, content, status, metadata=metadata)
+    others: dict[tuple[str, int], str] = {}
+    if streamed and not any(
+        map(contents.get, streamed)
+    ):  # some servers list as one kind what they streamed as the other
+        others = {part: id for part in contents if (id := streamed.get((_OTHER_KIND.get(part[0], ""), part[1])))}
+    last = [part for part in contents if part not in others][-1]
+    for kind, index in contents:
+        metadata = {"encrypted_content": encrypted} if encrypted and (kind, index) == last else {}
+        done = item.close(kind, index, contents[kind, index], status, metadata=metadata)
+        other = others.get((kind, index))
+        yield from done if other is None else (PossibleRepeat(event.message, other) for event in done)
 
 
 def _read_call(item: Item, wire: WireObject, status: Status) -> Iterator[Event]:
     """A call, the question whether it may run, and what it gave, if the item has it."""
     yield from end_patch(item)
-    arguments = _arguments_of(item, wire)
+    arguments = _arguments_of(item.type, wire) or "".join(item.pending_arguments)
     id = item.parts.id_for("call", 0)
     is_question = item.type == "mcp_approval_request" and id not in item.done_ids
     yield from item.close("call", 0, arguments, status)
@@ -108,11 +150,11 @@ def end_patch(item: Item) -> Iterator[Event]:
         yield ToolCallMessage.delta_event(item.parts.id_for("call", 0), '"}')
 
 
-def _arguments_of(item: Item, wire: WireObject) -> str:
+def _arguments_of(type: str, wire: WireObject) -> str:
     """The arguments as JSON text. A list is the value of its key, because arguments are an object."""
-    for key in CALLS[item.type].argument_keys:
+    for key in CALLS[type].argument_keys:
         value = wire.get(key)
-        if item.type == "apply_patch_call" and "diff" in as_object(value):
+        if type == "apply_patch_call" and "diff" in as_object(value):
             value = {
                 **without_keys(as_object(value), "diff"),
                 "diff": as_object(value)["diff"],

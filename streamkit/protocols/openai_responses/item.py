@@ -11,13 +11,13 @@ from typing import Any, TypeAlias
 
 from ...events import Event, MessageDone, NewMessage
 from ...messages import Annotation, Message, Status, TextMessage
+from ..final_forms import ItemForm, content_key
 from ..held_values import NOTHING, add_values
-from ..values import WireObject, as_list, as_object, as_text, json_text, without_keys
+from ..values import WireObject, as_object, as_text, json_text, without_keys
 from .fields import NO_FIELDS, ObjectFields
 from .item_types import CALLS, CODE_KEYS, OUTPUT_KEYS, OWN_KEYS, PARTS, Call
 from .part_ids import PartIds
 from .received_items import KEY, form_of
-from .wire import content_parts
 
 __all__ = ["Item"]
 
@@ -44,7 +44,9 @@ class Item:
         output_index: its place in the response, None if no event stated it.
 
     Attributes:
-        first_type: the type with which it began; a later form may have another one.
+        received_id: the id that the provider gives it, "" if it gives none.
+        earlier: an item that is done and has the same call_id, or the same id if there is no call_id; None if there is none.
+        content: of its final form, as `content_key` gives it; None if that has not arrived.
         role, name, call_id: the item's own, "" until they arrive.
         is_executed: whether the provider executes this call.
         metadata: for its messages: the values that they have no field for.
@@ -52,6 +54,7 @@ class Item:
         delta_item_ids: the values of `item_id` under which its parts receive deltas; None if those have none.
         pending_arguments: of a call, the name of which has not arrived.
         done_ids: the ids of its messages that are done.
+        has_begun: whether a message of it was created before its final form arrived.
         is_final: whether its final form has arrived.
         is_done: whether the item is done, and all its messages with it.
         has_preview: whether it is an image of which a preview was emitted.
@@ -61,8 +64,10 @@ class Item:
     """
 
     # Where an item begins.
-    role = name = call_id = ""
-    is_executed = is_final = is_done = has_preview = patch_is_open = False
+    role = name = call_id = received_id = ""
+    earlier: Item | None = None
+    content: int | None = None
+    is_executed = has_begun = is_final = is_done = has_preview = patch_is_open = False
     reasoning_id = ""
     is_stored = True
     done_ids: set[str] = _NONE
@@ -74,7 +79,7 @@ class Item:
 
     def __init__(self, id: str, type: str, output_index: int | None) -> None:
         self.id = id
-        self.type = self.first_type = type
+        self.type = type
         self.output_index = output_index
         self.parts = PartIds(id)
         if type not in _TYPES_ALONE:
@@ -99,7 +104,7 @@ class Item:
             self.role = own.role
         if own.name:
             self.name = own.name
-        if own.call_id:
+        if own.call_id and not self.is_done:
             self.call_id = own.call_id
         changed: WireObject = NOTHING
         if not wire.keys() <= OWN_KEYS:
@@ -208,14 +213,31 @@ class Item:
         if (kind, index) in self.parts.by_part:
             return []
         is_open = self.parts.is_reserved
+        self.has_begun = True
         message = self.message(kind, index, id=self.parts.add(kind, index))
         return [] if is_open else [NewMessage(message)]
 
     def open_early(self, kind: str) -> list[Event]:
         """The beginning of the first part, before it is certain which kind it is of. This kind is probable."""
+        self.has_begun = True
         message = self.message(kind)
         self.parts.reserve()
         return [NewMessage(message)]
+
+    @property
+    def form(self) -> ItemForm:
+        """What identifies it."""
+        return ItemForm(self.type, self.received_id, self.call_id, self.name, self.content)
+
+    @property
+    def is_withheld(self) -> bool:
+        """Whether this call is not created before its arguments are known: its name has not come, or it may repeat a call."""
+        return not self.name or (self.earlier is not None and not self.is_final)
+
+    def repeats(self, content: int) -> bool:
+        """Whether this is an earlier item again, if it has this content."""
+        earlier = self.earlier
+        return earlier is not None and earlier.content == content and self.name in ("", earlier.name)
 
     def hold_arguments(self, piece: str) -> None:
         """Add to the pending arguments."""
@@ -232,7 +254,11 @@ class Item:
         metadata: WireObject = NOTHING,
     ) -> None:
         """Make a part pending: this is its final form."""
-        id = self.parts.by_part.get((kind, index)) or self.parts.add(kind, index)
+        id = self.parts.by_part.get((kind, index))
+        if id is None:
+            if not (content or annotations):
+                return
+            id = self.parts.add(kind, index)
         if id not in self.done_ids:
             if self._pending is NOTHING:
                 self._pending = {}
@@ -254,11 +280,11 @@ class Item:
         status: Status,
         annotations: Sequence[Annotation] = (),
         metadata: WireObject = NOTHING,
-    ) -> list[Event]:
+    ) -> Sequence[MessageDone]:
         """The end of a part, once. Where this form of it has no value, that of the pending form counts."""
         id = self.parts.by_part.get((kind, index)) or self.parts.add(kind, index)
-        if id in self.done_ids:
-            return []
+        if id in self.done_ids:  # the engine compares the content
+            return [MessageDone(self.message(kind, index, content, status, id=id))] if content else []
         if self.done_ids is _NONE:
             self.done_ids = set()
         self.done_ids.add(id)
@@ -302,7 +328,7 @@ class Item:
     def close_all(self, status: Status) -> list[Event]:
         """The end of the item, and of all parts that are open or pending."""
         by_part = self.parts.by_part
-        if self.pending_arguments and not by_part:
+        if self.pending_arguments and not by_part and not self.repeats(content_key("".join(self.pending_arguments))):
             self.hold("call", 0, "".join(self.pending_arguments))
         events: list[Event] = []
         if not self.done_ids.issuperset(by_part.values()):
@@ -311,19 +337,3 @@ class Item:
                     events += self.close(kind, index, None, status)
         self.is_done = True
         return events
-
-    def has_all_parts_of(self, wire: WireObject) -> bool:
-        """Whether this form of an item that is done certainly has no part that is not."""
-        by_part = self.parts.by_part
-        if self.type == "message":
-            return len(as_list(wire.get("content"))) == len(self.done_ids) == len(by_part)
-        if self.type == "reasoning":
-            summary = wire.get("summary")
-            if wire.get("content") not in (None, []):
-                return False
-            if summary in (None, []):
-                return bool(by_part)
-            return content_parts(summary, "") is summary and [*by_part] == [("summary", i) for i in range(len(summary))]
-        if self.type not in CALLS or ("call", 0) not in by_part:
-            return False
-        return wire.get("output") is None and wire.get("results") is None and wire.get("error") is None

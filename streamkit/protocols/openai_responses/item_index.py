@@ -3,26 +3,27 @@
 Servers identify items differently: by `item_id`, which some of them change with every event, by `output_index`, which
 some of them repeat, by both, or by neither. An event belongs to the first of these that there is:
 
-1. the item with its id, unless both have an output_index and these differ;
-2. the item of its type at its output_index, if that is not done;
-3. if it has neither id nor output_index: the latest item of its type that is not done;
-4. the item with its id, although the output_index differs.
+1. the item with its id, unless both have an output_index and these differ, or it is done and has another call_id;
+2. the item of its type at its output_index, if that is not done, and has no other call_id;
+3. the call with its call_id, if that is not done;
+4. the item of its type at its output_index, if that is not done;
+5. if it has neither id nor output_index: the latest item of its type that is not done;
+6. the item with its id, if that is not done, although the output_index differs.
 
-If there is none, the event begins an item.
+If there is none, the event begins an item. Which items a response's final output lists again is in `..final_forms`.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import msgspec
 
 from ...core.unique_ids import UniqueIds
-from .fields import EventFields
+from .fields import EventFields, ObjectFields
 from .item import Item
 
-__all__ = ["ItemIndex", "UnmatchedItems"]
+__all__ = ["ItemIndex"]
 
 
 class ItemIndex(msgspec.Struct, eq=False):
@@ -37,117 +38,102 @@ class ItemIndex(msgspec.Struct, eq=False):
     items: list[Item] = []
     is_stored: bool = True
     _by_id: dict[str, Item] = {}
+    _by_call_id: dict[str, Item] = {}
+    _by_place: dict[tuple[int, str], Item] = {}  # the latest by output_index and type; with "" that of any type
+    _open_of_type: dict[str, list[Item]] = {}  # without done items at the end
     _reasoning_id: str = ""  # of the newest reasoning item
-    # Made when they are needed: most servers say by an id which item an event belongs to.
-    _made_by_output_index: dict[int, Item] | None = None
-    _made_by_type: dict[str, list[Item]] | None = None  # without done items at the end
 
-    def add(self, id: str, type: str, output_index: int | None) -> Item:
-        """A new item. It has this id, unless that is empty or another item that is not done has it."""
-        own_id = id or self.made_id()
-        other = self._by_id.get(own_id)
-        if other is not None and not other.is_done:
-            own_id = f"{own_id}.{len(self.items)}"
+    def add(self, id: str, type: str, output_index: int | None, call_id: str = "") -> Item:
+        """A new item. It has this id, unless that is empty or another item has it."""
+        earlier = self._earlier(id, type, output_index, call_id)
+        own_id = UniqueIds(self._by_id).free(id) if id else self.made_id()
         item = Item(own_id, type, output_index)
-        if not self.is_stored:
-            item.is_stored = False
-        if self._reasoning_id:
-            item.reasoning_id = self._reasoning_id
+        item.received_id = id
+        if earlier is not None:
+            item.earlier = earlier
+        item.is_stored = self.is_stored
+        item.reasoning_id = self._reasoning_id
         if type == "reasoning":
             self._reasoning_id = own_id
         self.items.append(item)
-        self._by_id[id or own_id] = item
-        if self._made_by_type is not None:
-            self._made_by_type.setdefault(type, []).append(item)
-        if self._made_by_output_index is not None and output_index is not None:
-            self._made_by_output_index[output_index] = item
+        self._by_id[own_id] = self._by_id[id or own_id] = item
+        self._open_of_type.setdefault(type, []).append(item)
+        if output_index is not None:
+            self._by_place[output_index, type] = self._by_place[output_index, ""] = item
+        if call_id:
+            self._by_call_id[call_id] = item
         return item
+
+    def _earlier(self, id: str, type: str, output_index: int | None, call_id: str) -> Item | None:
+        """The item that a new one may repeat: a done one of its type with its id; or with its call_id, if the new one has no id or
+        is at the same output_index."""
+        item = self._by_id.get(id)
+        if item is None and (called := self._by_call_id.get(call_id)) is not None:
+            item = called if not id or output_index == called.output_index else None
+        return item if item is not None and item.is_done and item.type == type else None
 
     def made_id(self) -> str:
         """An id that no item has."""
         return UniqueIds(self._by_id).free(self._new_id())
 
-    @property
-    def _by_output_index(self) -> dict[int, Item]:
-        if (made := self._made_by_output_index) is None:
-            made = {item.output_index: item for item in self.items if item.output_index is not None}
-            self._made_by_output_index = made
-        return made
-
-    @property
-    def _by_type(self) -> dict[str, list[Item]]:
-        if (made := self._made_by_type) is None:
-            self._made_by_type = made = dict[str, list[Item]]()
-            for item in self.items:
-                made.setdefault(item.first_type, []).append(item)
-        return made
-
-    def begin(self, id: str, type: str, output_index: int | None) -> Item:
+    def begin(self, own: ObjectFields, output_index: int | None) -> Item:
         """The item that begins: a new one, unless its parts came before it."""
+        id, type = own.id or "", own.type or ""
         item = self._by_id.get(id)
         if item is None or item.is_done or item.type != type or item.output_index not in (None, output_index):
-            return self.add(id, type, output_index)
+            return self.add(id, type, output_index, own.call_id or "")
         return item
 
     def with_id(self, id: str) -> Item | None:
         """The latest item with this id."""
         return self._by_id.get(id)
 
-    def open_at(self, output_index: int) -> Item | None:
-        """The latest item at this output_index, if it is not done."""
-        item = self._by_output_index.get(output_index)
+    def open_at(self, output_index: int, type: str = "") -> Item | None:
+        """The latest item at this output_index, of this type if one is wanted, if it is not done."""
+        item = self._by_place.get((output_index, type))
         return None if item is None or item.is_done else item
 
-    def find_or_add(self, id: str, type: str, output_index: int | None) -> Item:
-        """The item of this id, type and output_index, by the rule of the module."""
-        item = self._by_id.get(id)
-        if item is not None and (
-            output_index == item.output_index or output_index is None or item.output_index is None
-        ):
-            return item
-        return self._find_otherwise(id, type, output_index) or item or self.add(id, type, output_index)
+    def of_form(self, own: ObjectFields, output_index: int | None) -> Item:
+        """The item that a form of it belongs to."""
+        return self._find(own.id or "", own.type or "", output_index, own.call_id or "")
 
     def of_event(self, event: EventFields, type: str) -> Item:
         """The item that an event about a part belongs to. The event's type implies the item's."""
         item = self._by_id.get(event.item_id or "")
         if item is not None and item.output_index == event.output_index:
             return item
-        return self.find_or_add(event.item_id or "", type, event.output_index)
+        return self._find(event.item_id or "", type, event.output_index)
 
-    def _find_otherwise(self, id: str, type: str, output_index: int | None) -> Item | None:
+    def _find(self, id: str, type: str, output_index: int | None, call_id: str = "") -> Item:
+        """The item of this id, type and output_index, by the rule of the module."""
+        item = self._by_id.get(id)
+        is_there = item is not None and (output_index in (None, item.output_index) or item.output_index is None)
+        if item is not None and is_there and not (item.is_done and not _may_be(item, call_id)):
+            return item
+        other = self._find_by_type(id, type, output_index)
+        if call_id and (other is None or not _may_be(other, call_id)):
+            called = self._by_call_id.get(call_id)
+            other = called if called is not None and called.type == type and not called.is_done else other
+        if other is None and item is not None and not item.is_done:
+            other = item
+        return other or self.add(id, type, output_index, call_id)
+
+    def _find_by_type(self, id: str, type: str, output_index: int | None) -> Item | None:
         """The item of this type that is open at the output_index; the latest one that is not done, if there is neither an id nor an
         output_index."""
         if output_index is not None:
-            there = self.open_at(output_index)
+            there = self.open_at(output_index, type) or self.open_at(output_index)
             return there if there is not None and there.type == type else None
         return None if id else self._latest(type)
 
     def _latest(self, type: str) -> Item | None:
         """The latest item of this type that is not done."""
-        items = self._by_type.get(type, [])
+        items = self._open_of_type.get(type, [])
         while items and items[-1].is_done:
             items.pop()
         return items[-1] if items else None
 
 
-class UnmatchedItems:
-    """The items that a response's final output does not name by their ids, for servers that change all ids."""
-
-    def __init__(self, items: Iterable[Item], matched: Iterable[Item | None]) -> None:
-        matched_objects = {id(item) for item in matched}
-        self._taken: set[int] = set()
-        self._left: dict[tuple[str, str], deque[Item]] = {}  # by type and call id; with "" those of any call
-        for item in items:
-            if id(item) not in matched_objects:
-                for call_id in {"", item.call_id}:
-                    self._left.setdefault((item.type, call_id), deque()).append(item)
-
-    def take(self, type: str, call_id: str) -> Item | None:
-        """The first that is left of this type and of this call; of any call for ""."""
-        left = self._left.get((type, call_id))
-        while left:
-            item = left.popleft()
-            if id(item) not in self._taken:
-                self._taken.add(id(item))
-                return item
-        return None
+def _may_be(item: Item, call_id: str) -> bool:
+    """Whether an item has no other call_id."""
+    return not call_id or item.call_id in ("", call_id)

@@ -60,7 +60,7 @@ def delta_reader(stem: str) -> Reader:
         if not value:
             return []
         item = state.items.of_event(fields, item_type)
-        if part == "call" and not item.name:
+        if part == "call" and item.is_withheld:
             item.hold_arguments(value)
             return [MetadataHeld(None, len(value))]
         index = index_of(fields) or 0
@@ -102,7 +102,7 @@ def final_text_reader(stem: str) -> Reader:
         index = index_of(fields) or 0
         if part == "code":
             state.forget_targets(item)
-            return item.close(part, index, text, "completed")
+            return [*item.close(part, index, text, "completed")]
         logprobs = event.get("logprobs")
         item.hold(part, index, text, (), logprobs_of(logprobs) if logprobs else NOTHING)
         return []

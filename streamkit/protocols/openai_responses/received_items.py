@@ -56,6 +56,8 @@ def form_of(wire: WireObject) -> dict[str, Any]:
     """A copy of an item without the contents of its messages."""
     item = with_shared_words(wire)
     type = item.get("type")
+    if type == "reasoning":
+        _define_reasoning(item)
     has_parts = type.__class__ is str and type in _PART_CLASSES
     for name in item.keys() & _PART_LISTS:
         if is_list(parts := item[name]):
@@ -68,6 +70,14 @@ def form_of(wire: WireObject) -> dict[str, Any]:
     elif type == "reasoning" and item.get("encrypted_content"):
         item["encrypted_content"] = None
     return item
+
+
+def _define_reasoning(item: dict[str, Any]) -> None:
+    """Make a reasoning item what the API defines, where a server lists its texts as if they were a message's."""
+    parts = as_list(item.get("content"))
+    if any(as_object(part).get("type") in ("output_text", "text") for part in parts):
+        item["content"] = [{"type": "reasoning_text", "text": as_object(part).get("text")} for part in parts]
+        item["summary"] = item.get("summary") or []
 
 
 def _part_form(part: Any, is_message: bool) -> Any:
@@ -160,23 +170,39 @@ def restore(form: WireObject, messages: Sequence[Message]) -> dict[str, Any]:
     A content part the message of which is not among them is left out.
     """
     item = _copy(form)
+    left = [*messages]
     for place in _places(item):
         if (message := _message_at(place, item, messages)) is not None:
             _fill(place, message)
+            left = [one for one in left if one is not message]
         elif place.part_list and place.holder[place.key] is None:
             place.holder.clear()
     for name in ("summary", "content"):
         if is_list(parts := item.get(name)):
             item[name] = [part for part in parts if part != {}]
-    if item.get("type") == "reasoning" and "encrypted_content" in item:
-        found = (message.metadata.get("encrypted_content") for message in messages)
-        item["encrypted_content"] = next((text for text in found if text), item["encrypted_content"])
+    if item.get("type") == "reasoning":
+        _complete_reasoning(item, messages, left)
     if item.get("type") == "shell_call":
         commands = [message.content for message in messages if isinstance(message, CodeMessage)]
         item["action"] = {**as_object(item.get("action")), "commands": commands}
     if item.get("call_id") and messages[0].call_id:
         item["call_id"] = messages[0].call_id  # another one, if several calls had the same
     return item
+
+
+def _complete_reasoning(item: dict[str, Any], messages: Sequence[Message], left: Sequence[Message]) -> None:
+    """What is encrypted, and the texts that were streamed as another kind than the item lists them as: `left`."""
+    if "encrypted_content" in item:
+        found = (message.metadata.get("encrypted_content") for message in messages)
+        item["encrypted_content"] = next((text for text in found if text), item["encrypted_content"])
+    for message in left:
+        if message.content:
+            name, other = ("summary", "content") if message.format == "summary" else ("content", "summary")
+            part = {"type": "summary_text" if name == "summary" else "reasoning_text", "text": message.content}
+            item[name] = [*as_list(item.get(name)), part]
+            if not item.get(other):
+                item.pop(other, None)
+            item.setdefault("summary", [])
 
 
 def _message_at(place: _Place, item: WireObject, messages: Sequence[Message]) -> Message | None:

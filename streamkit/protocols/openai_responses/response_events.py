@@ -8,11 +8,12 @@ from typing import Any
 
 from ...events import OPEN_MESSAGE_STATUS, Event, MetadataHeld, RawEvent, Run, RunCreated, RunDone, RunStatus
 from ...messages import Status
+from ..final_forms import match_final
 from ..values import WireObject, as_list, as_object, as_text, error_object, is_object, text_or_none, usage_of
 from .fields import EventFields, ObjectFields, read_object
-from .final_items import finish_item
+from .final_items import final_form, finish_item
 from .item import Item
-from .item_index import ItemIndex, UnmatchedItems
+from .item_index import ItemIndex
 from .item_types import CALLS, STATUSES, with_shared_words
 from .response_state import ResponseState
 from .wire import STEM_OF_CALL, warning
@@ -36,13 +37,13 @@ def read_item_added(state: ResponseState, fields: EventFields, event: WireObject
         return []
     own = read_object(wire)
     id = own.id or ""
-    item = state.items.begin(id, own.type or "", fields.output_index)
+    item = state.items.begin(own, fields.output_index)
     events: list[Event] = []
     if (changed := item.learn(wire, own)) and (size := state.hold(changed)):
         events.append(MetadataHeld(None, size))
     kind = _FIRST_PARTS.get(item.type)
     if kind is not None:
-        if kind != "call" or item.name:
+        if kind != "call" or not item.is_withheld:
             events += item.open(kind)
         if id and item.type in STEM_OF_CALL:
             state.expect_deltas(item, id, STEM_OF_CALL[item.type], 0)
@@ -56,7 +57,7 @@ def read_item_done(state: ResponseState, fields: EventFields, event: WireObject)
     wire = as_object(event.get("item"))
     if wire:
         own = read_object(wire)
-        item = state.items.find_or_add(own.id or "", own.type or "", fields.output_index)
+        item = state.items.of_form(own, fields.output_index)
         state.forget_targets(item)
         return finish_item(item, wire, own, "completed")
     open_item = state.items.open_at(fields.output_index or 0)
@@ -130,51 +131,33 @@ def read_error(state: ResponseState, fields: EventFields, event: WireObject) -> 
 
 def _finish_items(state: ResponseState, output: Sequence[Any], status: Status) -> list[Event]:
     """The final output: what has not been emitted of its items, and the end of those that are not done."""
-    items = state.items
-    events = [] if _are_emitted(items, output) else _finish_output(state, output, status)
-    for item in items.items:
+    forms = [(wire, read_object(wire)) for wire in map(as_object, output)]
+    events: list[Event] = []
+    for (wire, own), item in zip(forms, _streamed_items(state.items, forms), strict=True):
+        is_new = item is None
+        if item is None:
+            item = state.items.add(own.id or "", own.type or "", None, own.call_id or "")
+        state.forget_targets(item)
+        found = finish_item(item, wire, own, status)
+        if is_new and wire and not found:
+            found = [RawEvent(own.type or "", wire)]
+        events += found
+    for item in state.items.items:
         if not item.is_done:
             events += item.close_all(status)
     state.targets.clear()
     return events
 
 
-def _are_emitted(items: ItemIndex, output: Sequence[Any]) -> bool:
-    """Whether all of a response's final output was emitted before, as in most streams."""
-    for wire in output:
-        own = read_object(as_object(wire))
-        item = items.with_id(own.id or "")
-        if item is None or not item.is_done or item.type != (own.type or "") or not item.has_all_parts_of(wire):
-            return False
-    return True
-
-
-def _finish_output(state: ResponseState, output: Sequence[Any], status: Status) -> list[Event]:
-    """What has not been emitted of the items of a response's output."""
-    items = state.items
-    events: list[Event] = []
-    forms: list[tuple[WireObject, ObjectFields, Item | None]] = []
-    for wire in map(as_object, output):
-        own = read_object(wire)
-        forms.append((wire, own, items.with_id(own.id or "")))
-    items_before, unmatched = [*items.items], None
-    for wire, own, item in forms:
-        type = own.type or ""
-        if item is None or item.type != type:
-            # A server that changes the ids with every event changes them here, too.
-            unmatched = unmatched or UnmatchedItems(items_before, [one for _, _, one in forms])
-            item = unmatched.take(type, own.call_id or "")
-        elif item.is_done and item.has_all_parts_of(wire):
-            continue
-        is_new = item is None
-        if item is None:
-            item = items.add(own.id or "", type, None)
-        state.forget_targets(item)
-        new = finish_item(item, wire, own, status)
-        events += new
-        if is_new and wire and not new:
-            events.append(RawEvent(type, wire))
-    return events
+def _streamed_items(items: ItemIndex, forms: Sequence[tuple[WireObject, ObjectFields]]) -> list[Item | None]:
+    """The items that these final forms belong to; None for those that were not streamed."""
+    by_id = [items.with_id(own.id or "") for _, own in forms]
+    are_found = (item is not None and item.type == own.type for item, (_, own) in zip(by_id, forms, strict=True))
+    if all(are_found) and len({*map(id, by_id)}) == len(by_id):
+        return by_id
+    streamed = [*items.items]
+    places = match_final([final_form(wire, own) for wire, own in forms], [item.form for item in streamed])
+    return [None if place is None else streamed[place] for place in places]
 
 
 def _run(response: WireObject, own: ObjectFields, status: RunStatus) -> Run:
