@@ -6,13 +6,24 @@ attributes (`fields_of`, `open_model`), which is fast, and possible where an obj
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
 from ..errors import raise_source_error
 
-__all__ = ["PLAIN_KINDS", "Nesting", "as_item", "fields_of", "is_model", "is_plain_model", "open_model", "opened"]
+__all__ = [
+    "PLAIN_KINDS",
+    "Nesting",
+    "as_item",
+    "fields_of",
+    "is_helper_event",
+    "is_model",
+    "is_plain_model",
+    "open_model",
+    "opened",
+    "without_helper",
+]
 
 Nesting = Mapping[str, Any]
 """The fields of an item that hold further objects, or lists of them, each with the nesting of these."""
@@ -35,12 +46,36 @@ def as_item(value: Any) -> Any:
         return value  # pyright: ignore[reportUnknownVariableType]
     try:
         if callable(dump := getattr(value, "to_dict", None)):
-            return dump()
+            # What a helper parsed into a model is not of the type that the model declares, of which pydantic would warn.
+            return dump(warnings=False) if _is_method_of_sdk(dump) else dump()
         if callable(dump := getattr(value, "model_dump", None)):
             return dump(mode="json", exclude_unset=True)
     except Exception as error:
         raise_source_error(error)
     return value
+
+
+def _is_method_of_sdk(method: Any) -> bool:
+    """Whether this is the method `to_dict` of openai's and anthropic's models."""
+    return getattr(method, "__qualname__", "") == "BaseModel.to_dict"
+
+
+_CHAT_HELPER = "openai.lib.streaming.chat._events"
+
+
+def is_helper_event(kind: type[Any]) -> bool:
+    """Whether an object of this class is an event of openai's helper for Chat Completions. For each chunk it yields one that has
+    the chunk, and others that repeat what is in the chunk. (The helpers of other APIs yield the API's own events.)"""
+    return kind.__module__ == _CHAT_HELPER
+
+
+def without_helper(values: Iterable[Any]) -> Iterator[Any]:
+    """These values, with the chunks of a helper's events in their place."""
+    for value in values:
+        if not is_helper_event(value.__class__):
+            yield value
+        elif (chunk := getattr(value, "chunk", None)) is not None:
+            yield chunk
 
 
 def is_model(value: object) -> bool:
@@ -102,7 +137,7 @@ def is_plain_model(kind: Any) -> bool:
 def _is_plain_model(kind: Any) -> bool:
     fields: Mapping[str, Any] | None = getattr(kind, "__pydantic_fields__", None)
     written = getattr(kind, "__pydantic_decorators__", None)
-    if fields is None or written is None or not hasattr(kind, "__pydantic_extra__"):
+    if fields is None or written is None or not hasattr(kind, "__pydantic_extra__") or is_helper_event(kind):
         return False
     for name in ("to_dict", "model_dump"):
         if getattr(getattr(kind, name, None), "__qualname__", "") not in ("", f"BaseModel.{name}"):

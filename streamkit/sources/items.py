@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..events import EVENTS, Event
-from ..messages.sdk_objects import as_item, is_plain_model
+from ..messages.sdk_objects import as_item, is_helper_event, is_plain_model, without_helper
 from .body import BodyJoiner, is_piece
 
 __all__ = ["Batch", "Items", "batches_of"]
@@ -57,6 +57,8 @@ class Items(BodyJoiner):
             return [value]
         if is_plain_model(kind):
             return (value,)
+        if is_helper_event(kind):
+            return next(map(self.batch, without_helper((value,))), [])
         item = self.item(value)
         return item if isinstance(item, bytes) else [item]
 
@@ -66,6 +68,8 @@ def batches_of(values: Sequence[Any]) -> Iterator[Batch]:
     kinds = {*map(type, values)}
     if kinds == {bytes} and is_piece(values[0]):
         return iter([*values])  # pieces of a body, and nothing to be joined
+    if any(map(is_helper_event, kinds)):
+        return batches_of([*without_helper(values)])
     return _batches_of(values, kinds)
 
 

@@ -1,15 +1,16 @@
 """Opens a value that the user passes as a source.
 
-No client is imported to recognise its objects (`recognition.py`). Of an SDK's stream whose response is unread the bytes are
-read, so that the SDK's own objects are never built; but for bodies that are neither Server-Sent Events nor JSON, such as
-Amazon Bedrock's, which the SDK reads.
+No client is imported to recognise its objects (`recognition.py`). Of an SDK's own stream the bytes are read, so that the SDK's
+objects are never built (`sdk_streams.py`). Whatever somebody made of it is iterated; so are bodies that are neither Server-Sent
+Events nor JSON, such as Amazon Bedrock's.
 """
 
 from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from ..errors import raise_source_error
@@ -19,6 +20,8 @@ from .chunks import SyncChunks
 from .interrupt import Interruptible
 from .items import Items, batches_of
 from .recognition import (
+    attribute,
+    class_of,
     http_error,
     is_async_response,
     is_client,
@@ -29,12 +32,16 @@ from .recognition import (
     is_path,
     is_response,
     is_wrapped_response,
+    iterator_of,
+    may_be_over,
+    offers,
+    read_already,
     refuse_read,
-    response_of,
     unknown_source,
     unread_body,
     wants_async,
 )
+from .sdk_streams import unread_response
 from .source import LIVE, NO_TRAITS, Batch, Readable, Source, SourceTraits, call_source
 
 __all__ = ["CANCELLED", "distinct", "open_sync", "source_of_stream", "wants_async"]
@@ -61,11 +68,10 @@ def source_of_stream(manager: Any, chunks: SyncChunks | None = None) -> Source:
     return Source(batches(), manager.close, traits, upstream=manager)
 
 
-def _of_response(value: Any, limits: Limits) -> Source:
-    """An HTTP response, or the one in an SDK's stream: its bytes."""
-    response = response_of(value)
+def _of_response(response: Any, limits: Limits, value: Any = None) -> Source:
+    """The bytes of an HTTP response, which may be that of an SDK's stream."""
     if is_async_response(response):
-        raise wants_async(value)
+        raise wants_async(response if value is None else value)
     if response.status_code >= 400:
         try:
             body = _beginning(response.iter_bytes(), limits.error_body)
@@ -108,14 +114,27 @@ def _of_path(path: Any) -> Source:
     return read_recording(path)
 
 
-def _of_iterable(value: Iterable[Any]) -> Source:
-    """An iterable of bytes, text or items. Closing the source closes its iterator."""
-    if isinstance(value, (list, tuple)):
+def _of_iterable(value: Any) -> Source:
+    """An iterable of bytes, text or items. Closing the source closes its iterator, and the iterable."""
+    if class_of(value) in (list, tuple):
         return Source(batches_of(value), _close_nothing)
-    items = iter(value)
+    items = iterator_of(value)
     interruptible = Interruptible()
-    live = is_live(value)
-    return _IterableSource(interruptible.each(items), items, value, interruptible, live=live)
+    left = _left_of(value, items) if may_be_over(value) else items
+    return _IterableSource(interruptible.each(left), items, value, interruptible, live=is_live(value))
+
+
+def _left_of(value: Any, items: Iterator[Any]) -> Iterator[Any]:
+    """The items that are left where the response was read.
+
+    Raises:
+        UsageError: there are none.
+    """
+    try:
+        first = next(items)
+    except Exception as error:
+        raise read_already(value) from error
+    return chain((first,), items)
 
 
 class _IterableSource(Source):
@@ -134,7 +153,7 @@ class _IterableSource(Source):
         """Close both."""
         try:
             for thing in distinct(self._iterator, self._value):
-                if callable(close := getattr(thing, "close", None)):
+                if callable(close := attribute(thing, "close")):
                     close()
         except Exception as error:
             raise_source_error(error)
@@ -154,7 +173,7 @@ def _of_context(value: Any, limits: Limits) -> Source:
         entered = stack.enter_context(value)
     except Exception as error:
         raise_source_error(error)
-    if entered is value and not is_response(value) and not hasattr(value, "__iter__"):
+    if entered is value and not is_response(value) and not offers(value, "__iter__"):
         stack.close()
         raise unknown_source(value)
     try:
@@ -185,11 +204,6 @@ def _is_a(*kinds: type) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, kinds)
 
 
-def _has(*names: str) -> Callable[[Any], bool]:
-    """A test for objects with one of these attributes."""
-    return lambda value: any(hasattr(value, name) for name in names)
-
-
 def _refuse_unknown(value: Any) -> Source:
     raise unknown_source(value)
 
@@ -198,25 +212,24 @@ def _refuse_async(value: Any) -> Source:
     raise wants_async(value)
 
 
-# How each kind of value is opened. The first test that holds decides, and the order matters: an SDK's stream is an iterable
-# and a context manager too, but its response is read directly, so that its objects are never built. A mapping, a str and
-# a class are iterable or callable, and must be refused before those. A file is iterable, but may be a recording. A value
-# that is iterable and a context manager needs no entering. One that is sync and async is read as a sync one.
+# How each kind of value is opened. The first test that holds decides, and the order matters. A mapping, a str and a class
+# are iterable or callable, and must be refused before those. A file is iterable, but may be a recording. A value that is
+# iterable and a context manager needs no entering. One that is sync and async is read as a sync one.
 _SYNC_KINDS: tuple[tuple[Callable[[Any], bool], Callable[[Any, Limits], Source]], ...] = (
     (inspect.isawaitable, lambda value, _: _of_awaitable(value)),
     (_is_a(Readable), lambda value, _: value.source()),
     (_is_a(SyncChunks), lambda value, _: source_of_stream(value.manager, value)),
     (_is_a(Source), lambda value, _: value),
-    (is_wrapped_response, lambda value, limits: open_sync(value.parse, limits)),
-    (lambda value: response_of(value) is not None, _of_response),
     (is_path, lambda value, _: _of_path(value)),
     (_is_a(bytes, bytearray), lambda value, _: Source(iter([bytes(value)]), _close_nothing)),
     (_is_a(str, Mapping, type), lambda value, _: _refuse_unknown(value)),
     (is_complete_answer, lambda value, _: Source(batches_of([value]), _close_nothing)),
     (is_file, lambda value, _: _of_file(value)),
-    (_has("__iter__"), lambda value, _: _of_iterable(value)),
-    (lambda value: hasattr(value, "__enter__") and not is_client(value), _of_context),
-    (_has("__aiter__", "__aenter__"), lambda value, _: _refuse_async(value)),
+    (lambda value: offers(value, "__iter__"), lambda value, _: _of_iterable(value)),
+    (is_wrapped_response, lambda value, limits: open_sync(value.parse, limits)),
+    (is_response, _of_response),
+    (lambda value: offers(value, "__enter__") and not is_client(value), _of_context),
+    (lambda value: offers(value, "__aiter__") or offers(value, "__aenter__"), lambda value, _: _refuse_async(value)),
     (callable, lambda value, limits: open_sync(call_source(value), limits)),
 )
 
@@ -228,12 +241,19 @@ def open_sync(value: Any, limits: Limits = DEFAULT_LIMITS) -> Source:
         UsageError: the value is no source, or only an async one, or was read already.
         SourceError: opening it failed.
     """
-    if value.__class__ is list:
-        return _of_iterable(value)  # nothing else that a list might be
+    try:
+        source = _open(value, limits)
+    except Exception as error:
+        raise_source_error(error)
+    source.hold(value)
+    return source
+
+
+def _open(value: Any, limits: Limits) -> Source:
+    if (response := unread_response(value)) is not None:
+        return _of_response(response, limits, value)
     refuse_read(value)
     for is_kind, source_of in _SYNC_KINDS:
         if is_kind(value):
-            source = source_of(value, limits)
-            source.hold(value)
-            return source
+            return source_of(value, limits)
     raise unknown_source(value)

@@ -21,17 +21,23 @@ from .generators import GeneratorSource
 from .items import Items
 from .open import CANCELLED, distinct, open_sync
 from .recognition import (
+    async_iterator_of,
+    attribute,
     http_error,
     is_client,
     is_framed,
     is_live,
+    is_response,
     is_sync_response,
     is_wrapped_response,
+    may_be_over,
+    offers,
+    read_already,
     refuse_read,
-    response_of,
     unknown_source,
     unread_body,
 )
+from .sdk_streams import unread_response
 from .source import LIVE, NO_TRAITS, AsyncSource, Batch, Readable, Source, SourceTraits, await_source
 from .threads import call_off_loop, direct, in_thread, threaded
 
@@ -43,13 +49,19 @@ async def open_async(value: Any, limits: Limits = DEFAULT_LIMITS, after: str | N
 
     A sync source is pulled in worker threads, one call at a time. Raises as `open_sync`.
     """
-    refuse_read(value)
-    source = await _open(value, limits, after)
+    try:
+        source = await _open(value, limits, after)
+    except Exception as error:
+        raise_source_error(error)
     source.hold(value)
     return source
 
 
 async def _open(value: Any, limits: Limits, after: str | None) -> AsyncSource:
+    response = unread_response(value)
+    if response is not None and not is_sync_response(response):
+        return await _of_async_response(response, limits)
+    refuse_read(value)
     if isinstance(value, AsyncSource):
         return value
     if isinstance(value, Readable):
@@ -58,25 +70,30 @@ async def _open(value: Any, limits: Limits, after: str | None) -> AsyncSource:
         return source_of_async_stream(value.manager, value)
     if inspect.isawaitable(value):
         return await open_async(await await_source(value), limits)
-    if is_wrapped_response(value):
-        return await open_async(value.parse, limits)
-    response = response_of(value)
-    if response is not None and not is_sync_response(response) and hasattr(response, "aiter_bytes"):
-        return await _of_async_response(response, limits)
     if isinstance(value, type):
         raise unknown_source(value)
-    if hasattr(value, "__aiter__") and response is None:
-        return _of_async_iterable(value)
-    if hasattr(value, "__aenter__") and response is None and not hasattr(value, "__iter__") and not is_client(value):
+    if offers(value, "__aiter__"):
+        return await _of_async_iterable(value)
+    if offers(value, "__iter__"):
+        return await _of_sync(value, limits)
+    if is_wrapped_response(value):
+        return await open_async(value.parse, limits)
+    if is_response(value) and not is_sync_response(value) and attribute(value, "aiter_bytes") is not None:
+        return await _of_async_response(value, limits)
+    if offers(value, "__aenter__") and not is_client(value):
         return await _of_async_context(value, limits)
-    if callable(value) and not hasattr(value, "__iter__") and not hasattr(value, "__enter__"):
+    if callable(value) and not offers(value, "__enter__"):
         return await open_async(await call_off_loop(value), limits)
+    return await _of_sync(value, limits)
+
+
+async def _of_sync(value: Any, limits: Limits) -> AsyncSource:
+    """What threads can read, or nothing can."""
     if isinstance(value, (SyncChunks, Source)):
         return threaded(open_sync(value))
     opens = partial(open_sync, value, limits)
-    source = opens() if not hasattr(value, "__enter__") else await in_thread(opens)
-    blocks = source.response is not None or not isinstance(value, (list, tuple, bytes, bytearray))
-    return threaded(source) if blocks else direct(source)
+    source = await in_thread(opens) if offers(value, "__enter__") else opens()
+    return direct(source) if type(value) in (list, tuple, bytes, bytearray) else threaded(source)
 
 
 def source_of_async_stream(manager: Any, chunks: AsyncChunks | None = None) -> AsyncSource:
@@ -156,7 +173,7 @@ async def _close_nothing() -> None:
 
 async def _close_both(iterator: Any, value: Any) -> None:
     for thing in distinct(iterator, value):
-        close = getattr(thing, "aclose", None) or getattr(thing, "close", None)
+        close = attribute(thing, "aclose") or attribute(thing, "close")
         if callable(close) and inspect.isawaitable(result := close()):
             try:
                 await result
@@ -165,13 +182,38 @@ async def _close_both(iterator: Any, value: Any) -> None:
                     raise rest from None
 
 
-def _of_async_iterable(value: Any) -> AsyncSource:
-    items = aiter(value)
+async def _of_async_iterable(value: Any) -> AsyncSource:
+    """As `_of_iterable`."""
+    items = async_iterator_of(value)
     live = is_live(value)
+    if may_be_over(value):
+        items = await _Left.of(value, items)
     if not inspect.isasyncgen(items):
         return _AsyncIterableSource(items, value, live=live)
     closes, traits = partial(_close_both, items, value), LIVE if live else NO_TRAITS
     return GeneratorSource(items, closes, traits, items=Items())
+
+
+class _Left(AsyncIterator[Any]):
+    """The items that are left where the response was read."""
+
+    def __init__(self, first: Any, items: AsyncIterator[Any]) -> None:
+        self._first = [first]
+        self._items = items
+
+    @classmethod
+    async def of(cls, value: Any, items: AsyncIterator[Any]) -> _Left:
+        """As `_left_of`."""
+        try:
+            return cls(await anext(items), items)
+        except Exception as error:
+            raise read_already(value) from error
+
+    async def __anext__(self) -> Any:
+        return self._first.pop() if self._first else await anext(self._items)
+
+    async def aclose(self) -> None:
+        await _close_both(self._items, self._items)
 
 
 async def _of_async_context(value: Any, limits: Limits) -> AsyncSource:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import io
 import os
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence, Set
+from itertools import repeat
 from typing import Any
 
 from ..errors import SourceError, UsageError
 
 __all__ = [
+    "async_iterator_of",
+    "attribute",
+    "class_of",
     "http_error",
     "is_async_response",
     "is_client",
@@ -23,8 +28,11 @@ __all__ = [
     "is_response",
     "is_sync_response",
     "is_wrapped_response",
+    "iterator_of",
+    "may_be_over",
+    "offers",
+    "read_already",
     "refuse_read",
-    "response_of",
     "unknown_source",
     "unread_body",
     "wants_async",
@@ -36,14 +44,70 @@ _ACCEPTED = (
     "Emitter, or another stream"
 )
 
-# Where the SDKs' helpers keep the stream that they read: of Responses, Chat and Messages; of Assistants.
-_INNER_STREAMS = ("_raw_stream", "_AssistantEventHandler__stream", "_AsyncAssistantEventHandler__stream")
-
-
 # The content types of bodies that streamkit frames: Server-Sent Events and JSON, under whichever names servers send them.
 # Some send none.
 _FRAMED = ("text/", "application/octet-stream", "application/event-stream")
 _FRAMED_JSON = r"application/[\w.+-]*json"
+
+
+def attribute(value: Any, name: str, default: Any = None) -> Any:
+    """An attribute of any object. What an application's own object raises there must not end a stream that needs none of it."""
+    try:
+        return getattr(value, name, default)
+    except Exception:
+        return default
+
+
+def class_of(value: object) -> Any:
+    """The class itself, whatever a proxy says that its class is."""
+    return type(value)
+
+
+def offers(value: Any, method: str) -> bool:
+    """Whether Python finds a special method on a value, which it looks for in the class alone.
+
+    The class of a proxy may have all of them. It offers those that what it wraps has, too. And it may be iterable of its own,
+    which shows when it is tried, unless what it wraps can be iterated in the other form alone: by threads, or by tasks.
+    """
+    if getattr(class_of(value), method, None) is None:
+        return False
+    wrapped = attribute(value, "__wrapped__", value)
+    if wrapped is value or offers(wrapped, method):
+        return True
+    other_form = _ITERATION.get(method)
+    if other_form is None or offers(wrapped, other_form):
+        return False
+    try:
+        getattr(class_of(value), method)(value)
+    except (TypeError, AttributeError):
+        return False
+    return True
+
+
+_ITERATION = {"__iter__": "__aiter__", "__aiter__": "__iter__"}
+
+
+def iterator_of(value: Any) -> Iterator[Any]:
+    """The items of an iterable, as a loop gets them."""
+    return map(next, repeat(value)) if _is_pulled(value, "__next__", "__iter__") else iter(value)
+
+
+def async_iterator_of(value: Any) -> AsyncIterator[Any]:
+    """The items of an async iterable, as a loop gets them."""
+    return _pull_each(value) if _is_pulled(value, "__anext__", "__aiter__") else aiter(value)
+
+
+async def _pull_each(value: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    with contextlib.suppress(StopAsyncIteration):
+        while True:
+            yield await anext(value)
+
+
+def _is_pulled(value: Any, pull: str, iterate: str) -> bool:
+    """Whether a class overrides `__next__` alone, and inherits an `__iter__` that passes it by."""
+    kinds: tuple[Any, ...] = class_of(value).__mro__
+    first = next((kind for kind in kinds if pull in vars(kind) or iterate in vars(kind)), None)
+    return first is not None and iterate not in vars(first)
 
 
 # -- HTTP responses
@@ -51,30 +115,13 @@ _FRAMED_JSON = r"application/[\w.+-]*json"
 
 def is_response(value: Any) -> bool:
     """Whether this is an HTTP response of httpx or httpx2, or has their methods."""
-    return (hasattr(value, "iter_bytes") or hasattr(value, "aiter_bytes")) and hasattr(value, "status_code")
-
-
-def response_of(value: Any) -> Any:
-    """The HTTP response that this is or holds; None if there is none. Of an SDK's stream, only an unread one."""
-    response = _sdk_response(value)
-    if response is not None:
-        return response
-    return value if is_response(value) else None
+    reads = attribute(value, "iter_bytes") or attribute(value, "aiter_bytes")
+    return reads is not None and attribute(value, "status_code") is not None
 
 
 def is_wrapped_response(value: Any) -> bool:
     """Whether this is an SDK's wrapper of a response, whose `parse` gives the stream, as `with_raw_response` returns it."""
-    return hasattr(value, "http_response") and callable(getattr(value, "parse", None))
-
-
-def _sdk_response(value: Any) -> Any:
-    """The unread response inside an SDK's stream, None if there is none, or if the SDK alone can read its body."""
-    for name in _INNER_STREAMS:
-        value = getattr(value, name, value)
-    response = getattr(value, "response", None)
-    if response is None or not is_response(response) or getattr(response, "is_stream_consumed", True):
-        return None
-    return response if is_framed(response) else None
+    return attribute(value, "http_response") is not None and callable(attribute(value, "parse"))
 
 
 def is_framed(response: Any) -> bool:
@@ -95,13 +142,13 @@ def unread_body(response: Any) -> UsageError:
 
 def is_async_response(response: Any) -> bool:
     """Whether only a task can read this response."""
-    body = getattr(response, "stream", None)
+    body = attribute(response, "stream")
     return hasattr(body, "__aiter__") and not hasattr(body, "__iter__")
 
 
 def is_sync_response(response: Any) -> bool:
     """Whether only a thread can read this response."""
-    body = getattr(response, "stream", None)
+    body = attribute(response, "stream")
     return body is not None and not hasattr(body, "__aiter__")
 
 
@@ -109,32 +156,49 @@ def refuse_read(value: Any) -> None:
     """Check that something is left to read of a value that can be read once.
 
     Raises:
-        UsageError: it is a generator or coroutine that has ended, or a response that was read or closed, or holds one.
+        UsageError: it is a generator or coroutine that has ended, or a response that was read or closed.
     """
-    if _is_over(value):
-        raise UsageError(
-            f"the {type(value).__name__} was read already, or closed, and can be read only once: pass a new one, or a "
-            "function that makes the request"
-        )
-
-
-def _is_over(value: Any) -> bool:
     if inspect.isgenerator(value):
-        return value.gi_frame is None
-    if inspect.isasyncgen(value):
-        return value.ag_frame is None
-    if inspect.iscoroutine(value):
-        return value.cr_frame is None
+        is_over = value.gi_frame is None
+    elif inspect.isasyncgen(value):
+        is_over = value.ag_frame is None
+    elif inspect.iscoroutine(value):
+        is_over = value.cr_frame is None
+    else:
+        is_over = is_response(value) and _is_over(value)
+    if is_over:
+        raise read_already(value)
+
+
+def may_be_over(value: Any) -> bool:
+    """Whether the HTTP response of a stream was read or closed, as far as that shows. What stands around the stream may still
+    have items."""
     for name in _INNER_STREAMS:
-        value = getattr(value, name, value)
-    response = value if is_response(value) else getattr(value, "response", None)
-    if response is None or not is_response(response) or not getattr(response, "is_closed", False):
+        value = attribute(value, name, value)
+    response = attribute(value, "response")
+    return response is not None and is_response(response) and _is_over(response)
+
+
+# Where the SDKs' helpers have the stream that they read: of Responses, Chat and Messages; of Assistants.
+_INNER_STREAMS = ("_raw_stream", "_AssistantEventHandler__stream", "_AsyncAssistantEventHandler__stream")
+
+
+def _is_over(response: Any) -> bool:
+    if not attribute(response, "is_closed", False):
         return False
     try:
         _ = response.content  # a client may have read all of it ahead of us
     except Exception:  # httpx's own: it holds nothing
         return True
     return False
+
+
+def read_already(value: Any) -> UsageError:
+    """The error for a value that can be read once, and was."""
+    return UsageError(
+        f"the {type(value).__name__} was read already, or closed, and can be read only once: pass a new one, or a "
+        "function that makes the request"
+    )
 
 
 # -- other values
@@ -147,18 +211,18 @@ def is_path(value: Any) -> bool:
 
 def is_complete_answer(value: Any) -> bool:
     """Whether this is an SDK's typed object, which a request without `stream=True` returns. It is read as one item."""
-    return callable(getattr(value, "model_dump", None)) and not hasattr(value, "__next__")
+    return callable(attribute(value, "model_dump")) and not hasattr(class_of(value), "__next__")
 
 
 def is_client(value: Any) -> bool:
     """Whether this is an HTTP client. It is a context manager too, but entering and leaving it would close it."""
-    return hasattr(value, "base_url") or hasattr(value, "request")
+    return attribute(value, "base_url") is not None or attribute(value, "request") is not None
 
 
 def is_file(value: Any) -> bool:
     """Whether this is an open file, or one that `tempfile` wraps."""
     names = ("read", "readline", "seekable", "__iter__")
-    return isinstance(value, io.IOBase) or all(hasattr(value, name) for name in names)
+    return isinstance(value, io.IOBase) or all(attribute(value, name) is not None for name in names)
 
 
 def is_live(value: Any) -> bool:

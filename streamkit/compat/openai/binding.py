@@ -6,6 +6,7 @@ handlers keep has `_streamkit` in its name, and all state of a stream is in one 
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
@@ -20,6 +21,8 @@ from ...events import EVENTS, Event
 from ...handlers import HOOKS as OWN_HOOKS
 from ...handlers import Call, Handler, warn_of_near_misses
 from ...messages import ToolCallMessage
+from ...sources.recognition import async_iterator_of, iterator_of
+from ...sources.sdk_streams import OpenedStream
 from ...streams.options import StreamOptions
 from ...streams.state import StreamState
 from .dispatch import PROTOCOL, Continuation, Dispatcher, client_request
@@ -345,7 +348,7 @@ class _Attached(Handler):
         return self._needs_async()
 
 
-class ClientStream:
+class ClientStream(OpenedStream):
     """A stream that the openai client opened, as a source.
 
     The client calls `stream.close` when `with` is left. `replace_close` puts another function there, which also closes
@@ -353,19 +356,21 @@ class ClientStream:
     """
 
     def __init__(self, stream: Any) -> None:
-        self.stream = stream
-        self.response = getattr(stream, "response", None)
+        super().__init__(stream)
+        self.__wrapped__ = stream  # so that it can be iterated as that can
         self.close: Callable[[], Any] = stream.close
 
     def replace_close(self, close: Callable[[], Any]) -> None:
-        """Let the client call this function instead of its stream's own `close`."""
-        vars(self.stream)["close"] = close
+        """Let the client call this function instead of its stream's own `close`. Some filters around the stream allow no
+        attributes: these only close themselves then."""
+        with contextlib.suppress(AttributeError, TypeError):
+            self.stream.close = close
 
     # The client drops `[DONE]` where it iterates itself, so a stream of nothing else would look cut off.
 
     def __iter__(self) -> Iterator[Any]:
         is_empty = True
-        for item in self.stream:
+        for item in iterator_of(self.stream):
             is_empty = False
             yield item
         if is_empty:
@@ -373,7 +378,7 @@ class ClientStream:
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         is_empty = True
-        async for item in self.stream:
+        async for item in async_iterator_of(self.stream):
             is_empty = False
             yield item
         if is_empty:
