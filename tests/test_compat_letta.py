@@ -385,7 +385,7 @@ PREFIXES: list[Any] = [
     (
         "calls side by side",
         [chunk(calls=[(0, "c", "f", "{"), (1, "d", "g", "{}")]), chunk(calls=[(0, None, None, "}")])],
-        "Calling function: f({})\nCalling function: g({})\n",
+        "Calling function: f({})\ng({})\n",
     ),
     ("both at once", [chunk("hm", calls=[(0, "c", "f", "{}")])], "Inner thoughts: hm\nCalling function: f({})\n"),
     ("nothing", [], ""),
@@ -649,6 +649,20 @@ def test_a_streaming_terminals_lines_can_be_printed_on_the_class(terminal: Any, 
         on_class = capsys.readouterr().out
         getattr(terminal(), name)(*arguments)
         assert on_class == capsys.readouterr().out != ""
+
+
+@pytest.mark.parametrize("terminal", [CLIInterface, StreamingCLIInterface, StreamingRefreshCLIInterface])
+def test_steps_end_on_the_class_too(terminal: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """As everything that needs no state."""
+    terminal.step_yield()
+    terminal.step_complete()
+    assert capsys.readouterr().out == ""
+
+
+def test_a_queues_hook_of_the_original_that_is_not_called_is_refused() -> None:
+    """Where the class is made."""
+    with pytest.raises(sk.UsageError, match=r"Mine\._queue_push would never be called: override the public methods"):
+        type("Mine", (letta.QueuingInterface,), {"_queue_push": lambda self, message_api, message_obj: None})
 
 
 @pytest.mark.parametrize("name", ["_process_chunk_to_letta_style", "_process_chunk_to_openai_style", "_push_to_buffer"])

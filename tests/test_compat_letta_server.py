@@ -431,6 +431,23 @@ def step(interface: StreamingServerInterface, number: int = 1) -> None:
     interface.step_complete()
 
 
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_the_marks_are_members_of_their_enum(backend: str) -> None:
+    """Which a route's own filter looks for; they are texts as well."""
+    interface = StreamingServerInterface()
+    interface.stream_start()
+    interface.stream_end()
+    interface.step_complete()
+    interface.step_yield()
+
+    async def marks() -> list[Any]:
+        return [item async for item in interface.get_generator(finish_message=True)]
+
+    found = anyio.run(marks, backend=backend)
+    assert found == ["[DONE_GEN]", "[DONE_STEP]", "[DONE]"]
+    assert all(isinstance(mark, MessageStreamStatus) for mark in found)
+
+
 CALLED = {"name": "send_message", "arguments": '{"message": "Hi"}', "function_call_id": "c1"}
 
 

@@ -396,6 +396,25 @@ def test_what_a_user_gives_is_such_as_models_take(tmp_path: Path) -> None:
     assert request.body["messages"][-1]["content"] == [image, image, *text]
 
 
+def test_what_is_for_the_user_alone_does_not_reach_the_model() -> None:
+    """It stays in the conversation."""
+    console = {"role": "computer", "type": "console", "format": "output"}
+    given = [
+        {"role": "user", "type": "message", "content": "go"},
+        {"role": "assistant", "type": "code", "format": "python", "content": "plot()"},
+        {**console, "content": "only for the user", "recipient": "user"},
+        {**console, "content": "only for the assistant", "recipient": "assistant"},
+        {"role": "user", "type": "message", "content": "and?"},
+    ]
+    with made(Reply("I see.")) as one:
+        one.chat(given, display=False)
+        (request,) = one._asked()  # type: ignore[attr-defined]
+        assert one.messages[:5] == given
+    sent = json.dumps(request.body["messages"])
+    assert "only for the assistant" in sent
+    assert "only for the user" not in sent
+
+
 def test_long_output_is_cut_for_the_model_only() -> None:
     """The model reads `max_output` characters of it."""
     with made(Reply(code("say " + "x" * 9000)), Reply("Long."), auto_run=True, max_output=200) as one:

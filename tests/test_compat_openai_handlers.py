@@ -309,6 +309,21 @@ def test_an_async_hook_that_is_assigned_later_is_refused_on_a_sync_stream() -> N
         stream.until_done()
 
 
+@pytest.mark.parametrize("name", ["send", "_send", "call_tool"])
+def test_an_async_function_that_is_no_hook_may_be_an_attribute(name: str) -> None:
+    """As a websocket's `send`, which a hook passes to an event loop in another thread."""
+
+    async def send(text: str) -> None:
+        raise AssertionError("it is not called")
+
+    class Sends(AssistantEventHandler):
+        pass
+
+    handler = Sends()
+    setattr(handler, name, send)
+    sk.stream([chat_body(PIECES)], handler).until_done()
+
+
 # -- a handler of the wrong kind for its client
 
 

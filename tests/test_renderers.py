@@ -243,6 +243,28 @@ def test_each_message_has_its_label() -> None:
     ]
 
 
+@pytest.mark.parametrize("show", [printed, shown])
+def test_what_is_for_the_assistant_alone_is_shown_only_where_that_is_wanted(show: Callable[..., str]) -> None:
+    """People are no readers of it."""
+    console = {"role": "computer", "type": "console", "format": "output"}
+    items = [
+        {**console, "content": "for people\n"},
+        {**console, "content": "for the model\n", "recipient": "assistant"},
+        {"role": "assistant", "type": "message", "content": "Done."},
+    ]
+    source = [
+        {**item, **more}
+        for item in items
+        for more in ({"content": "", "start": True}, {}, {"content": "", "end": True})
+    ]
+    events = [*sk.stream(source, protocol="open_interpreter")]
+    for wanted in (False, True):
+        text = show(events, for_assistant=wanted)
+        assert "for people" in text
+        assert "Done." in text
+        assert ("for the model" in text) is wanted
+
+
 def test_each_piece_is_printed_when_it_arrives() -> None:
     """Before the next one is made."""
     file = io.StringIO()

@@ -91,6 +91,8 @@ class _View:
     def add(self, message: Message) -> None:
         """Take the next message of the conversation."""
         match message:
+            case Message(recipient="user"):
+                pass  # not for the model
             case ToolCallMessage() if message.metadata.get("item_type") == "mcp_approval_request":
                 # Sent once, with its answer: sent again, an approval would let the call run again.
                 if message.id in self._answered:

@@ -23,6 +23,7 @@ from ..errors import UsageError
 from ..messages import CodeMessage, Message, ReasoningMessage, TextMessage, ToolCallMessage
 from ..messages.json_text import well_formed
 from .base import Decoder
+from .request_content import LeftOut
 from .values import is_object
 
 if TYPE_CHECKING:
@@ -59,6 +60,10 @@ ENTRY_POINTS = "streamkit.protocols"
 
 # Protocols whose input has no tool calls, or has every message unchanged: what was extracted from calls stays in it.
 _WITHOUT_CALLS = ("openai_assistants", "openai_completions", "open_interpreter", "streamkit")
+
+
+# Protocols whose input is for people, or has every message unchanged. That of all others is a model's.
+_FOR_PEOPLE = ("open_interpreter", "streamkit", "vercel_ui", "ag_ui")
 
 
 def names() -> list[str]:
@@ -162,6 +167,7 @@ def to_input(
 ) -> list[Any]:
     """Messages as the input of a request in a protocol: the value of its `messages=` or `input=`.
 
+    What has the recipient `user` is not sent to a model: only `open_interpreter` and protocols of user interfaces have it.
     What came over this protocol goes back as it came: reasoning with its signatures, what the provider's own tools found,
     compactions. What came from elsewhere goes as far as the protocol has a place for it. What is left out, `report` is
     called with:
@@ -189,6 +195,8 @@ def to_input(
     options = {
         name: value for name, value in (("report", report), ("host", host)) if name in taken and value is not None
     }
+    if protocol not in _FOR_PEOPLE:
+        flat = _for_model(flat, report)
     values = convert(flat if protocol in _WITHOUT_CALLS else _without_fields(flat), **options)
     try:
         msgspec.json.encode(values, enc_hook=str)
@@ -206,6 +214,18 @@ def _with_its_class(message: Any) -> Any:
     if not isinstance(message, (Message, Confirmation)):
         return Message.from_dict(message)
     return Message.from_dict(message.to_dict()) if type(message) is Message else message
+
+
+def _for_model(messages: Sequence[Any], report: Report | None) -> list[Any]:
+    """These messages without those of which only the user is the recipient."""
+    kept: list[Any] = []
+    for message in messages:
+        if isinstance(message, Message) and message.recipient == "user":
+            if report is not None:
+                report(LeftOut(message, "it is for the user, not for a model"))
+        else:
+            kept.append(message)
+    return kept
 
 
 def _without_fields(messages: Sequence[Any]) -> list[Any]:

@@ -58,6 +58,7 @@ class ConsolePrinter(EventHandler):
         warnings: whether to print the stream's warnings; True by default.
         errors: whether to print the error with which the stream failed; True by default. It is raised all the same.
         run_end: whether to print how each run ended and what it cost; True by default.
+        for_assistant: whether to print messages of which the assistant alone is the recipient; False by default.
         pictures: a folder in which pictures that come as data are saved; their paths are printed. None, the default, prints
             their sizes.
 
@@ -71,6 +72,7 @@ class ConsolePrinter(EventHandler):
     _style: Style = staticmethod(plain)
     _active_line = False
     _warnings = _errors = _run_end = True
+    _for_assistant = False
     _pictures: str | os.PathLike[str] | None = None
 
     def __init__(
@@ -82,6 +84,7 @@ class ConsolePrinter(EventHandler):
         warnings: bool = True,
         errors: bool = True,
         run_end: bool = True,
+        for_assistant: bool = False,
         pictures: str | os.PathLike[str] | None = None,
     ) -> None:
         if isinstance(style, str):
@@ -92,6 +95,7 @@ class ConsolePrinter(EventHandler):
         self._style = style
         self._active_line = active_line
         self._warnings, self._errors, self._run_end = warnings, errors, run_end
+        self._for_assistant = for_assistant
         self._pictures = pictures
 
     def bind(self, stream: StreamState) -> None:
@@ -108,7 +112,7 @@ class ConsolePrinter(EventHandler):
 
     def on_message_created(self, message: Message, /) -> None:
         """Print the label."""
-        if is_shown_by_fields(self._streamkit_live, message):
+        if self._is_left_out(message) or is_shown_by_fields(self._streamkit_live, message):
             return
         printer = self._stream_printer
         printer.show(printer.turns.create(message))
@@ -117,6 +121,7 @@ class ConsolePrinter(EventHandler):
         """Print the piece."""
         if (
             isinstance(snapshot, DATA_MESSAGES)
+            or self._is_left_out(snapshot)
             or shown_text(snapshot) is not None
             or is_shown_by_fields(self._streamkit_live, snapshot)
         ):
@@ -127,6 +132,8 @@ class ConsolePrinter(EventHandler):
 
     def on_message_done(self, message: Message, /) -> None:
         """Print the end of the message; of a call without field messages, all of it."""
+        if self._is_left_out(message):
+            return
         printer = self._stream_printer
         if is_shown_by_fields(self._streamkit_live, message):
             if has_field_messages(self._streamkit_live, message):
@@ -134,6 +141,9 @@ class ConsolePrinter(EventHandler):
             printer.show(printer.turns.create(message))
             printer.show(printer.turns.append(message, message.content))
         printer.show(printer.turns.finish(message))
+
+    def _is_left_out(self, message: Message) -> bool:
+        return message.recipient == "assistant" and not self._for_assistant
 
     def on_active_line(self, line: int | None, snapshot: ConsoleMessage | None, /) -> None:
         """Print the line that runs, with `active_line`."""

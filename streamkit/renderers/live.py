@@ -80,6 +80,7 @@ class LiveDisplay(EventHandler):
         warnings: whether to show the stream's warnings; True by default.
         errors: whether to show the error with which the stream failed; True by default. It is raised all the same.
         run_end: whether to show how each run ended and what it cost; True by default.
+        for_assistant: whether to show messages of which the assistant alone is the recipient; False by default.
         cut_off: whether a text that did not end by itself is marked, as `(cancelled)`; True by default.
         redirect: whether `sys.stdout` and `sys.stderr` are replaced while the stream runs, so that prints appear above;
             True by default. With False nothing else may print to the terminal meanwhile.
@@ -101,6 +102,7 @@ class LiveDisplay(EventHandler):
         warnings: bool = True,
         errors: bool = True,
         run_end: bool = True,
+        for_assistant: bool = False,
         cut_off: bool = True,
         redirect: bool = True,
     ) -> None:
@@ -120,6 +122,7 @@ class LiveDisplay(EventHandler):
         }
         self._pictures, self._answers = pictures, answers
         self._warnings, self._errors, self._run_end = warnings, errors, run_end
+        self._for_assistant = for_assistant
         self._redirect = redirect
         self._drawing: Drawing | None = None
 
@@ -152,17 +155,21 @@ class LiveDisplay(EventHandler):
 
     def on_message_created(self, message: Message, /) -> None:
         """Show that a message begins."""
-        if not is_shown_by_fields(self._streamkit_live, message):
+        if not self._is_left_out(message) and not is_shown_by_fields(self._streamkit_live, message):
             self._report("message_created", message)
 
     def on_message_delta(self, delta: Delta, snapshot: Message, /) -> None:
         """Show the piece."""
-        if not _is_shown_when_done(snapshot) and not is_shown_by_fields(self._streamkit_live, snapshot):
+        if self._is_left_out(snapshot) or _is_shown_when_done(snapshot):
+            return
+        if not is_shown_by_fields(self._streamkit_live, snapshot):
             stream = str(delta.metadata.get("stream", "")) if delta.metadata else ""
             self._report("message_delta", snapshot, delta.value, delta.replace, stream)
 
     def on_message_done(self, message: Message, /) -> None:
         """Show that a message is complete; of a call without field messages, all of it."""
+        if self._is_left_out(message):
+            return
         if is_shown_by_fields(self._streamkit_live, message):
             if has_field_messages(self._streamkit_live, message):
                 return
@@ -174,6 +181,9 @@ class LiveDisplay(EventHandler):
         self._report("message_done", message, tuple(sources(message)) if isinstance(message, TextMessage) else ())
         if isinstance(message, _MAY_NEED_CONFIRMATION):
             self.refresh()  # visible before a handler asks the user about it
+
+    def _is_left_out(self, message: Message) -> bool:
+        return message.recipient == "assistant" and not self._for_assistant
 
     def on_active_line(self, line: int | None, snapshot: ConsoleMessage | None, /) -> None:
         """Show the line that runs."""

@@ -606,3 +606,33 @@ def test_what_an_encoder_left_out_can_be_said(target: str, left_out: list[str]) 
     stream = sk.stream([*events, {"type": "run_done", "run": {"status": "completed"}}, {"type": "stream_end"}])
     items = list(stream.chunks(target))
     assert [left.message.type for left in protocols.left_out_of(stream.messages, items, target)] == left_out
+
+
+# -- what is for the user alone
+
+
+def _told_twice() -> list[sk.Message]:
+    """A conversation in which each kind of message is there twice: once for the user alone."""
+    values: list[dict[str, Any]] = [
+        {"role": "computer", "type": "console", "format": "output"},
+        {"role": "computer", "type": "message"},
+        {"role": "assistant", "type": "message"},
+        {"role": "user", "type": "message"},
+    ]
+    return [
+        sk.Message.from_dict({**value, "id": f"{n}-{recipient}", "content": f"for {recipient}", "recipient": recipient})
+        for n, value in enumerate(values)
+        for recipient in ("user", "assistant")
+    ]
+
+
+@pytest.mark.parametrize("protocol", protocols.BUILT_IN)
+def test_what_is_for_the_user_alone_is_not_sent_to_a_model(protocol: str) -> None:
+    """And the report says so. Formats that people read keep it."""
+    is_for_people = protocol in ("open_interpreter", "streamkit", "vercel_ui", "ag_ui")
+    left_out: list[str] = []
+    text = json.dumps(sk.to_input(_told_twice(), protocol, report=lambda one: left_out.append(one.message.id)))
+    assert ("for user" in text) is is_for_people
+    assert "for assistant" in text
+    if not is_for_people:
+        assert [id for id in left_out if id.endswith("-user")] == [f"{n}-user" for n in range(4)]

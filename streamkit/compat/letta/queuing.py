@@ -47,9 +47,25 @@ class QueuingInterface(AgentInterface):
         limit: How many messages the queue can hold. Default: 65,536.
         timeout: Seconds without a message after which a generator raises `SourceTimeoutError`; None for no limit.
 
+    A subclass overrides the public methods. The private `_queue_push` of the original is not called, and refused with a
+    `UsageError` when the class is made.
+
     Raises:
         UsageError: The limit is below 1.
     """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Refuse the hook of the original that is not called here.
+
+        Raises:
+            UsageError: the subclass has it.
+        """
+        super().__init_subclass__(**options)
+        if "_queue_push" in vars(cls):
+            raise UsageError(
+                f"{cls.__name__}._queue_push would never be called: override the public methods, such as "
+                "`internal_monologue`, `assistant_message` and `function_message`"
+            )
 
     def __init__(self, debug: bool = True, *, limit: int = 65_536, timeout: float | None = 600.0) -> None:
         if limit < 1:

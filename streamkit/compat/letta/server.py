@@ -304,6 +304,8 @@ async def _items(reader: Reader) -> AsyncGenerator[Any, None]:
     async with astream(reader) as stream:
         async for event in stream:
             match event:
+                case RawEvent(data=str(mark)):  # a relay keeps the text of a mark, not its class
+                    yield MessageStreamStatus(mark)
                 case RawEvent(data=item):
                     yield dict(item) if is_object(item) else item
                 case StreamWarning(code="dropped"):

@@ -22,11 +22,19 @@ from .terminal import TerminalLines, put
 __all__ = ["StreamingCLIInterface", "StreamingRefreshCLIInterface"]
 
 
-def _chunk_label(message: Message, text: str, name: str) -> Label:
-    """The label of `StreamingCLIInterface`: an answer's text is inner thoughts, because texts to the user are calls."""
-    if isinstance(message, TextMessage) and message.role == "assistant":
-        return memgpt(ReasoningMessage(), text, name)
-    return memgpt(message, text, name)
+class _ChunkLabels:
+    """The labels of `StreamingCLIInterface`: an answer's text is inner thoughts, because texts to the user are calls. A call
+    that follows another one has its name alone."""
+
+    def __init__(self) -> None:
+        self.follows_call = False
+
+    def __call__(self, message: Message, text: str, name: str) -> Label:
+        """The label of a message; see `Style`."""
+        follows_call, self.follows_call = self.follows_call, isinstance(message, ToolCallMessage)
+        if isinstance(message, TextMessage) and message.role == "assistant":
+            return memgpt(ReasoningMessage(), text, name)
+        return memgpt_fancy(message, text, name) if follows_call and self.follows_call else memgpt(message, text, name)
 
 
 def _fancy_label(message: Message, text: str, name: str) -> Label:
@@ -55,7 +63,8 @@ class StreamingCLIInterface(TerminalLines, AgentChunkStreamingInterface):
     """
 
     def __init__(self, *, renderer: Handler | None = None) -> None:
-        self._renderer = require_sync(renderer if renderer is not None else _printer(_chunk_label))
+        self._labels = _ChunkLabels()
+        self._renderer = require_sync(renderer if renderer is not None else _printer(self._labels))
         self._stream: PushStream | None = None
 
     def process_chunk(self, chunk: object, message_id: str = "", message_date: datetime | None = None) -> None:
@@ -76,6 +85,7 @@ class StreamingCLIInterface(TerminalLines, AgentChunkStreamingInterface):
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.end()
+        self._labels.follows_call = False
 
 
 class StreamingRefreshCLIInterface(TerminalLines, AgentRefreshStreamingInterface):

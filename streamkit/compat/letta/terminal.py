@@ -228,8 +228,10 @@ class TerminalLines(AgentInterface):
         self._start_line()
         self.nonstreaming_interface.print_messages_raw(message_sequence)
 
-    def step_yield(self) -> None:
+    @staticmethod
+    def step_yield() -> None:
         """The agent waits for the user. Prints nothing."""
 
-    def step_complete(self) -> None:
+    @staticmethod
+    def step_complete() -> None:
         """A step of the agent ended. Prints nothing."""

@@ -28,11 +28,12 @@ from ...streams.state import StreamState
 from .dispatch import PROTOCOL, Continuation, Dispatcher, client_request
 from .snapshots import RunSnapshot
 
-__all__ = ["HOOKS", "BoundHandler", "ClientStream"]
+__all__ = ["ALL_HOOKS", "HOOKS", "BoundHandler", "ClientStream"]
 
 HOOKS: tuple[str, ...] = tuple(name for name in dir(openai.AssistantEventHandler) if name.startswith("on_"))
 """The names of openai's 17 hooks."""
-_ALL_HOOKS = (*HOOKS, "on_confirmation")
+ALL_HOOKS = (*HOOKS, "on_confirmation")
+"""Those, and streamkit's own."""
 
 _DONE = {"event": "done", "data": "[DONE]"}
 
@@ -54,8 +55,8 @@ class BoundHandler(Handler):
         super().__init_subclass__(**kwargs)
         if BoundHandler in cls.__bases__:
             cls._streamkit_plain = cls
-        warn_of_near_misses(cls, _ALL_HOOKS, dict.fromkeys(OWN_HOOKS, "streamkit itself"), stacklevel=3)
-        for name in _ALL_HOOKS:
+        warn_of_near_misses(cls, ALL_HOOKS, dict.fromkeys(OWN_HOOKS, "streamkit itself"), stacklevel=3)
+        for name in ALL_HOOKS:
             cls._streamkit_check_hook(name, getattr(cls, name, None))
 
     @classmethod
@@ -246,7 +247,7 @@ class BoundHandler(Handler):
 
     def _streamkit_wanted(self) -> frozenset[str]:
         """The names of the overridden hooks."""
-        return frozenset(name for name in _ALL_HOOKS if self._streamkit_overrides(name))
+        return frozenset(name for name in ALL_HOOKS if self._streamkit_overrides(name))
 
     def _streamkit_overrides(self, name: str) -> bool:
         return getattr(type(self), name) is not getattr(self._streamkit_plain, name) or name in self.__dict__

@@ -18,7 +18,7 @@ from ...errors import UsageError
 from ...events import Event
 from ...sources.interrupt import hang_up_response
 from ...streams.sync import StreamManager
-from .binding import BoundHandler, ClientStream
+from .binding import ALL_HOOKS, BoundHandler, ClientStream
 from .dispatch import Dispatcher
 from .messages import HookCall
 from .nested import NestedStream
@@ -196,7 +196,8 @@ class AssistantEventHandler(BoundHandler, openai.AssistantEventHandler):
 
     def _streamkit_needs_async(self) -> str | None:
         """The name of an async hook that was assigned to the object; None if there is none."""
-        return next((name for name in self.__dict__ if inspect.iscoroutinefunction(getattr(self, name))), None)
+        own = (name for name in ALL_HOOKS if name in self.__dict__)
+        return next((name for name in own if inspect.iscoroutinefunction(getattr(self, name))), None)
 
     @staticmethod
     def _streamkit_current_reader() -> int:

@@ -73,6 +73,7 @@ export class ConversationView extends EventHandler {
   #sent = null;
 
   on_message_created(message) {
+    if (message.recipient === "assistant") return; // not for people
     if (message.role === "user" && this.#sent) {
       this.#parts.set(message, this.#sent);
       this.#sent = null;
