@@ -8,13 +8,16 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import aclosing, closing, contextmanager
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
+import anyio
+import anyio.to_thread
 import openai
 import pytest
 from hypothesis import given, settings
@@ -22,13 +25,15 @@ from hypothesis import strategies as st
 
 import streamkit as sk
 from streamkit.compat.open_interpreter import Llm, OpenInterpreter, interpreter
-from streamkit.compat.open_interpreter.flat_chunks import MessageSequencer
 from streamkit.compat.open_interpreter.history import MessageHistory, chunks_of
+from streamkit.compat.open_interpreter.interpreter import _LEFT_OUT
 from streamkit.compat.open_interpreter.model_input import messages_for_model
 from streamkit.protocols.open_interpreter import Encoder
+from streamkit.protocols.open_interpreter.sequence import MessageSequencer
 from streamkit.testing import ModelServer, Reasoning, Reply, Text, ToolCall
 
 from .agent.parts import PNG, ToyComputer, code
+from .faces import Face, async_faces, body
 from .telling import RECORDINGS
 
 computer_of = pytest.importorskip("streamkit.computer", reason="the extra `computer` is not installed")
@@ -474,6 +479,63 @@ def test_a_chat_that_does_not_block() -> None:
             one.wait()
 
 
+def test_the_next_chat_ends_one_that_was_abandoned() -> None:
+    """A server's thread still pulls it, and its code still runs, when the client has left and comes again."""
+    computer = ToyComputer()
+    with made(Reply(code("hang")), Reply("Done."), computer=computer, auto_run=True) as one:
+        chunks = one.chat("go", display=False, stream=True)
+        thread = threading.Thread(target=lambda: [*chunks], daemon=True)
+        thread.start()
+        assert computer.hanging.wait(10)
+        assert spoken(one, "again")[1]["content"] == "Done"
+        thread.join(10)
+        assert not thread.is_alive()
+        assert computer.runs[0].ended.is_set()
+
+
+def test_the_next_chat_ends_one_whose_loop_was_left() -> None:
+    """While somebody still refers to it."""
+    with made(Reply(Text(pieces=["a", "b", "c"])), Reply("Done.")) as one:
+        left = one.chat("go", display=False, stream=True)
+        assert next(left)["start"]
+        assert spoken(one, "again")[1]["content"] == "Done"
+        assert [*left] == []
+
+
+@async_faces
+@body
+async def test_a_chat_is_read_by_a_task(face: Face) -> None:
+    """The same chunks, and the same approval."""
+    script = [Reply(Text("Now. "), code("say hello")), Reply("Done.")]
+    with made(*script) as one:
+        expected = await anyio.to_thread.run_sync(spoken, one)
+    computer = ToyComputer()
+    with made(*script, computer=computer) as one:
+        async with aclosing(one.achat("go")) as chunks:
+            assert [chunk async for chunk in chunks] == expected
+        assert computer.ran == ["say hello"]
+        assert [message["type"] for message in one.messages] == ["message", "message", "code", "console", "message"]
+
+
+@async_faces
+@pytest.mark.parametrize("how", ["leave", "cancel"])
+@body
+async def test_a_task_that_leaves_a_chat_stops_its_code(face: Face, how: str) -> None:
+    """As when a client leaves: before the next chat, which is not refused."""
+    computer = ToyComputer()
+    with made(Reply(code("say a\nhang")), Reply("Done."), computer=computer, auto_run=True) as one:
+        with anyio.CancelScope() as scope:
+            async with aclosing(one.achat("go")) as chunks:
+                async for chunk in chunks:
+                    if chunk.get("content") == "a\n":
+                        if how == "leave":
+                            break
+                        scope.cancel()
+        assert computer.runs[0].ended.is_set()
+        async with aclosing(one.achat("again")) as chunks:
+            assert "Done" in [chunk.get("content") async for chunk in chunks]
+
+
 def test_a_failure_is_raised_and_the_messages_have_what_arrived() -> None:
     """As a `StreamkitError`, out of the loop."""
     with made(Reply(Text("So far and further."), cut_after=3)) as one:
@@ -747,7 +809,7 @@ def interleaved(draw: st.DrawFn) -> list[sk.Event]:
 @settings(max_examples=300, deadline=None)
 def test_messages_follow_each_other_in_whatever_order_they_grow(events: list[sk.Event]) -> None:
     """Messages do not overlap, nothing is lost, and the list has the content of the chunks."""
-    sequencer, encoder, messages = MessageSequencer("execute"), Encoder(), list[dict[str, Any]]()
+    sequencer, encoder, messages = MessageSequencer(_LEFT_OUT), Encoder(), list[dict[str, Any]]()
     history, chunks = MessageHistory(messages), list[dict[str, Any]]()
     for event in events:
         emitted = [*sequencer.feed(event)]

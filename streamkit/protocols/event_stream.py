@@ -29,7 +29,7 @@ from . import codec, registry
 from .base import Encoder
 from .frames import sse_frame
 
-__all__ = ["KEEPALIVE", "SSE_HEADERS", "EventStreamWriter", "event_stream_headers"]
+__all__ = ["KEEPALIVE", "SSE_HEADERS", "EventStreamWriter", "JsonLinesWriter", "event_stream_headers"]
 
 SSE_HEADERS: Mapping[str, str] = MappingProxyType(
     {
@@ -69,10 +69,13 @@ class EventStreamWriter:
     Attributes:
         protocol: the name.
         headers: those of the response.
+        keepalive: what is sent while there is nothing else to send.
 
     Raises:
         UsageError: there is no such protocol.
     """
+
+    keepalive = KEEPALIVE
 
     def __init__(
         self, protocol: str | Encoder, *, retry: int | None = 1000, mask: Callable[[Event], Event] | None = None
@@ -128,6 +131,32 @@ class EventStreamWriter:
         if not cursor or not self._encoder.sse_ids or _BREAKS_A_LINE.search(cursor):
             cursor = None
         return sse_frame(data, None if self._is_native else name, cursor)
+
+
+class JsonLinesWriter(EventStreamWriter):
+    """Makes lines of JSON (NDJSON) in place of Server-Sent Events: one for each item, without cursors, names or a sentinel."""
+
+    keepalive = b"\n"  # readers of lines skip empty ones
+
+    def __init__(self, protocol: str | Encoder, *, mask: Callable[[Event], Event] | None = None) -> None:
+        super().__init__(protocol, retry=None, mask=mask)
+        self.headers = MappingProxyType({**self.headers, "Content-Type": "application/x-ndjson"})
+
+    def opening(self) -> bytes:
+        """Nothing: a line may be all that a reader looks at."""
+        return b""
+
+    def event(self, event: Event) -> bytes:
+        """The lines of the next event; b"" if the protocol has none for it."""
+        if self._mask is not None and not isinstance(event, Delta):
+            event = self._mask(event)
+        if self._is_native:
+            return codec.encode_event(event) + b"\n"
+        return b"".join(_json(item) + b"\n" for item in self._encoder.items(event))
+
+    def ending(self) -> bytes:
+        """Nothing: the body ends."""
+        return b""
 
 
 def _encoder_of(protocol: str) -> Encoder:

@@ -11,14 +11,15 @@ if TYPE_CHECKING:
     from .app import App, create_app
     from .context import Context
     from .records import Run
-    from .response import EventStreamResponse
+    from .response import EventStreamResponse, JsonLinesResponse
 
-__all__ = ["App", "Context", "EventStreamResponse", "Run", "create_app"]
+__all__ = ["App", "Context", "EventStreamResponse", "JsonLinesResponse", "Run", "create_app"]
 
 _PLACES = {
     "App": ".app",
     "Context": ".context",
     "EventStreamResponse": ".response",
+    "JsonLinesResponse": ".response",
     "Run": ".records",
     "create_app": ".app",
 }

@@ -1,4 +1,4 @@
-"""`EventStreamResponse`: a stream as a response of Starlette, and so of FastAPI."""
+"""`EventStreamResponse` and `JsonLinesResponse`: a stream as a response of Starlette, and so of FastAPI."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from ..streams.aio import AsyncStreamManager
+    from ..streams.event_stream_aio import AsyncEventStream
+    from ..streams.event_stream_sync import SyncEventStream
     from ..streams.sync import StreamManager
 
-__all__ = ["EventStreamResponse"]
+__all__ = ["EventStreamResponse", "JsonLinesResponse"]
 
 
 class EventStreamResponse(StreamingResponse):
@@ -40,6 +42,8 @@ class EventStreamResponse(StreamingResponse):
         UsageError: `stream` is not a stream, or an argument of `stream.sse` is wrong.
     """
 
+    _method = "sse"
+
     def __init__(
         self,
         stream: AsyncStreamManager | StreamManager,
@@ -50,10 +54,10 @@ class EventStreamResponse(StreamingResponse):
         background: BackgroundTask | None = None,
         **options: Any,
     ) -> None:
-        if not callable(getattr(stream, "sse", None)):
+        if not callable(getattr(stream, self._method, None)):
             kind = type(stream).__name__
-            raise UsageError(f"EventStreamResponse takes what sk.astream(…) or sk.stream(…) returns, not a {kind}")
-        self._body = stream.sse(protocol, **options)
+            raise UsageError(f"{type(self).__name__} takes what sk.astream(…) or sk.stream(…) returns, not a {kind}")
+        self._body: AsyncEventStream | SyncEventStream = getattr(stream, self._method)(protocol, **options)
         body = self._body if isinstance(self._body, AsyncIterator) else _in_threads(self._body)
         super().__init__(body, status_code, {**self._body.headers, **(headers or {})}, background=background)
 
@@ -67,6 +71,18 @@ class EventStreamResponse(StreamingResponse):
                     await self._body.aclose()
                 else:
                     await anyio.to_thread.run_sync(self._body.close, limiter=anyio.CapacityLimiter(1))
+
+
+class JsonLinesResponse(EventStreamResponse):
+    """A stream as lines of JSON: `stream.ndjson()`, as the readers of Open Interpreter's format take it. Otherwise as
+    `EventStreamResponse`.
+
+        @app.post("/chat")
+        async def chat(request: Request) -> JsonLinesResponse:
+            return JsonLinesResponse(agent.stream((await request.json())["message"]), "open_interpreter")
+    """
+
+    _method = "ndjson"
 
 
 async def _in_threads(body: Iterator[bytes]) -> AsyncGenerator[bytes, None]:

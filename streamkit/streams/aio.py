@@ -133,9 +133,22 @@ class AsyncStreamManager(Manager):
         expose_errors: bool = False,
     ) -> AsyncEventStream:
         """As `StreamManager.sse`: an async iterator, with `aclose()`. A task of its own reads the stream."""
-        from .event_stream_aio import AsyncEventStream
+        from .event_stream_aio import AsyncEventStream, sse_writer
 
-        return AsyncEventStream(self, protocol, keepalive, on_disconnect, retry, expose_errors)
+        return AsyncEventStream(self, sse_writer(protocol, retry), keepalive, on_disconnect, expose_errors)
+
+    def ndjson(
+        self,
+        protocol: str | Encoder = "streamkit",
+        *,
+        keepalive: float | None = None,
+        on_disconnect: OnDisconnect = "cancel",
+        expose_errors: bool = False,
+    ) -> AsyncEventStream:
+        """As `StreamManager.ndjson`: an async iterator, with `aclose()`."""
+        from .event_stream_aio import AsyncEventStream, lines_writer
+
+        return AsyncEventStream(self, lines_writer(protocol), keepalive, on_disconnect, expose_errors)
 
     async def close(self) -> None:
         """As `StreamManager.close`."""

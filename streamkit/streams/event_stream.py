@@ -10,17 +10,17 @@ from __future__ import annotations
 import contextlib
 import contextvars
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
 from ..errors import UsageError
 from ..events import Delta, Event, StreamEnd, StreamException
 from ..handlers import Handler
 from ..protocols.base import Encoder
-from ..protocols.event_stream import KEEPALIVE, EventStreamWriter
+from ..protocols.event_stream import EventStreamWriter, JsonLinesWriter
 from .error_mask import ErrorMask
 
-__all__ = ["EventStream", "Frames", "OnDisconnect"]
+__all__ = ["EventStream", "Frames", "OnDisconnect", "lines_writer", "sse_writer"]
 
 OnDisconnect: TypeAlias = Literal["cancel", "continue"]
 """What happens when the client disconnects: the stream is cancelled, or it is read to its end all the same."""
@@ -58,7 +58,7 @@ class Frames(Handler):
         return len(self._waiting) >= _MOST and not self.is_closed and not self._manager.is_closing
 
     def take(self) -> bytes | None:
-        """All that is ready; a keepalive comment if nothing is; None after the end."""
+        """All that is ready; a keepalive if nothing is; None after the end."""
         is_over = self.is_over  # read before the frames are taken: another thread may add the last ones meanwhile
         taken: list[bytes] = []
         with contextlib.suppress(IndexError):  # all were taken, or another thread has discarded them
@@ -67,7 +67,7 @@ class Frames(Handler):
         _set(self._room)
         if taken:
             return b"".join(taken)
-        return None if is_over or self.is_closed else KEEPALIVE
+        return None if is_over or self.is_closed else self._writer.keepalive
 
     def handle(self, event: Event, /) -> Any:
         """Add an event's frames. Returns what waits for room if the queue is full."""
@@ -128,10 +128,9 @@ class EventStream:
 
     Args:
         manager: the stream.
-        protocol: the name of a protocol, or its encoder.
-        keepalive: the seconds without a frame after which a keepalive comment is sent; None for never.
+        new_writer: makes the writer of the body, with the mask of errors.
+        keepalive: the seconds without a frame after which a keepalive is sent; None for never.
         on_disconnect: what happens when the client disconnects.
-        retry: as for `EventStreamWriter`.
         expose_errors: send the texts of errors.
 
     Raises:
@@ -146,19 +145,18 @@ class EventStream:
     def __init__(
         self,
         manager: Any,
-        protocol: str | Encoder,
+        new_writer: Callable[[ErrorMask], EventStreamWriter],
         keepalive: float | None,
         on_disconnect: OnDisconnect,
-        retry: int | None,
         expose_errors: bool,
     ) -> None:
-        _check(keepalive, on_disconnect, retry)
+        _check(keepalive, on_disconnect)
         manager.check_unread()
         self._manager = manager
         self._keepalive = keepalive
         self._continues = on_disconnect == "continue"
         mask = ErrorMask(expose=expose_errors)
-        self._writer = EventStreamWriter(protocol, retry=retry, mask=mask)
+        self._writer = new_writer(mask)
         self._frames = self._new_frames(manager, self._writer, mask)
         self._context = contextvars.copy_context()
 
@@ -199,13 +197,27 @@ class EventStream:
         return taken
 
 
-def _check(keepalive: Any, on_disconnect: Any, retry: Any) -> None:
+def sse_writer(protocol: str | Encoder, retry: Any) -> Callable[[ErrorMask], EventStreamWriter]:
+    """What makes the writer of Server-Sent Events.
+
+    Raises:
+        UsageError: `retry` is no number of milliseconds.
+    """
+    if retry is not None and not (_is_number(retry) and retry >= 0):
+        raise UsageError(f"retry= is a number of milliseconds, or None, not {retry!r}")
+    return lambda mask: EventStreamWriter(protocol, retry=retry, mask=mask)
+
+
+def lines_writer(protocol: str | Encoder) -> Callable[[ErrorMask], EventStreamWriter]:
+    """What makes the writer of lines of JSON."""
+    return lambda mask: JsonLinesWriter(protocol, mask=mask)
+
+
+def _check(keepalive: Any, on_disconnect: Any) -> None:
     if on_disconnect not in get_args(OnDisconnect):
         raise UsageError(f"on_disconnect= is 'cancel' or 'continue', not {on_disconnect!r}")
     if keepalive is not None and not (_is_number(keepalive, float) and 0 < keepalive < float("inf")):
         raise UsageError(f"keepalive= is a number of seconds above 0, or None, not {keepalive!r}")
-    if retry is not None and not (_is_number(retry) and retry >= 0):
-        raise UsageError(f"retry= is a number of milliseconds, or None, not {retry!r}")
 
 
 def _is_number(value: Any, *more: type) -> bool:

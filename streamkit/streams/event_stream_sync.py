@@ -12,9 +12,9 @@ from typing import Any
 
 from ..protocols.event_stream import EventStreamWriter
 from .error_mask import ErrorMask
-from .event_stream import EventStream, Frames
+from .event_stream import EventStream, Frames, lines_writer, sse_writer
 
-__all__ = ["SyncEventStream", "SyncFrames"]
+__all__ = ["SyncEventStream", "SyncFrames", "lines_writer", "sse_writer"]
 
 
 class SyncFrames(Frames):

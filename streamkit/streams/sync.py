@@ -167,9 +167,36 @@ class StreamManager(Manager):
         Raises:
             UsageError: an argument is wrong, or the stream was read already.
         """
-        from .event_stream_sync import SyncEventStream
+        from .event_stream_sync import SyncEventStream, sse_writer
 
-        return SyncEventStream(self, protocol, keepalive, on_disconnect, retry, expose_errors)
+        return SyncEventStream(self, sse_writer(protocol, retry), keepalive, on_disconnect, expose_errors)
+
+    def ndjson(
+        self,
+        protocol: str | Encoder = "streamkit",
+        *,
+        keepalive: float | None = None,
+        on_disconnect: OnDisconnect = "cancel",
+        expose_errors: bool = False,
+    ) -> SyncEventStream:
+        """The stream as lines of JSON (NDJSON) for a response, in any protocol: what the readers of Open Interpreter's format
+        take. Otherwise as `sse`.
+
+            body = sk.stream(ask, MyHandler()).ndjson("open_interpreter")
+            return flask.Response(body, headers=body.headers)
+
+        Args:
+            protocol: the name of a protocol, or its encoder.
+            keepalive: the seconds without a line after which an empty one comes; None for never, as not every reader skips it.
+            on_disconnect: as of `sse`.
+            expose_errors: as of `sse`.
+
+        Raises:
+            UsageError: an argument is wrong, or the stream was read already.
+        """
+        from .event_stream_sync import SyncEventStream, lines_writer
+
+        return SyncEventStream(self, lines_writer(protocol), keepalive, on_disconnect, expose_errors)
 
     def close(self) -> None:
         """Stop here: close what is upstream, end what is open, and call `on_end`. It returns when that is done."""

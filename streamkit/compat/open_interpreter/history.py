@@ -15,8 +15,8 @@ _KEYS = ("role", "type", "format", "recipient", "content", "start", "end", "repl
 
 
 def chunks_of(encoder: Encoder, event: Event) -> Iterator[dict[str, Any]]:
-    """The chunks of one event, with the keys that Open Interpreter has and no others."""
-    for item in encoder.feed(event):
+    """The chunks of one event that is in order, with the keys that Open Interpreter has and no others."""
+    for item in encoder.chunks(event):
         if item["role"] != "server":
             yield {key: item[key] for key in _KEYS if key in item and not _is_our_extension(key, item)}
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
+import anyio.to_thread
+
 from ...agent.agent import Agent
-from ...agent.code import CODE_TOOL
 from ...agent.computer_protocol import Computing
 from ...errors import StreamkitError, UsageError
-from ...events import ConfirmationCreated
+from ...events import ConfirmationCreated, Event
+from ...messages import ReasoningMessage, ToolCallMessage, ToolOutputMessage
 from ...protocols.open_interpreter import Encoder
 from ...protocols.values import as_list, is_object
 from ...renderers.characters import printable
+from ...streams.api import astream
 from ...streams.sync import StreamManager
-from .flat_chunks import MessageSequencer
 from .history import MessageHistory, chunks_of
 from .llm import LLM_SETTINGS, Llm
 from .model_input import messages_for_model
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
     from ...computer import Computer
 
 __all__ = ["OpenInterpreter"]
+
+_LEFT_OUT = (ToolCallMessage, ToolOutputMessage, ReasoningMessage)  # Open Interpreter has none of these types
 
 _SYSTEM = (
     "You reach the user's goal by running code on the user's computer, to which the user has agreed. Plan first, then act "
@@ -63,11 +68,12 @@ _MOVED = {
     "function_calling_llm": "llm.supports_functions",
     "debug_mode": "debug",
 }
+_LONGEST_END = 10  # seconds
 _NO_LIMIT = 1_000_000  # steps: the original has no limit
 _SUPPORTED = frozenset(
     (
         *("llm", "messages", "offline", "auto_run", "max_output", "system_message", "custom_instructions"),
-        *("computer", "reset", "chat", "wait", "close"),
+        *("computer", "reset", "chat", "achat", "wait", "close"),
     )
 )
 
@@ -115,6 +121,7 @@ class OpenInterpreter:
         self._own_computer: Computer | None = None  # created here, so closed here
         self._stream: StreamManager | None = None
         self._thread: threading.Thread | None = None
+        self._has_ended = threading.Event()  # the newest chat
         self._error: BaseException | None = None
         self._previous = 0  # number of messages before the newest chat
         for name, value in others.items():
@@ -199,12 +206,14 @@ class OpenInterpreter:
                 leaving the loop there, or closing the iterator, declines it. Closing also stops code that runs.
             blocking: False to answer in a thread; `wait()` then returns the messages.
 
+        A streaming chat that was left before its end is ended first, and the code that it runs with it.
+
         Returns:
             The new messages; with `stream` the chunks; None if it does not block. With neither `stream` nor `display`
             there is no way to ask: code then runs if `auto_run` is set, and otherwise ends the answer.
 
         Raises:
-            UsageError: another chat is still running, or a setting is not supported.
+            UsageError: a chat in a thread of its own is still running, or a setting is not supported.
             StreamkitError: the stream failed. What had arrived is in `messages`.
         """
         self._add_input(message)
@@ -219,6 +228,33 @@ class OpenInterpreter:
             self._thread.start()
             return None
         return self._run(display, interactive)
+
+    async def achat(self, message: Any = None, *, display: bool = False) -> AsyncGenerator[dict[str, Any], None]:
+        """Send a message; the chunks of the answer, as `chat(message, stream=True)` gives them, on asyncio and trio.
+
+            async with aclosing(interpreter.achat("What is 34/24?")) as chunks:
+                async for chunk in chunks: ...
+
+        A thread runs the answer. Leaving the loop ends it: code that runs is stopped before `aclose()` returns, as it is where
+        the task is cancelled. Without `display`, pulling the chunk after a confirmation approves it.
+
+        Args:
+            message: as of `chat`; without it the conversation is answered.
+            display: as of `chat`.
+
+        Raises:
+            UsageError, StreamkitError: as of `chat`.
+        """
+        await anyio.to_thread.run_sync(self._add_input, message)
+        stream, chunks = self._begin(display=display)
+        try:
+            async with astream(stream) as answer:
+                async for event in answer:
+                    for chunk in chunks.of(event):
+                        yield chunk
+                    _approve(event)
+        finally:
+            self._has_ended.set()
 
     def wait(self) -> list[dict[str, Any]]:
         """The new messages of a chat that does not block, once it has ended.
@@ -259,8 +295,7 @@ class OpenInterpreter:
                 print(f"{type(error).__name__}: {printable(str(error))}")
 
     def _add_input(self, message: Any) -> None:
-        if self._stream is not None and not self._stream.ended:
-            raise UsageError("a chat is still running: run it to its end, or close it")
+        self._end_abandoned()
         match message:
             case None:
                 pass
@@ -274,19 +309,38 @@ class OpenInterpreter:
                 raise UsageError(f"chat takes a text, a message or a list of messages, not {message!r}")
         self._previous = len(self.messages)
 
+    def _end_abandoned(self) -> None:
+        """End a streaming chat that nobody reads any more, such as that of a client that has left.
+
+        Raises:
+            UsageError: a chat in a thread of its own is still running, or one could not be ended.
+        """
+        if self._thread is not None and self._thread.is_alive() and self._thread is not threading.current_thread():
+            raise UsageError("a chat is still running in its thread: `wait()` for it, or close it")
+        stream, deadline = self._stream, time.monotonic() + _LONGEST_END
+        while stream is not None and not stream.ended:
+            stream.close()  # in another thread's pull it only asks
+            if time.monotonic() > deadline:
+                raise UsageError(f"the chat before did not end within {_LONGEST_END} seconds: close it")
+            self._has_ended.wait(0.05)
+
     def _chunks(self, *, display: bool, pull_approves: bool) -> Iterator[dict[str, Any]]:
         """The chunks. With `pull_approves`, a confirmation that no handler answered is approved by the next pull."""
-        agent = self._agent()
-        self._stream = stream = agent.stream(None, *(display_handlers() if display else ()))
-        sequencer, history, encoder = MessageSequencer(CODE_TOOL), MessageHistory(self.messages), Encoder()
+        stream, chunks = self._begin(display=display)
         with stream:
-            for event in stream:
-                events = [*sequencer.feed(event)]
-                history.feed(events)
-                for emitted in events:
-                    yield from chunks_of(encoder, emitted)
-                if pull_approves and isinstance(event, ConfirmationCreated) and event.confirmation.waiting:
-                    event.confirmation.approve()
+            try:
+                for event in stream:
+                    yield from chunks.of(event)
+                    if pull_approves:
+                        _approve(event)
+            finally:
+                self._has_ended.set()
+
+    def _begin(self, *, display: bool) -> tuple[StreamManager, _Chunks]:
+        """The stream of an answer, and what makes chunks of it."""
+        self._has_ended.clear()
+        self._stream = stream = self._agent().stream(None, *(display_handlers() if display else ()))
+        return stream, _Chunks(self.messages)
 
     def _agent(self) -> Agent:
         client, model = self.llm.resolve(offline=self.offline)
@@ -304,6 +358,31 @@ class OpenInterpreter:
         )
         agent.options = self.llm.options(agent.provider.protocol)
         return agent
+
+
+class _Chunks:
+    """Makes the chunks of an answer, and appends its messages to a conversation.
+
+    Args:
+        messages: the conversation.
+    """
+
+    def __init__(self, messages: list[dict[str, Any]]) -> None:
+        self._encoder = Encoder(left_out=_LEFT_OUT)
+        self._history = MessageHistory(messages)
+
+    def of(self, event: Event) -> Iterator[dict[str, Any]]:
+        """The chunks that follow from the stream's next event."""
+        events = [*self._encoder.in_order(event)]
+        self._history.feed(events)
+        for emitted in events:
+            yield from chunks_of(self._encoder, emitted)
+
+
+def _approve(event: Event) -> None:
+    """Approve what an event asks, unless a handler has answered: its chunk was passed on, and the next one is pulled."""
+    if isinstance(event, ConfirmationCreated) and event.confirmation.waiting:
+        event.confirmation.approve()
 
 
 def _unsupported(name: str) -> str:

@@ -1,7 +1,6 @@
 """Encodes messages and events as Open Interpreter's chunks, and writes the static form of messages.
 
-Every message is start, content, end; a chunk is never changed after it was returned. Ids are sent only where messages
-are open side by side, as Open Interpreter itself sends none.
+Every message is start, content, end, one after the other (`sequence`); a chunk is never changed after it was returned.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ from .. import base
 from ..values import is_object
 from .confirmations import confirmation_content
 from .questions import is_confirmation_type
+from .sequence import MessageSequencer
 from .wire import CHUNK_KEYS, FIELD_KEYS, TRANSIENT_TYPES
 
 __all__ = ["Encoder", "header_of", "with_console_format"]
@@ -63,14 +63,21 @@ class Encoder(base.Encoder):
     |---|---|
     | what a provider wants back (`metadata["openai_responses"]`, `["openai_chat"]`) | left out |
     | annotations, usage, warnings, run steps, a run's model, a delta's metadata | left out |
-    | how a run ended, besides completed and failed | expired: `error`; others: nothing, and `complete` at the end |
+    | how a run ended | failed and expired: `error`; others: nothing, or with `status` that it is complete |
     | a message's group, index, run and step; choices but the first | left out |
     | a console without output, after another message of the computer | the reader does not store it |
     | a replacement by nothing; a format or a recipient that comes with a message's end | left out |
     | a confirmation's id and outcome | the reader counts ids anew; code that runs counts as approved |
     | a confirmation, a review or a command within a message | it ends that message |
+    | messages that grow side by side | one after the other; a text that goes on is a message more |
+    | a call whose code is a message | left out; its output, if the code did not run, is console output |
     | a stored message of type review, command, confirmation, status or error | left out |
     | two pieces of one base64 image that both begin as an image does | two images |
+
+    Args:
+        status: end with `{"role": "server", "type": "status", "content": "complete"}`, as Open Interpreter's own server does.
+            Readers of its other streams would append that to the last message.
+        left_out: classes of messages that are left out.
     """
 
     name = "open_interpreter"
@@ -78,14 +85,25 @@ class Encoder(base.Encoder):
     fields = True
     done = b"[DONE]"
 
-    def __init__(self) -> None:
+    def __init__(self, *, status: bool = False, left_out: tuple[type[Message], ...] = ()) -> None:
+        self._status = status
+        self._sequencer = MessageSequencer(left_out)
         self._open: dict[str, _OpenMessage] = {}  # by message id
         self._idle_console: str | None = None  # the id of an open console group that has lines but no message
         self._last_role: str | None = None
         self._has_ended = False
 
     def feed(self, event: Event) -> Iterator[dict[str, Any]]:
-        """The chunks of one event."""
+        """The chunks of the stream's next event."""
+        for one in self.in_order(event):
+            yield from self.chunks(one)
+
+    def in_order(self, event: Event) -> Iterator[Event]:
+        """The events that follow from the stream's next one, so that at most one message is open."""
+        return self._sequencer.feed(event)
+
+    def chunks(self, event: Event) -> Iterator[dict[str, Any]]:
+        """The chunks of one of the events that `in_order` returned."""
         match event:
             case Created(message=message) if message.type not in _NOT_STORED and not is_confirmation_type(message.type):
                 yield from self._created(message)
@@ -109,7 +127,7 @@ class Encoder(base.Encoder):
                 yield from self._run_done(run)
             case StreamException(message=text):
                 yield from self._end("error", text)
-            case StreamEnd():
+            case StreamEnd() if self._status:
                 yield from self._end("status", "complete")
             case _:
                 pass
@@ -122,8 +140,7 @@ class Encoder(base.Encoder):
             self._idle_console = None
             return
         yield from self._end_idle_console()
-        header = {**header_of(message), **self._id_key(message.id)}
-        sent = self._open[message.id] = _OpenMessage(header, _further_keys(message))
+        sent = self._open[message.id] = _OpenMessage(header_of(message), _further_keys(message))
         yield {**sent.header, **sent.further_keys, "start": True}
 
     def _done(self, message: Message) -> Iterator[dict[str, Any]]:
@@ -144,7 +161,7 @@ class Encoder(base.Encoder):
                 yield {**sent.header, "format": "active_line", "content": line}
             return
         yield from self._end_idle_console()
-        header = {"role": "computer", "type": "console", **self._id_key(id)}
+        header = {"role": "computer", "type": "console"}
         yield {**header, "start": True}
         if line is not None:
             self._idle_console = id
@@ -165,7 +182,7 @@ class Encoder(base.Encoder):
         match run.status:
             case "failed" | "expired":
                 yield from self._end("error", str((run.error or {}).get("message") or run.status))
-            case "completed" | "requires_action" | "in_progress":
+            case "completed" | "requires_action" | "in_progress" if self._status:
                 yield from self._end("status", "complete")
             case _:
                 pass  # the end of the stream shows whether it failed
@@ -174,9 +191,6 @@ class Encoder(base.Encoder):
         if not self._has_ended:
             self._has_ended = True
             yield {"role": "server", "type": type, "content": content}
-
-    def _id_key(self, id: str) -> dict[str, Any]:
-        return {"id": id} if self._open else {}
 
 
 def header_of(message: Message) -> dict[str, Any]:

@@ -21,10 +21,10 @@ def explode(messages: Iterable[Message]) -> Iterator[dict[str, Any]]:
     `Encoder` lists."""
     encoder = Encoder()
     for message in messages:
-        yield from encoder.feed(message.created_event(message))
+        yield from encoder.chunks(message.created_event(message))
         if message.content:
-            yield from encoder.feed(MessageDelta(message.id, message.content))
-        yield from encoder.feed(message.done_event(message))
+            yield from encoder.chunks(MessageDelta(message.id, message.content))
+        yield from encoder.chunks(message.done_event(message))
 
 
 def to_input(messages: Iterable[Message | Confirmation]) -> list[dict[str, Any]]:
