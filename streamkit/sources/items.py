@@ -58,7 +58,7 @@ class Items(BodyJoiner):
         if is_plain_model(kind):
             return (value,)
         if is_helper_event(kind):
-            return next(map(self.batch, without_helper((value,))), [])
+            return next((self.batch(chunk) for chunk in without_helper((value,))), ())
         item = self.item(value)
         return item if isinstance(item, bytes) else [item]
 
