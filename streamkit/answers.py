@@ -6,29 +6,36 @@
 from __future__ import annotations
 
 from types import NoneType
-from typing import Literal, cast
+from typing import Literal, TypeAlias, cast
 
 from .errors import UsageError
 from .messages import Message
 from .messages.answer import Answer
 
-__all__ = ["Answer", "Confirmation"]
+__all__ = ["NOT_ANSWERED", "Answer", "Confirmation", "Outcome"]
+
+Outcome: TypeAlias = Literal["approved", "declined", "unanswered"]
+"""How a confirmation was decided."""
+
+NOT_ANSWERED = "not answered"
+"""The reason of a confirmation that is declined because its stream was closed or cancelled, or failed, while it was pending."""
 
 
 class Confirmation:
     """The question whether code or a tool call may run. Handlers receive it in `on_confirmation`.
 
     Answer it there with `approve` or `decline`, or call `defer` there and answer later, from any thread or task. The first
-    answer counts. A confirmation that nobody answers is declined.
+    answer counts. Where nobody answers, nothing runs: the confirmation is `unanswered`, and the run ends `requires_action`.
+    A stream that is closed or cancelled, or fails, declines it.
 
     Attributes:
         id: unique in the stream.
         subject: the code or tool-call message that would run.
-        status: `pending`, `approved` or `declined`.
+        status: `pending`, then `approved`, `declined`, or `unanswered` if nobody decided.
         edited: the code that was approved in place of the subject's; None if it was approved unchanged.
         reason: why it was declined, if a reason was given.
         editable: whether the source can take edited code.
-        malformed: whether the source's question was malformed: it cannot be answered, and is declined.
+        malformed: whether the source's question was malformed: it cannot be answered.
         expires_at: when its source stops to wait for an answer, in Unix seconds; None if the source does not say so.
         answer_slot: where the answer is put; None if the source cannot take one. For streamkit itself.
     """
@@ -40,7 +47,7 @@ class Confirmation:
         id: str,
         subject: Message,
         *,
-        status: Literal["pending", "approved", "declined"] = "pending",
+        status: Literal["pending"] | Outcome = "pending",
         edited: str | None = None,
         reason: str | None = None,
         malformed: bool = False,
@@ -48,7 +55,7 @@ class Confirmation:
     ) -> None:
         self.id = id
         self.subject = subject
-        self.status: Literal["pending", "approved", "declined"] = status
+        self.status: Literal["pending"] | Outcome = status
         self.edited = edited
         self.reason = reason
         self.malformed = malformed
@@ -60,6 +67,11 @@ class Confirmation:
     def waiting(self) -> bool:
         """Whether an answer would be taken now."""
         return self.answer_slot is not None and self.answer_slot.open
+
+    @property
+    def answered(self) -> bool:
+        """Whether somebody approved or declined it."""
+        return self.status == "approved" or (self.status == "declined" and self.reason != NOT_ANSWERED)
 
     def approve(self, edited: str | None = None) -> None:
         """Let the code or tool call run; with `edited`, run that code instead.
@@ -74,23 +86,23 @@ class Confirmation:
             raise UsageError(f"confirmation {self.id!r}: the edited code is empty; to run nothing, decline it")
         if edited is not None and not self.editable and self.answer_slot is not None:
             raise UsageError(f"confirmation {self.id!r}: this source cannot take edited code, only yes or no")
-        self._open_slot().give((True, edited))
+        self._open_slot().give(("approved", edited))
 
     def decline(self, reason: str | None = None) -> None:
         """Do not let it run; `reason` is sent along where the source has a place for it. Raises as `approve`."""
-        self._open_slot().give((False, reason))
+        self._open_slot().give(("declined", reason))
 
     def defer(self, timeout: float | None = None) -> None:
         """Make the stream wait: the answer comes later, from any thread or task. To be called in the hook.
 
-        After `timeout` seconds without an answer it is declined; None waits without a limit. Calling it again starts the
+        After `timeout` seconds without an answer it is `unanswered`; None waits without a limit. Calling it again starts the
         time again. It does nothing if another thread has answered already. Raises as `approve`.
         """
         self._open_slot().defer(timeout)
 
-    def settle(self, approved: bool, *, edited: str | None = None, reason: str | None = None) -> None:
+    def settle(self, outcome: Outcome, *, edited: str | None = None, reason: str | None = None) -> None:
         """Store the outcome; for the engine."""
-        self.status = "approved" if approved else "declined"
+        self.status = outcome
         self.edited = edited
         self.reason = reason
         if self.answer_slot is not None:

@@ -702,7 +702,7 @@ class ConfirmationCreated(Event):
 
 
 class ConfirmationDone(Event):
-    """A confirmation was approved or declined; `confirmation.status` says which."""
+    """A confirmation was approved or declined, or nobody answered it; `confirmation.status` says which."""
 
     confirmation: Confirmation
 

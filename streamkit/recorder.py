@@ -15,7 +15,6 @@ from weakref import WeakSet
 import msgspec
 
 from .answers import Confirmation
-from .core.pending import NOT_ANSWERED
 from .core.split_text import whole_event
 from .core.warning_list import ADVICE
 from .errors import UsageError
@@ -210,7 +209,7 @@ class Recorder(Handler):
             return False
         if confirmation.answer_slot is not None or engine.has_outcomes or engine.pull_approved:
             return True
-        return confirmation.reason != NOT_ANSWERED and not engine.is_canonical
+        return confirmation.answered and not engine.is_canonical
 
     def _write_answer(self, event: Event) -> None:
         """Write an answer, and whether it came after the source's end."""

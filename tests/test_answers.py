@@ -78,7 +78,7 @@ async def test_an_approved_confirmation_lets_it_run(face: Face) -> None:
 @pytest.mark.parametrize("kind", ["declined", "undecided", "no handler"])
 @body
 async def test_what_is_not_approved_does_not_run(face: Face, kind: str) -> None:
-    """The run ends there, well; the producer is closed before `on_end`."""
+    """The run ends there; the producer is closed before `on_end`. What nobody decided was not declined: it requires action."""
     source, closed = Source(interpreter()), []
     told = face.told(on_end=lambda _: closed.append(source.closed))
     if kind == "declined":
@@ -89,10 +89,16 @@ async def test_what_is_not_approved_does_not_run(face: Face, kind: str) -> None:
     assert source.closed
     assert [(m.type, m.content, m.status) for m in messages] == [("code", "34/24", "completed")]
     (asked,) = stream.confirmations
-    assert asked.status == "declined"
-    assert asked.reason == ("too risky" if kind == "declined" else "not answered")
-    assert (await stream.get_final_run()).finish_reason == "declined"
+    run = await stream.get_final_run()
+    if kind == "declined":
+        assert (asked.status, asked.reason) == ("declined", "too risky")
+        assert (stream.status, run.status, run.finish_reason) == ("completed", "completed", "declined")
+    else:
+        assert (asked.status, asked.reason) == ("unanswered", None)
+        assert (stream.status, run.status, run.finish_reason) == ("requires_action", "requires_action", None)
+    assert not stream.pending
     if kind != "no handler":
+        assert told.hooks.count("on_run_requires_action") == (kind != "declined")
         told.check_brackets()
         assert closed == [True]
         assert told.hooks.count("on_confirmation_done") == 1
@@ -244,15 +250,16 @@ async def test_a_deferred_confirmation_is_answered_from_another_task(face: Face,
 
 @every_face
 @body
-async def test_a_deferral_that_runs_out_declines(face: Face) -> None:
-    """And takes no answer any more."""
+async def test_a_deferral_that_runs_out_is_not_answered(face: Face) -> None:
+    """It was not declined, but it takes no answer any more."""
     source = Source(interpreter())
     told = face.told(on_confirmation=lambda _, asked: asked.defer(timeout=0.02))
     stream = face.stream(face.generator(source), told)
     await stream.until_done()
     assert not did_run(source)
     (asked,) = stream.confirmations
-    assert (asked.status, asked.reason) == ("declined", "not answered")
+    assert (asked.status, asked.reason, stream.status) == ("unanswered", None, "requires_action")
+    assert told.hooks.count("on_run_requires_action") == 1
     with pytest.raises(sk.UsageError):
         asked.approve()
 
@@ -420,7 +427,7 @@ async def test_a_malformed_confirmation_is_never_an_approval(face: Face, content
     await stream.until_done()
     assert not did_run(source)
     assert source.closed
-    assert all(asked.status == "declined" for asked in stream.confirmations)
+    assert all(asked.status == "unanswered" for asked in stream.confirmations)
     told.check_brackets()
 
 
@@ -467,7 +474,7 @@ async def test_a_producer_is_not_pulled_past_a_question_behind_another_protocols
     assert (source.went > len(first) + ASKED) is yes
     told.check_brackets()
     (outcome,) = told.of("on_confirmation_done")
-    assert outcome.status == ("approved" if yes else "declined")
+    assert outcome.status == ("approved" if yes else "unanswered")
     types = [m.type for m in stream.messages if m.type in ("code", "console")]
     assert types == (["code", "console"] if yes else ["code"])
     assert outcome.subject.content == "34/24"
@@ -566,7 +573,7 @@ async def test_a_producer_is_not_pulled_for_the_end_of_a_questions_line(
     assert [(m.type, m.content) for m in messages] == (
         [("code", "34/24"), ("console", "1.41"), ("message", "About 1.4.")] if yes else [("code", "34/24")]
     )
-    assert [asked.status for asked in told.of("on_confirmation_done")] == ["approved" if yes else "declined"]
+    assert [asked.status for asked in told.of("on_confirmation_done")] == ["approved" if yes else "unanswered"]
     assert not stream.warnings
 
 
@@ -616,15 +623,16 @@ async def test_an_answer_to_another_streams_question_reaches_it(face: Face, way:
     assert did_run(source) is yes
     assert source.closed
     assert [m.type for m in messages] == (["code", "console", "message"] if yes else ["code"])
-    reason = None if yes else "too risky" if how.startswith("decline") else "not answered"
+    status = "approved" if yes else "declined" if how.startswith("decline") else "unanswered"
     for one in (inner_told, told):
         one.check_brackets()
         (outcome,) = one.of("on_confirmation_done")
-        assert (outcome.status, outcome.reason) == ("approved" if yes else "declined", reason)
+        assert (outcome.status, outcome.reason) == (status, "too risky" if status == "declined" else None)
+        assert one.hooks.count("on_run_requires_action") == (status == "unanswered")
     if yes:
         assert told.hooks.index("on_confirmation_done") < told.hooks.index("on_console_created")
-    assert (stream.status, inner.status) == ("completed", "completed")
-    assert (await stream.get_final_run()).finish_reason == (None if yes else "declined")
+    assert stream.status == inner.status == ("requires_action" if status == "unanswered" else "completed")
+    assert (await stream.get_final_run()).finish_reason == ("declined" if status == "declined" else None)
 
 
 @every_face

@@ -777,9 +777,10 @@ def asking(emitter: sk.Emitter, out: list[Any], **options: Any) -> None:
         (lambda c: c.approve(), (True, None, None)),
         (lambda c: c.approve("rm y"), (True, "rm y", None)),
         (lambda c: c.decline("no"), (False, None, "no")),
-        (lambda c: None, (False, None, "not answered")),
+        (lambda c: None, (False, None, None)),
+        (lambda c: c.defer(0.02), (False, None, None)),
     ],
-    ids=["yes", "edited", "no", "nothing"],
+    ids=["yes", "edited", "no", "nothing", "too late"],
 )
 async def test_a_consumers_answer_reaches_the_producer(
     face: Face, relay_of: Callable[..., Relay], answer: Callable[[sk.Confirmation], None], wanted: Any
@@ -793,7 +794,10 @@ async def test_a_consumers_answer_reaches_the_producer(
         await stream.until_done()
     assert out == [wanted]
     (done,) = told.of("on_confirmation_done")
-    assert done.status == ("approved" if wanted[0] else "declined")
+    assert done.status == ("approved" if wanted[0] else "declined" if wanted[2] else "unanswered")
+    ended = "requires_action" if done.status == "unanswered" else "completed"
+    assert stream.status == stream.current_run.status == emitter.status == ended
+    assert told.hooks.count("on_run_requires_action") == (ended == "requires_action")
     assert told.hooks.index("on_confirmation_done") < told.hooks.index("on_console_created")
     assert stream.warnings == ()
 
@@ -910,7 +914,7 @@ def test_a_question_waits_for_the_first_who_comes() -> None:
 
 
 @pytest.mark.slow
-def test_a_question_is_declined_some_time_after_the_last_reader_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_is_given_up_some_time_after_the_last_reader_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where that reader had deferred it: its producer does not wait for ever."""
     monkeypatch.setattr("streamkit.relay.questions.UNATTENDED", 0.2)
     emitter = sk.Emitter()
@@ -924,7 +928,7 @@ def test_a_question_is_declined_some_time_after_the_last_reader_left(monkeypatch
                 began = time.monotonic()
                 break
     thread.join(10)
-    assert out == [(False, None, "not answered")]
+    assert out == [(False, None, None)]
     assert time.monotonic() - began >= 0.2
 
 
@@ -945,12 +949,12 @@ def test_a_question_has_a_time_limit_of_either_side(how: str) -> None:
     stream = sk.stream(emitter, Deferring())
     stream.until_done()
     thread.join()
-    assert out == [(False, None, "not answered")]
+    assert out == [(False, None, None)]
     assert 0.15 < time.monotonic() - began < 2
 
 
 def test_a_question_ends_with_its_emitter() -> None:
-    """As declined; whoever waits goes on."""
+    """It is not approved; whoever waits goes on."""
     emitter = sk.Emitter()
     emitter.code("x", "python")
     approval = emitter.confirm()
@@ -1013,9 +1017,9 @@ def test_a_reader_may_answer_a_question_that_was_decided_without_it() -> None:
     asking(emitter, out, timeout=0.01)
     go.set()
     reading.join()
-    assert out == [(False, None, "not answered")]
-    assert outcomes == [("declined", "not answered")]
-    assert stream.status == "completed"
+    assert out == [(False, None, None)]
+    assert outcomes == [("unanswered", None)]
+    assert stream.status == "requires_action"
     with pytest.raises(sk.UsageError, match="answered already"):
         stream.confirmations[0].decline()
 
@@ -1078,8 +1082,8 @@ def test_a_deferral_is_taken_back_when_its_reader_leaves(monkeypatch: pytest.Mon
     assert out == [], "the question is deferred, and its reader is there"
     held.close()
     reading.join(30)
-    assert out == [(False, None, "not answered")]
-    assert other.status == "completed"
+    assert out == [(False, None, None)]
+    assert other.status == "requires_action"
 
 
 def test_a_deferral_that_is_over_does_not_end_that_of_another_reader() -> None:
@@ -1130,8 +1134,8 @@ def test_a_question_without_a_time_limit_ends_all_the_same(monkeypatch: pytest.M
     out: list[Any] = []
     agent = in_thread(lambda: asking(emitter, out))
     agent.join(30)
-    assert out == [(False, None, "not answered")]
-    assert emitter.status == "completed"
+    assert out == [(False, None, None)]
+    assert emitter.status == "requires_action"
 
 
 def test_a_question_may_be_left_open_without_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1244,7 +1248,7 @@ def test_code_that_may_not_be_edited_is_not() -> None:
     sk.stream(emitter, Editing()).until_done()
     thread.join()
     assert len(refused) == 1
-    assert out == [(False, None, "not answered")]
+    assert out == [(False, None, None)]
 
 
 # -- one relay for many runs, and what is left over
@@ -1565,8 +1569,9 @@ async def test_a_question_of_a_stream_that_is_emitted_is_answered_by_a_reader(
         stream = face.stream(emitter, told)
         await stream.until_done()
     (done,) = told.of("on_confirmation_done")
-    assert done.status == ("approved" if answer == "approve" else "declined")
-    assert done.reason == {"approve": None, "decline": "no"}.get(answer, "not answered")
+    assert done.status == {"approve": "approved", "decline": "declined"}.get(answer, "unanswered")
+    assert done.reason == ("no" if answer == "decline" else None)
+    assert stream.status == ("requires_action" if done.status == "unanswered" else "completed")
     assert [m.content for m in stream.messages if m.type == "console"] == (["1.41"] if answer == "approve" else [])
     assert ran == ["ended"]
     assert stream.pending == {}

@@ -42,7 +42,7 @@ def go_on(client: Any) -> Any:
 @pytest.mark.parametrize("how", ["approve", "decline", "approve later", "nothing"])
 @body
 async def test_an_mcp_approval_is_answered_in_the_next_request(face: Face, how: str) -> None:
-    """With the real client: one run of two responses; the second was asked for with our answer, or our lack of one."""
+    """With the real client: one run of two responses; the second was asked for with our answer. Without one it is not."""
     script = [Reply("I need a link.", McpApproval("shorten", {"url": "https://x"}, server_label="zip")), Reply("Done.")]
     with ModelServer(script) as server:
         async with face.client(server) as client:
@@ -75,13 +75,18 @@ async def test_an_mcp_approval_is_answered_in_the_next_request(face: Face, how: 
             told.check_brackets()
             (outcome,) = told.of("on_confirmation_done")
             assert (outcome.subject.name, outcome.subject.arguments) == ("shorten", {"url": "https://x"})
+            if how == "nothing":
+                assert (outcome.status, stream.status) == ("unanswered", "requires_action")
+                assert told.hooks.count("on_run_requires_action") == 1
+                assert [warning.code for warning in stream.warnings] == ["missing-outputs"]
+                assert len(server.requests) == 1
+                return
             yes = how.startswith("approve")
             assert outcome.status == ("approved" if yes else "declined")
             assert text == "Done."  # the last response's
             second = server.requests[1].body
             answered = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1_1", "approve": yes}
-            reason = "not answered" if how == "nothing" else "too short"  # undecided is declined, and told so
-            assert second["input"] == [answered if yes else {**answered, "reason": reason}]
+            assert second["input"] == [answered if yes else {**answered, "reason": "too short"}]
             assert second["previous_response_id"] == "resp_1"
             assert len(server.requests) == 2
             assert len(await stream.get_final_run_steps()) == 2

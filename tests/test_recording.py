@@ -263,16 +263,23 @@ async def test_an_approved_run_replays_as_it_was(face: Face, tmp_path: Path) -> 
 
 
 @every_face
+@pytest.mark.parametrize("declines", [True, False], ids=["declined", "unanswered"])
 @body
-async def test_a_declined_run_replays_as_declined(face: Face, tmp_path: Path) -> None:
+async def test_a_run_that_was_not_approved_replays_as_it_ended(face: Face, declines: bool, tmp_path: Path) -> None:
     """Nothing came after the question."""
     path = tmp_path / "recording"
     source = Source(interpreter())
-    await face.stream(face.generator(source), sk.Recorder(path)).until_done()
+    told = face.told(on_confirmation=lambda _, asked: asked.decline("no") if declines else None)
+    first = face.stream(face.generator(source), told, sk.Recorder(path))
+    await first.until_done()
     assert source.went == ASKED
-    stream = face.stream(path)
+    again = face.told()
+    stream = face.stream(path, again)
     assert [m.type for m in await stream.get_final_messages()] == ["code"]
-    assert [asked.status for asked in stream.confirmations] == ["declined"]
+    assert again.hooks == told.hooks
+    assert stream.status == first.status == ("completed" if declines else "requires_action")
+    outcomes = [(asked.status, asked.reason) for asked in stream.confirmations]
+    assert outcomes == [("declined", "no") if declines else ("unanswered", None)]
 
 
 @every_face

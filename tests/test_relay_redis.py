@@ -342,8 +342,8 @@ async def test_no_task_blocks_its_event_loop_while_redis_is_stopped(mortal: Redi
         await answering.close()
     record = await relay.aget("run")
     assert record is not None
-    declined = dict.fromkeys(("here", "late", "never"), "declined")
-    expected = {"by reader": "approved", "call": "closed", **declined}
+    closed = dict.fromkeys(("call", "late", "never"), "closed")
+    expected = {"by reader": "approved", "here": "declined", **closed}
     assert {id: one["status"] for id, one in record.questions.items()} == expected
     assert texts == ["done", "done"]
     await relay.aclose()

@@ -461,7 +461,7 @@ def test_confirmations_warnings_errors_and_ends_are_printed() -> None:
     stream = sk.stream(iter([items[1], *items[2:], {"role": 5}]), ConsolePrinter(file, active_line=True))
     stream.until_done()
     text = file.getvalue()
-    assert "[confirmation] may this code run?\n[confirmation] declined" in text
+    assert "[confirmation] may this code run?\n[confirmation] unanswered\n[run] requires_action" in text
     assert "[warning] item 0: " in text
     file = io.StringIO()
     with pytest.raises(sk.IncompleteStreamError):

@@ -19,7 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..messages import ConsoleMessage, Message, ToolCallMessage, ToolOutputMessage
+from ..answers import Confirmation
+from ..messages import CodeMessage, ConsoleMessage, Message, ToolCallMessage, ToolOutputMessage
 from .conversation import changed, put_in_place
 from .model_text import model_text
 
@@ -33,6 +34,7 @@ __all__ = [
     "is_question",
     "not_run_output",
     "open_calls",
+    "pending_of",
 ]
 
 WAITING, BEGAN = "waiting", "began"
@@ -126,6 +128,21 @@ def open_calls(messages: Sequence[Message]) -> list[ToolCallMessage]:
     for message in messages:
         reader.add(message)
     return [*reader.open.values()]
+
+
+def pending_of(
+    messages: Sequence[Message], calls: Sequence[ToolCallMessage]
+) -> dict[str, Confirmation | ToolCallMessage]:
+    """What these open calls wait for, by the ids that it has on a stream: confirmations that nobody decided, and outputs."""
+    codes = {message.call_id: message for message in messages if isinstance(message, CodeMessage)}
+    pending: dict[str, Confirmation | ToolCallMessage] = {}
+    for call in calls:
+        question = call.id if is_question(call) else call.metadata.get("confirmation")
+        if question is not None:
+            pending[question] = Confirmation(question, codes.get(call.call_id or call.id, call), status="unanswered")
+        elif "action" not in call.metadata:
+            pending[call.call_id or call.id] = call
+    return pending
 
 
 def complete_records(messages: Sequence[Message], *, at_end: bool, limit: int) -> list[Message]:

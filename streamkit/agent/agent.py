@@ -52,7 +52,7 @@ class _BaseAgent(AgentCore):
 
     def _connect(self, turn: Turn, stream: StreamState) -> None:
         turn.stream = stream
-        prepare_for_agent(stream, turn.executes)
+        prepare_for_agent(stream, self.executes)
 
     def _start(self, messages: Sequence[Message], stream: StreamState) -> None:
         """The stream starts: from here on it is the only one that may run, and the input is in the conversation."""
@@ -72,8 +72,8 @@ class Agent(_BaseAgent):
 
     Code that the model writes, and each call of a tool with `confirm=True`, is a `Confirmation` first: a handler's
     `on_confirmation` answers it with `approve()`, `approve(edited=...)`, `decline()`, `decline("why")` or `defer()`. What
-    no handler answers is declined, and the run ends. A tool that raises does not end the stream: the model reads the
-    error, and `on_warning` receives it.
+    no handler answers does not run: the run ends `requires_action`, and the next stream asks again. A tool that raises
+    does not end the stream: the model reads the error, and `on_warning` receives it.
 
     Args:
         client: `openai.OpenAI`, `anthropic.Anthropic`, or an object with the same methods.

@@ -6,12 +6,13 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
+from ..answers import Confirmation
 from ..arguments import check_count, check_kind
 from ..errors import UsageError
-from ..messages import CodeMessage, Message
+from ..messages import CodeMessage, Message, ToolCallMessage
 from ..protocols import is_object, to_input
 from ..streams.state import StreamState
-from .actions import complete_records
+from .actions import WAITING, complete_records, is_question, open_calls, pending_of
 from .attachments import with_image_data
 from .code import CODE_TOOL, check_auto_run, code_schema
 from .computer_protocol import Computing, check_computer
@@ -87,6 +88,34 @@ class AgentCore:
         """The tools that each request offers to the model, the one that runs code first."""
         code = [] if self.computer is None else [code_schema(self.computer.languages)]
         return [*code, *self._schemas]
+
+    @property
+    def pending(self) -> Mapping[str, Confirmation | ToolCallMessage]:
+        """What waits for an answer: confirmations by their id, calls of the application's tools by their call id.
+
+        While a stream runs these are its own. Afterwards, and in a conversation that was loaded, they say what the next
+        `stream()` asks again: its hooks get them anew, and the answers are given there.
+        """
+        if self._live is not None and not self._live.ended:
+            return self._live.pending
+        return pending_of(self.messages, self.open_calls())
+
+    def executes(self, call: ToolCallMessage) -> bool:
+        """Whether the agent answers a call itself, not the application. It answers calls of unknown tools as well."""
+        if call.name in self.tools or (call.name == CODE_TOOL and self.computer is not None):
+            return True
+        is_providers = "item_type" in call.metadata or "custom" in call.metadata  # a kind of tool that we do not offer
+        return call.name not in self.application_tools and not is_providers
+
+    def open_calls(self) -> list[ToolCallMessage]:
+        """The calls of the newest answer that can still be answered: those of the application, and those that are recorded as
+        waiting."""
+        self.messages[:] = as_messages(self.messages)  # the application may have added dicts
+        return [
+            call
+            for call in open_calls(self.messages)
+            if call.metadata.get("action") == WAITING or not (self.executes(call) or is_question(call))
+        ]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the conversation to a file, as a JSON list. An existing file is replaced at once.

@@ -14,7 +14,7 @@ from ..answers import Confirmation
 from ..events import ConfirmationCreated, ConsoleCreated, ConsoleDelta, ConsoleDone, Event, Run, RunDone, ToolCallDone
 from ..messages import CodeMessage, ConsoleMessage, Message, ReasoningMessage, ToolCallMessage, ToolOutputMessage
 from ..streams.state import StreamState
-from .actions import WAITING, Action, is_question, open_calls
+from .actions import Action, is_question
 from .calls import PendingCall, call_id_of, declined_output, failure_events
 from .code import CODE_TOOL, RejectedCode, read_code, runs_without_confirmation
 from .code_run import CodeRun
@@ -33,8 +33,6 @@ from .stream_state import (
 )
 
 __all__ = ["Turn"]
-
-_NOT_ANSWERED = "not answered"  # a confirmation's reason where it was declined because no answer came
 
 
 class Turn:
@@ -63,14 +61,6 @@ class Turn:
         self._answer_begins = 0  # where in the stream's messages the model's newest answer begins
         self._answer_is_complete = True
 
-    def executes(self, call: ToolCallMessage) -> bool:
-        """Whether the agent answers a call itself, not the application. It answers calls of unknown tools as well."""
-        agent = self._agent
-        if call.name in agent.tools or (call.name == CODE_TOOL and agent.computer is not None):
-            return True
-        is_providers = "item_type" in call.metadata or "custom" in call.metadata  # a kind of tool that we do not offer
-        return call.name not in agent.application_tools and not is_providers
-
     def withdraw_failed_answer(self) -> None:
         """Take an answer that failed before its end out of the conversation: no request sends the fragment.
 
@@ -89,7 +79,7 @@ class Turn:
         """The stream has ended: record what became of each action that has no outcome in the conversation yet."""
         failed = self.stream.error is not None and not self._answer_is_complete
         newest = () if failed else self.stream.messages[self._answer_begins :]
-        calls = [call for call in newest if _is_call(call) and self.executes(call)]
+        calls = [call for call in newest if _is_call(call) and self._agent.executes(call)]
         self._outcomes.finish(calls, self.stream.confirmations)
 
     # -- the course
@@ -135,6 +125,8 @@ class Turn:
 
     def _answer(self, messages: Sequence[Message], questions: Sequence[Confirmation]) -> Generator[Step, None, bool]:
         """Answer the calls of an answer. Returns whether the run goes on."""
+        if any(confirmation.status == "unanswered" for confirmation in questions):
+            return False
         try:
             for confirmation in questions:
                 _raise_if_run_declined(confirmation)
@@ -142,13 +134,15 @@ class Turn:
         except _RunDeclined:
             decline_run(self.stream)
             return False
+        except _Unanswered:
+            return False
         return not has_unanswered_calls(self.stream)
 
     def _answer_open_calls(self) -> Generator[Step, None, list[Confirmation] | None]:
         """Ask again what the conversation ends with: confirmations and calls that nobody answered. Returns the provider's
         own questions that were answered, or None if the run ends here."""
         messages = self._agent.messages
-        calls = [call for call in open_calls(messages) if self._is_open(call)]
+        calls = self._agent.open_calls()
         if not calls:
             return []
         questions = [call for call in calls if is_question(call)]
@@ -163,12 +157,6 @@ class Turn:
         codes = [message for message in messages if isinstance(message, CodeMessage)]
         ours = [call for call in calls if call not in questions]
         return answered if (yield from self._answer([*ours, *codes], answered)) else None
-
-    def _is_open(self, call: ToolCallMessage) -> bool:
-        """Whether a call without a result can be answered: one of the application's, or one that is recorded as waiting."""
-        if self.executes(call) or is_question(call):
-            return call.metadata.get("action") == WAITING
-        return True
 
     # -- calls
 
@@ -200,7 +188,7 @@ class Turn:
     def _with_distinct_ids(self, messages: Sequence[Message]) -> tuple[list[ToolCallMessage], list[Message]]:
         """The calls that the agent answers, and all messages. Some models give several calls of an answer one id: all
         but the first then get another one, as does their code. The conversation changes as well."""
-        calls = [message for message in messages if _is_call(message) and self.executes(message)]
+        calls = [message for message in messages if _is_call(message) and self._agent.executes(message)]
         distinct: list[ToolCallMessage] = []
         rest = [*messages]
         seen: set[str] = set()
@@ -274,7 +262,8 @@ class Turn:
         None.
 
         Raises:
-            _RunDeclined: it was declined without a reason, or not answered.
+            _RunDeclined: it was declined without a reason.
+            _Unanswered: nobody answered.
         """
         id = self._outcomes.ask(action, {confirmation.id for confirmation in self.stream.confirmations})
         yield EmitEvents([ConfirmationCreated(Confirmation(id, subject))])
@@ -282,6 +271,8 @@ class Turn:
         kind = "code" if isinstance(subject, CodeMessage) else "call"
         if confirmation.status == "approved":
             return confirmation
+        if confirmation.status == "unanswered":
+            raise _Unanswered
         text = f"Not run: the user declined this {kind}."
         self._outcomes.decline(action, text)
         _raise_if_run_declined(confirmation)
@@ -292,12 +283,16 @@ class Turn:
 
 
 class _RunDeclined(Exception):
-    """A confirmation was declined without a reason, or not answered: the run ends."""
+    """A confirmation was declined without a reason: the run ends."""
+
+
+class _Unanswered(Exception):
+    """Nobody answered a confirmation: the run ends, and the next stream asks again."""
 
 
 def _raise_if_run_declined(confirmation: Confirmation) -> None:
     """Raises `_RunDeclined` if the run ends with this confirmation, which was decided."""
-    if confirmation.status != "approved" and confirmation.reason in (None, "", _NOT_ANSWERED):
+    if confirmation.status == "declined" and not confirmation.reason:
         raise _RunDeclined
 
 

@@ -61,7 +61,7 @@ class Asker(EventHandler):
         self._read = read
 
     def on_confirmation(self, confirmation: Confirmation, /) -> None:
-        """Ask, and answer the confirmation. A malformed one stays unanswered, and so is declined."""
+        """Ask, and answer the confirmation. A malformed one stays unanswered."""
         if confirmation.malformed:
             return
         if self.always:

@@ -182,7 +182,7 @@ class Delivery:
                     engine.compact(message)
                 if (again or not batch or engine.changes) and (pull is not None or not self._pull_has_begun):
                     again, engine.cause = False, None  # the item that it came from may be large
-                    if batch is NO_MORE or not kinds or decoder.exhausted or engine.pending or engine.declined:
+                    if batch is NO_MORE or not kinds or decoder.exhausted or engine.pending or engine.not_approved:
                         if batch is NO_MORE or (shortcut := self._next_shortcut()) is None:
                             return batch is not NO_MORE
                         (kinds, to_frames, decode), decoder = shortcut, engine.decoder

@@ -21,11 +21,12 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from msgspec.structs import replace
 
 from .. import events as e
+from ..answers import NOT_ANSWERED
 from ..messages import COMPACT_AT
 from ..shared_names import share_names
 from .message_content import MessageContent
 from .open_messages import NOTHING
-from .pending import NO_CONFIRMATIONS, NO_QUESTIONS, NOBODY, NOT_ANSWERED, PendingAnswers, Waker
+from .pending import NO_CONFIRMATIONS, NO_QUESTIONS, NOBODY, PendingAnswers, Waker
 from .run_tracker import RunTracker
 from .split_text import SplitDelta
 from .warning_list import WarningList
@@ -198,7 +199,7 @@ class Engine(MessageContent):
             yield from self._close_open(outcome.status, event)
 
     def _complete_requires_action(self, event: e.RunRequiresAction) -> Iterator[e.Event]:
-        yield from self.runs.open_step(event)
+        yield from self.runs.open(e.Run(), event)
         yield from self.runs.require_action(event.run, event)
 
     def _complete_step_created(self, event: e.RunStepCreated) -> Iterator[e.Event]:
@@ -244,7 +245,7 @@ class Engine(MessageContent):
             yield from self._close_open(status, _NO_CAUSE)
         if not self.pending:
             return
-        yield from self._decline_unanswerable()
+        yield from self._settle_unanswerable()
         failed = outcome is not None and outcome.status in _FAILED
         later = self.answered_later
         waiting = [call for call in self.unanswered if (call.call_id or call.id) not in later]
@@ -272,17 +273,21 @@ class Engine(MessageContent):
             return
         self.is_ending = True
         outcome = "completed" if runs.outcome is None else runs.outcome.status
-        if self.pending and self.unanswered and outcome in ("completed", "in_progress"):
+        if self.questions is not None and self.has_open_questions and outcome in ("completed", "in_progress"):
             outcome = "requires_action"
         how: e.RunStatus = status or outcome
         if self.open_by_id or self._renamed:
             yield from self._close_open(how, _NO_CAUSE)
-        if self.pending:
-            for confirmation in self.pending_confirmations:
-                yield from self.settle(confirmation, False, reason=NOT_ANSWERED)
-            for call in self.unanswered:
-                if call.answer_slot is not None:
-                    call.answer_slot.close()
+        for confirmation in self.pending_confirmations:
+            if status is None:
+                yield from self.settle(confirmation, "unanswered")
+            else:
+                yield from self.settle(confirmation, "declined", reason=NOT_ANSWERED)
+        for call in self.unanswered:
+            if call.answer_slot is not None:
+                call.answer_slot.close()
+        if how == "requires_action" and not runs.requires_action and runs.run is not None:
+            yield from runs.require_action(e.Run(), _NO_CAUSE)
         yield from runs.end_last_step(how, error)
         run_done = runs.end(how, error)
         if run_done is not None and self.takes_place(run_done):

@@ -1,6 +1,8 @@
 """What waits for an answer: confirmations, and tool calls that the application is to answer.
 
-    confirmation   pending -> approved | declined    by an answer; approved if its code runs all the same; declined at the end
+    confirmation   pending -> approved | declined    by an answer; approved if its code runs all the same; declined where the
+                                                     stream is closed or cancelled, or fails
+                   pending -> unanswered             where the source cannot continue without an answer: its run requires action
     tool call      pending -> answered               by an output, ours or the source's
 
 The engine makes an `Answer` only where the source can take one, so that an answer which would change nothing is refused
@@ -17,15 +19,12 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Protocol
 
 from .. import events as e
-from ..answers import Answer, Confirmation
+from ..answers import Answer, Confirmation, Outcome
 from ..messages import Message, ToolCallMessage
 from .questions import Questions
 from .run_tracker import RunTracker
 
-__all__ = ["NOBODY", "NOT_ANSWERED", "NO_CONFIRMATIONS", "NO_QUESTIONS", "PendingAnswers", "Waker"]
-
-NOT_ANSWERED = "not answered"
-"""The reason of a confirmation that was declined because nobody answered it."""
+__all__ = ["NOBODY", "NO_CONFIRMATIONS", "NO_QUESTIONS", "PendingAnswers", "Waker"]
 
 NO_CONFIRMATIONS: list[Confirmation] = []
 """Of the streams without any, which are most: nothing is added to it."""
@@ -65,7 +64,7 @@ class PendingAnswers:
         confirmations: all of them, in the order they came.
         answered_later: the ids of confirmations, and of calls that were promised an output, whose answer comes after the
             source's end, as a recording has it.
-        declined: a confirmation was declined and pulling on would run it all the same, so nothing more is pulled.
+        not_approved: a confirmation was not approved and pulling on would run it all the same, so nothing more is pulled.
         waker: its `answer_came` is called from the answering thread when something was answered or deferred.
 
     What the source can do with answers. Who opens a source sets the first and third; `then=`, an agent or a relay the rest:
@@ -84,7 +83,7 @@ class PendingAnswers:
     runs: RunTracker
     is_canonical: bool
     answered_later: frozenset[str] = frozenset()
-    declined = False
+    not_approved = False
     pull_approves = False
     pull_approved = False
     has_outcomes = False
@@ -124,8 +123,8 @@ class PendingAnswers:
         outcome = event.confirmation
         confirmation = self.pending.get(outcome.id)
         if isinstance(confirmation, Confirmation):
-            approved = outcome.status == "approved"
-            yield from self.settle(confirmation, approved, edited=outcome.edited, reason=outcome.reason)
+            status = "unanswered" if outcome.status == "pending" else outcome.status
+            yield from self.settle(confirmation, status, edited=outcome.edited, reason=outcome.reason)
 
     def confirmation_created(self, event: e.ConfirmationCreated) -> Iterator[e.Event]:
         """The source asks for a confirmation."""
@@ -157,7 +156,7 @@ class PendingAnswers:
         self.confirmations.append(confirmation)
         yield e.ConfirmationCreated(confirmation, position=event.position, raw_item=event.raw_item)
         if question.malformed:
-            yield from self.settle(confirmation, False, reason="malformed")
+            yield from self.settle(confirmation, "unanswered", reason="malformed")
 
     def _subject(self, subject: Message) -> Message:
         """The stream's own message of what wants to run, if it says the same as the confirmation, else the latter's."""
@@ -168,19 +167,20 @@ class PendingAnswers:
         return message if shown == (subject.type, subject.format, subject.content) else subject
 
     def settle(
-        self, confirmation: Confirmation, approved: bool, *, edited: str | None = None, reason: str | None = None
+        self, confirmation: Confirmation, outcome: Outcome, *, edited: str | None = None, reason: str | None = None
     ) -> Iterator[e.Event]:
         """Decide a confirmation, and emit the outcome. Nothing happens if it was decided before."""
         if confirmation.id not in self.pending:
             return
         self._remove(confirmation.id)
-        confirmation.settle(approved, edited=edited, reason=reason)
-        if not approved:
+        confirmation.settle(outcome, edited=edited, reason=reason)
+        if outcome != "approved":
             if self.pull_approves or self.pull_approved:
-                self.declined = True
-                self.end_declined()
+                self.not_approved = True
+                if outcome == "declined":
+                    self.end_declined()
             if confirmation.subject.call_id is not None:
-                self._call_answered(confirmation.subject.call_id)  # a declined call gets no other output
+                self._call_answered(confirmation.subject.call_id)  # a call that is not approved gets no other output
         yield e.ConfirmationDone(confirmation)
 
     def end_declined(self) -> None:
@@ -193,13 +193,13 @@ class PendingAnswers:
         """Code of this call runs, so whoever could decide has approved it. A question about another call stays open."""
         for confirmation in self._unanswerable():
             if confirmation.subject.call_id == call_id:
-                yield from self.settle(confirmation, True)
+                yield from self.settle(confirmation, "approved")
 
-    def _decline_unanswerable(self) -> Iterator[e.Event]:
+    def _settle_unanswerable(self) -> Iterator[e.Event]:
+        """The source has ended: nobody has answered what nobody could answer here."""
         for confirmation in self._unanswerable():
-            if confirmation.id in self.answered_later:
-                continue
-            yield from self.settle(confirmation, False, reason=NOT_ANSWERED)
+            if confirmation.id not in self.answered_later:
+                yield from self.settle(confirmation, "unanswered")
 
     def _unanswerable(self) -> list[Confirmation]:
         """The pending confirmations that take no answer of ours."""
@@ -213,6 +213,12 @@ class PendingAnswers:
         if not self.pending:
             return []
         return [waiting for waiting in self.pending.values() if isinstance(waiting, Confirmation)]
+
+    @property
+    def has_open_questions(self) -> bool:
+        """Whether the run cannot go on before somebody answers: a confirmation that nobody decided, or a tool call."""
+        undecided = ("pending", "unanswered")
+        return any(confirmation.status in undecided for confirmation in self.confirmations) or bool(self.unanswered)
 
     # -- tool calls
 
@@ -359,12 +365,12 @@ class PendingAnswers:
         return deferred
 
     def must_wait(self, *, at_end: bool) -> bool:
-        """Whether the source cannot go on before something is answered. Confirmations that nobody deferred are declined
-        for it: their answers are ready at once."""
+        """Whether the source cannot go on before something is answered. Confirmations that nobody deferred are `unanswered`
+        from then on."""
         questions = self.questions
         if questions is None or not (at_end or self.pull_approves):
             return False
         undeferred, questions.undeferred = questions.undeferred, {}
         for answer in undeferred:
-            answer.give_up((False, NOT_ANSWERED))
+            answer.give_up(("unanswered", None))
         return bool(questions.confirmations or (at_end and questions.awaited))

@@ -299,12 +299,12 @@ class Hooks(Handler, Generic[R]):
         """Called when code or a tool call needs approval before it runs. `confirmation.subject` is what would run.
 
         Answer with `confirmation.approve()`, `approve(edited)` or `decline(reason)`; or call `confirmation.defer()`
-        here, and answer later from any thread. A confirmation that nobody answers is declined.
+        here, and answer later from any thread. A confirmation that nobody answers is `unanswered`, and the run ends `requires_action`.
         """
         return self._nothing
 
     def on_confirmation_done(self, confirmation: Confirmation, /) -> R:
-        """Called when a confirmation was decided. `confirmation.status` is `approved` or `declined`."""
+        """Called when a confirmation was decided. `confirmation.status` is `approved`, `declined` or `unanswered`."""
         return self._nothing
 
     def on_run_created(self, run: Run, /) -> R:

@@ -197,7 +197,7 @@ class _ConfirmationState(msgspec.Struct):
     """The static form of a confirmation, except for its subject."""
 
     id: str
-    status: Literal["pending", "approved", "declined"] = "pending"
+    status: Literal["pending", "approved", "declined", "unanswered"] = "pending"
     edited: str | None = None
     reason: str | None = None
     malformed: bool = False

@@ -15,22 +15,26 @@ from ..messages import ToolCallMessage, output_text
 __all__ = ["RelayAnswer", "answer_of", "value_of"]
 
 
-def answer_of(waiting: Confirmation | ToolCallMessage, value: Any) -> dict[str, Any]:
-    """A value of an `Answer` as the registry has it."""
+def answer_of(waiting: Confirmation | ToolCallMessage, value: Any) -> dict[str, Any] | None:
+    """A value of an `Answer` as the registry has it; None if nobody answered."""
     if isinstance(waiting, ToolCallMessage):
         return {"output": value}
-    approved, more = value
-    out: dict[str, Any] = {"approved": approved}
+    outcome, more = value
+    if outcome == "unanswered":
+        return None
+    out: dict[str, Any] = {"approved": outcome == "approved"}
     if more is not None:
-        out["edited" if approved else "reason"] = more
+        out["edited" if out["approved"] else "reason"] = more
     return out
 
 
-def value_of(answer: Mapping[str, Any]) -> Any:
-    """The value of an `Answer` for what the registry has."""
+def value_of(answer: Mapping[str, Any] | None) -> Any:
+    """The value of an `Answer` for what the registry has; for a confirmation that nobody answered, None."""
+    if answer is None:
+        return "unanswered", None
     if "approved" in answer:
         approved = answer["approved"] is True
-        return approved, answer.get("edited" if approved else "reason")
+        return ("approved", answer.get("edited")) if approved else ("declined", answer.get("reason"))
     return output_text(answer["output"] if "output" in answer else {"error": answer.get("error")})
 
 

@@ -282,7 +282,7 @@ class Emitter(Writer, Readable):
             if emitter.confirm():            # in a thread
             if await emitter.confirm():      # in a task
 
-        A confirmation that no reader answers is declined: when every reader goes on without having deferred it, 30 seconds
+        A confirmation that no reader answers is `unanswered`, and so not approved: when every reader goes on without having deferred it, 30 seconds
         after the last one left that had not, and at the latest after 300 seconds.
 
         Args:

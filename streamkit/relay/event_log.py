@@ -128,9 +128,9 @@ class EventLog:
         counts, question = self._log.settle(id, own)
         return value_of(own if counts or question.get("status") not in _SETTLED else _answer_in(question))
 
-    def give_up(self, id: str, refusal: Mapping[str, Any] | None) -> bool:
+    def give_up(self, id: str) -> bool:
         """Close a question that nobody answered. False if somebody did, and the answer is about to come."""
-        counts, question = self._log.settle(id, refusal)
+        counts, question = self._log.settle(id, None)
         return counts or question.get("status") not in _SETTLED
 
     def is_unattended(self, id: str, seconds: float) -> bool:
@@ -151,10 +151,9 @@ def _question_in(event: Event) -> Confirmation | ToolCallMessage | None:
 
 def _outcome_of(waiting: Confirmation | ToolCallMessage) -> dict[str, Any] | None:
     """How something ended that does not wait any more, as the registry has it; None if nothing was answered."""
-    if isinstance(waiting, ToolCallMessage) or waiting.status == "pending":
+    if isinstance(waiting, ToolCallMessage) or not waiting.answered:
         return None
-    approved = waiting.status == "approved"
-    return answer_of(waiting, (approved, waiting.edited if approved else waiting.reason))
+    return answer_of(waiting, (waiting.status, waiting.edited if waiting.status == "approved" else waiting.reason))
 
 
 def _answer_in(question: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ Any reader may answer, and the first answer counts. Without one a question ends
     after 30 seconds       in which no reader was there that could lead to an answer, once there had been one
     at once                where every reader that is there goes on without having answered or deferred it
 
-A question without an answer is declined, and so is one that is open when its run ends.
+A confirmation without an answer is `unanswered`, and so is one that is open when its run ends.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class _Question:
         if self._is_over or answer is None:
             return True
         if not answer.given:
-            if not answer.closed and (self._may_be_answered() or not self._writer.give_up(self._id, self._refusal)):
+            if not answer.closed and (self._may_be_answered() or not self._writer.give_up(self._id)):
                 return False
             self._give_up(answer)
         self._writer.write_answers()
@@ -78,8 +78,6 @@ class _Question:
         if time.monotonic() >= self._end:
             return False
         return self._is_limited or not self._writer.is_unattended(self._id, UNATTENDED)
-
-    _refusal: dict[str, Any] | None = None
 
     def _give_up(self, answer: Answer) -> None:
         answer.close()
@@ -92,8 +90,6 @@ class Approval(_Question):
     Attributes:
         confirmation: the question and, once it is decided, the answer.
     """
-
-    _refusal = {"approved": False, "reason": "not answered"}
 
     def __init__(self, writer: Writer, confirmation: Confirmation, timeout: float | None) -> None:
         super().__init__(writer, confirmation.id, confirmation, timeout)
@@ -127,7 +123,7 @@ class Approval(_Question):
         return self.confirmation.reason
 
     def _give_up(self, answer: Answer) -> None:
-        answer.give_up((False, "not answered"))
+        answer.give_up(("unanswered", None))
 
     def __repr__(self) -> str:
         return f"<Approval {self.confirmation.id} {self.confirmation.status}>"

@@ -257,7 +257,8 @@ class _Send:
         self._waiting = waiting
 
     def __call__(self, question_id: str, value: Any) -> None:
-        self._events.send(question_id, answer_of(self._waiting, value))
+        if (answer := answer_of(self._waiting, value)) is not None:
+            self._events.send(question_id, answer)
 
 
 _SNAPSHOT = b'{"type":"snapshot",'

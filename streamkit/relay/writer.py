@@ -6,7 +6,7 @@ import secrets
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from types import TracebackType
 from typing import Any, Self
@@ -256,9 +256,9 @@ class Writer(StreamState):
         """Whether the outcome of a question is still to be written."""
         return not self._ended and self._engine.pending.get(question_id) is waiting
 
-    def give_up(self, question_id: str, refusal: Mapping[str, Any] | None) -> bool:
+    def give_up(self, question_id: str) -> bool:
         """Close a question that nobody answered. False if somebody did, and the answer is about to come."""
-        return self._events.give_up(question_id, refusal)
+        return self._events.give_up(question_id)
 
     def is_unattended(self, question_id: str, seconds: float) -> bool:
         """Whether every reader has gone on without answering a question, or no reader that could answer it has been there for so

@@ -193,10 +193,12 @@ class Publisher:
 
     def _settle(self, confirmation: Confirmation) -> None:
         self.open_questions.pop(confirmation.id, None)
+        answer: dict[str, Any] | None = None
         if confirmation.status == "approved":
-            self.log.close_question(confirmation.id, {"approved": True, "edited": confirmation.edited})
-        else:
-            self.log.close_question(confirmation.id, {"approved": False, "reason": confirmation.reason})
+            answer = {"approved": True, "edited": confirmation.edited}
+        elif confirmation.answered:
+            answer = {"approved": False, "reason": confirmation.reason}
+        self.log.close_question(confirmation.id, answer)
 
     def report_waiting(self) -> None:
         """The agent waits for answers, and does nothing else."""

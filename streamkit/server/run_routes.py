@@ -243,18 +243,13 @@ class RunRoutes:
             raise Problem("question-closed", "The run is lost.", extra={"question": question_of(question)})
         counts, now = await self._server.relay.aanswer(record.id, question["id"], answer)
         if not counts:
-            is_closed = now["status"] == "closed" or _was_given_up(now)
-            code = "question-closed" if is_closed else "already-answered"
+            code = "question-closed" if now["status"] == "closed" else "already-answered"
             raise Problem(code, extra={"question": question_of(now)})
         await self._server.runs.go_on(record.id)
         return now
 
     def _response(self, record: RunRecord, status: int = 200) -> Response:
         return JSONResponse(msgspec.to_builtins(self._server.run_of(record)), status)
-
-
-def _was_given_up(question: Mapping[str, Any]) -> bool:
-    return question["status"] == "declined" and question.get("reason") == "not answered"
 
 
 def check_protocol(name: str) -> None:

@@ -296,7 +296,7 @@ class SourceDecoder:
             self.decoder = self.decoder.remainder()
         self.resumption = self._fields = self._framer = self._upstream = self._foreign = None
 
-    def finish(self, *, declined: bool) -> Iterator[Sequence[Event]]:
+    def finish(self, *, not_approved: bool) -> Iterator[Sequence[Event]]:
         """The events of the source's end: the rest of its bytes, then what its decoder reports at the end. Each is to be
         handled before the next is requested."""
         if self._framer is not None and not self.exhausted and (rest := self._framer.finish()):
@@ -308,7 +308,7 @@ class SourceDecoder:
             self._take_cut(self._start)
         if (recorded := self.source.traits.recorded_end) is not None and recorded.cut is not None:
             self._take_cut(recorded.cut)
-        for decoder in () if declined else self._decoders:
+        for decoder in () if not_approved else self._decoders:
             if self.cut is not None:
                 decoder.is_cut = True
             if events := self._filtered(_events_at_end(decoder)):

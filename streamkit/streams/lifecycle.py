@@ -213,7 +213,7 @@ class Lifecycle(StreamState):
     def _is_read(self) -> bool:
         """Whether the source is not to be pulled any more."""
         engine, source_decoder = self._engine, self._source_decoder
-        if engine.declined and not engine.pull_approved:  # a recording has nothing more anyway
+        if engine.not_approved and not engine.pull_approved:  # a recording has nothing more anyway
             return True
         return source_decoder is not None and source_decoder.exhausted
 
@@ -223,7 +223,7 @@ class Lifecycle(StreamState):
         engine, source_decoder = self._engine, self._source_decoder
         if engine.pending or source_decoder is None or (decoder := source_decoder.decoder) is None:
             return None
-        if (decoder.exhausted or engine.declined) and self._is_read:
+        if (decoder.exhausted or engine.not_approved) and self._is_read:
             return None
         return NO_SHORTCUT if self._clock is not None else source_decoder.shortcut
 
@@ -231,11 +231,11 @@ class Lifecycle(StreamState):
         """What gives the run's next source; None where the run ends."""
         source_decoder, engine = self._source_decoder, self._engine
         assert source_decoder is not None
-        if engine.declined:
+        if engine.not_approved:
             return None
         if source_decoder.source.traits.next_source is not None:
             return source_decoder.source.traits.next_source
-        if self._then is None or engine.unanswered:
+        if self._then is None or engine.has_open_questions:
             return None
         answered = self._answers_taken and not engine.cut_short
         if not (answered or source_decoder.continues_in_next_source):
@@ -301,7 +301,7 @@ class Lifecycle(StreamState):
 
     def _deliver_answers(self, *, at_end: bool) -> Steps:
         """Deliver the outcomes of what was answered. If the source cannot continue without an answer, wait for the answers that
-        were deferred, and decline the confirmations that nobody deferred."""
+        were deferred; a confirmation that nobody deferred is `unanswered`."""
         while self._engine.questions is not None:
             for events in self._events_of_answers():
                 yield from self._deliver(events)
@@ -315,16 +315,17 @@ class Lifecycle(StreamState):
                 answer.expire(deferral)
 
     def _missing_answers(self) -> Iterator[Event]:
-        """A warning that the run ends here because `then` waits for outputs that were not given."""
+        """A warning that the run ends here because `then` waits for answers that did not come."""
         engine = self._engine
-        if self._then is None or engine.declined or engine.cut_short or not (missing := engine.unanswered):
+        if self._then is None or engine.not_approved or engine.cut_short or not engine.has_open_questions:
             return
-        names = ", ".join(f"{call.call_id or call.id} ({call.name})" for call in missing[:_MOST_NAMES])
-        names += ", …" if len(missing) > _MOST_NAMES else ""
+        missing = [f"{call.call_id or call.id} ({call.name})" for call in engine.unanswered]
+        missing += [f"{one.id} (a confirmation)" for one in engine.confirmations if one.status == "unanswered"]
+        names = ", ".join(missing[:_MOST_NAMES]) + (", …" if len(missing) > _MOST_NAMES else "")
         given = "; the outputs that were given are in `messages`" if self._answers_taken else ""
         yield engine.advise(
             "missing-outputs",
-            f"the run requires outputs of tool calls, so `then` was not called: {names} got none{given}",
+            f"the run requires answers, so `then` was not called: {names} got none{given}",
         )
 
     # -- failure

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..answers import Confirmation
+from ..answers import Confirmation, Outcome
 from ..core.engine import Engine
 from ..core.pending import Waker
 from ..core.run_tracker import merge
@@ -158,9 +158,9 @@ class StreamState(StreamView):
         if (recorded := source_decoder.source.traits.recorded_end) is not None:
             later = [event.confirmation.id for event in recorded.answers if isinstance(event, ConfirmationDone)]
             engine.answered_later = frozenset([*later, *recorded.promised])
-        for events in source_decoder.finish(declined=engine.declined):
+        for events in source_decoder.finish(not_approved=engine.not_approved):
             yield from engine.complete(events)
-        complete = engine.declined or source_decoder.complete
+        complete = engine.not_approved or source_decoder.complete
         if self._fields is not None:
             outcome = engine.runs.outcome
             end = outcome.status if outcome is not None else "completed" if complete else "incomplete"
@@ -219,16 +219,16 @@ class StreamState(StreamView):
         while (waiting := self._engine.next_answered()) is not None:
             answer = waiting.answer_slot
             assert answer is not None
-            self._answers_taken += 1
+            self._answers_taken += answer.answered
             if isinstance(waiting, ToolCallMessage):
                 yield self._engine.output(waiting, answer.result())
             else:
                 decision: Any = answer.value
                 yield self._decided(waiting, *decision)
 
-    def _decided(self, confirmation: Confirmation, approved: bool, more: str | None = None) -> Iterator[Event]:
-        edited, reason = (more, None) if approved else (None, more)
-        return self._engine.settle(confirmation, approved, edited=edited, reason=reason)
+    def _decided(self, confirmation: Confirmation, outcome: Outcome, more: str | None = None) -> Iterator[Event]:
+        edited, reason = (more, None) if outcome == "approved" else (None, more)
+        return self._engine.settle(confirmation, outcome, edited=edited, reason=reason)
 
     def _last(self, status: str | None = None) -> Iterator[Event]:
         """The `StreamEnd`, if there was none yet."""

@@ -29,6 +29,7 @@ SCRIPTS: dict[str, tuple[Reply, ...]] = {
         Reply("Done."),
     ),
     "declined": (Reply(code("say no")), Reply("Never.")),
+    "not answered": (Reply(Text("Hm. "), code("say perhaps")), Reply("Never.")),
     "broken": (Reply(ToolCall("execute", "{}")), Reply("Sorry.")),
     "not there": (Reply(code("x", "cobol")), Reply("Sorry.")),
     "cut short": (Reply(Text("Hm. "), finish_reason="length"),),
@@ -37,12 +38,12 @@ SCRIPTS: dict[str, tuple[Reply, ...]] = {
 
 
 class Deciding(sk.EventHandler):
-    """Declines code that contains `no`."""
+    """Declines one piece of code, and does not answer another."""
 
     def on_confirmation(self, confirmation: sk.Confirmation) -> None:
         if confirmation.subject.content == "say no":
             confirmation.decline()
-        else:
+        elif confirmation.subject.content != "say perhaps":
             confirmation.approve()
 
 
@@ -100,3 +101,21 @@ async def test_other_protocols_can_carry_it(face: Face, protocol: str) -> None:
             chunks = [chunk async for chunk in shaped.chunks(protocol)]
     read = sk.stream(chunks, protocol=protocol)
     assert "Done." in read.get_final_text()
+
+
+@every_face
+@pytest.mark.parametrize("protocol", ["vercel_ui", "ag_ui", "open_interpreter", "letta"])
+@body
+async def test_a_client_of_another_protocol_sees_what_waits_for_it(face: Face, protocol: str) -> None:
+    """A question that nobody answered is not shown as declined, and the run requires action."""
+    with ModelServer(SCRIPTS["not answered"]) as server:
+        async with agent_on(face, server, computer=ToyComputer()) as talker:
+            shaped = talker.stream("Go.", Deciding())
+            chunks = [chunk async for chunk in shaped.chunks(protocol)]
+    assert "declined" not in str(chunks)
+    assert "denied" not in str(chunks)
+    read = sk.stream(chunks, protocol=protocol)
+    read.until_done()
+    assert [confirmation.status for confirmation in read.confirmations] == ["unanswered"]
+    assert read.status == "requires_action"
+    assert "say perhaps" in read.confirmations[0].subject.content

@@ -102,14 +102,15 @@ ANSWERS: dict[str, Any] = {
 @pytest.mark.parametrize("how", ANSWERS)
 @body
 async def test_the_next_request_answers_the_providers_own_question(face: Face, how: str) -> None:
-    """OpenAI's approval of an MCP call. `auto_run` does not approve it; without an answer it is declined and the run ends."""
+    """OpenAI's approval of an MCP call. `auto_run` does not approve it; without an answer the run requires action."""
     goes_on = how in ("approved", "with a reason")
     with ModelServer([Reply(McpApproval("drop", {"table": 1})), Reply("Done."), Reply("Again.")]) as server:
         async with agent_on(face, server, "openai_responses", computer=ToyComputer(), auto_run=True) as talker:
             handler = face.told(on_confirmation=lambda self, asked: ANSWERS[how](asked))
             stream = await talker.say("Go.", handler)
             assert len(server.requests) == 1 + goes_on
-            assert stream.current_run.finish_reason == (None if goes_on else "declined")
+            assert stream.current_run.finish_reason == ("declined" if how == "declined" else None)
+            assert stream.status == ("requires_action" if how == "nothing" else "completed")
             await talker.say("More.")
         answers = [[i for i in r.body["input"] if i["type"].startswith("mcp")] for r in server.requests]
     assert handler.hooks.count("on_confirmation_done") == 1

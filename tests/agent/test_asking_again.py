@@ -88,7 +88,8 @@ async def test_it_can_be_declined_later_too(face: Face, tmp_path: Path) -> None:
             for _ in range(2):
                 stream = await talker.say()
                 assert [confirmation.id for confirmation in stream.confirmations] == [first.id]
-                assert (stream.status, stream.current_run.finish_reason) == ("completed", "declined")
+                assert [confirmation.status for confirmation in stream.confirmations] == ["unanswered"]
+                assert (stream.status, stream.current_run.status) == ("requires_action", "requires_action")
             assert len(server.requests) == 1
             await talker.say(face.told(on_confirmation=lambda self, confirmation: confirmation.decline("no")))
         assert outputs_of(server.requests[1]) == {
@@ -230,6 +231,48 @@ async def test_an_output_may_have_the_role_that_chat_has_for_it(face: Face, prov
             assert await stream.get_final_text() == "Fine."
         assert outputs_of(server.requests[1]) == {"call_1_0": "42"}
     assert {message.role for message in talker.messages} == {"user", "assistant", "computer"}
+
+
+@every_face
+@every_provider
+@body
+async def test_an_agent_says_what_it_waits_for(face: Face, provider: str, tmp_path: Path) -> None:
+    """By the ids that the stream has: also between two streams, and in a conversation that was loaded. Reading it asks nothing."""
+    schema = {"name": "ask", "description": "Ask.", "parameters": {"type": "object", "properties": {}}}
+
+    @tool(confirm=True)
+    def careful() -> str:
+        return "careful"
+
+    script = [Reply(ToolCall("ask"), ToolCall("careful"), code("say hello")), Reply("Done.")]
+    options: dict[str, Any] = {"tools": [schema, careful], "computer": ToyComputer()}
+    with ModelServer(script) as server:
+        async with agent_on(face, server, provider, **options) as talker:
+            assert talker.agent.pending == {}
+            during: list[list[str]] = []
+            note = face.told(on_confirmation=lambda self, _: during.append([*talker.agent.pending]))
+            await talker.say("Go.", note)
+            assert during == [["call_1_0", "confirmation-call_1_1"]]
+            talker.agent.save(tmp_path / "talk.json")
+            before = talker.contents
+            for agent in (talker.agent, _loaded(talker.agent, tmp_path / "talk.json")):
+                call, confirmation = agent.pending.values()
+                assert [*agent.pending] == ["call_1_0", "confirmation-call_1_1"]
+                assert (call.name, call.waiting) == ("ask", False)
+                assert (confirmation.status, confirmation.subject.name) == ("unanswered", "careful")
+            assert talker.contents == before
+            answers = face.told(on_tool_call_done=lambda self, call: call.respond("42") if call.waiting else None)
+            await talker.say(answers, Approving())
+            assert talker.agent.pending == {}
+        assert outputs_of(server.requests[1]) == {"call_1_0": "42", "call_1_1": "careful", "call_1_2": "hello\n"}
+
+
+def _loaded(agent: Any, path: Path) -> Any:
+    """Another agent like this one, with the conversation of a file."""
+    other = type(agent)(agent.provider.client, model="m", tools=[*agent.tools.values()], computer=agent.computer)
+    other.add_tool({"name": "ask", "parameters": {"type": "object", "properties": {}}})
+    other.load(path)
+    return other
 
 
 @every_face

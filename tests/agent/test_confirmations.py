@@ -37,12 +37,20 @@ async def test_the_question_is_about_the_code_message(face: Face) -> None:
     assert story == ["on_code_done", "on_confirmation", "on_confirmation_done", "on_console_created"]
 
 
+FINISHED = {
+    "openai_responses": None,
+    "openai_chat": "tool_calls",
+    "anthropic": "tool_use",
+}  # the providers' own reasons
+
+
 @every_face
+@every_provider
 @pytest.mark.parametrize("how", ["nobody decides", "declined", "the time is over"])
 @body
-async def test_a_confirmation_without_an_answer_is_declined(face: Face, how: str) -> None:
-    """The run then ends as completed, with the reason "declined". The code stays in the conversation, no request follows. That
-    the user declined is recorded; what nobody answered could still be answered, until the conversation goes on."""
+async def test_what_nobody_answered_is_not_what_was_declined(face: Face, provider: str, how: str) -> None:
+    """A run that was declined is completed, with the reason "declined". One that nobody answered requires action. Nothing runs, the
+    code stays in the conversation, and no request follows. What nobody answered can be, until the conversation goes on."""
     computer = ToyComputer()
 
     def decide(handler: Any, confirmation: sk.Confirmation) -> None:
@@ -52,10 +60,19 @@ async def test_a_confirmation_without_an_answer_is_declined(face: Face, how: str
             confirmation.defer(timeout=0.01)
 
     with ModelServer(SCRIPT) as server:
-        async with agent_on(face, server, computer=computer) as talker:
-            stream = await talker.say("Go.", face.told(on_confirmation=decide))
-            assert (stream.status, stream.current_run.finish_reason) == ("completed", "declined")
-            assert [c.status for c in stream.confirmations] == ["declined"]
+        async with agent_on(face, server, provider, computer=computer) as talker:
+            handler = face.told(on_confirmation=decide)
+            stream = await talker.say("Go.", handler)
+            if how == "declined":
+                assert [c.status for c in stream.confirmations] == ["declined"]
+                ended = ("completed", "completed", "declined")
+            else:
+                assert [c.status for c in stream.confirmations] == ["unanswered"]
+                ended = ("requires_action", "requires_action", FINISHED[provider])
+            assert (stream.status, stream.current_run.status, stream.current_run.finish_reason) == ended
+            assert handler.hooks.count("on_run_requires_action") == (how != "declined")
+            assert handler.hooks.count("on_confirmation_done") == 1
+            handler.check_brackets()
             assert (computer.ran, len(server.requests)) == ([], 1)
             kept = ["message", "message", "tool_call", "code", *["tool_output"] * (how == "declined")]
             assert [message.type for message in talker.messages] == kept

@@ -62,6 +62,19 @@ def test_code_is_edited_before_it_runs_and_a_no_has_a_reason(tab: Tab) -> None:
     assert tab.count(".turn.user") == 2
 
 
+def test_what_nobody_answered_is_not_shown_as_declined(tab: Tab, monkeypatch: Any) -> None:
+    """Neither of code nor of a tool's call."""
+    monkeypatch.setattr("streamkit.server.execution._LONGEST", 0.3)
+    tab.send("draw too late")
+    tab.done()
+    assert tab.text(".turn:last-child .card .state") == "Not answered"
+    tab.send("pay too late")
+    tab.done()
+    assert tab.text(".turn:last-child .tool .state") == "Not answered"
+    assert "Declined" not in tab.text()
+    assert tab.count(".question") == 0
+
+
 def test_stop_ends_the_code(tab: Tab, folder: Any) -> None:
     """Within a second on a machine that has nothing else to do."""
     tab.send("endless")

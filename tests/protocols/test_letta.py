@@ -585,8 +585,8 @@ def test_the_answer_is_the_next_requests() -> None:
     """All in one message, the first; a no keeps its reason."""
     story = tell(*ASKED, stop("requires_approval"))
     first, second = story.engine.confirmations
-    first.settle(True)
-    second.settle(False, reason="not that one")
+    first.settle("approved")
+    second.settle("declined", reason="not that one")
     text = m.TextMessage(role="user", content="go on")
     assert to_input([text, first, second]) == [
         {
@@ -692,7 +692,9 @@ def test_an_approval_response_with_a_bad_value_is_warned_of(answer: dict[str, An
     assert code in story.codes
     (warning,) = [x for x in story.events if isinstance(x, e.StreamWarning) and x.code == code]
     assert warning.index == len(ASKED)
-    assert [x.status for x in story.engine.confirmations][:1] == ["approved" if code == "bad-approvals" else "declined"]
+    assert [x.status for x in story.engine.confirmations][:1] == [
+        "approved" if code == "bad-approvals" else "unanswered"
+    ]
 
 
 def test_an_approval_response_may_hold_what_the_clients_tool_gave() -> None:
@@ -1361,7 +1363,7 @@ def test_a_confirmation_about_an_unsent_call_is_sent_as_a_call(
     encoder = Encoder()
     asked = sk.Confirmation("q", subject)
     items = [*encoder.feed(e.ConfirmationCreated(asked))]
-    asked.settle(approved, reason=None if approved else "no")
+    asked.settle("approved" if approved else "declined", reason=None if approved else "no")
     items += encoder.feed(e.ConfirmationDone(asked))
     story = tell(*items, stop())
     assert told_calls(story) == [expected]

@@ -532,6 +532,25 @@ def test_a_question_whose_time_is_over_is_closed(client: Client, relay: Any) -> 
         assert client.post("/runs/timed/answers/later%2F1", json={"approved": False}).status_code == 200
 
 
+@KINDS
+def test_a_run_that_nobody_answers_in_time_requires_action(
+    client: Client, agents: Agents, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody has declined it: neither the registry nor the log says so, and nothing runs."""
+    monkeypatch.setattr("streamkit.server.execution._LONGEST", 0.05)
+    run = client.begin("run say late", **of(kind))
+    after = client.until(run["id"], "done")
+    assert [question["status"] for question in after.get("questions", [])] in ([], ["closed"])
+    frames = client.events(run["id"])
+    (outcome,) = [frame.data["confirmation"] for frame in frames if frame.type == "confirmation_done"]
+    assert (outcome["status"], "reason" in outcome) == ("unanswered", False)
+    assert [frame.data["run"]["status"] for frame in frames if frame.type == "run_done"] == ["requires_action"]
+    assert frames[-1].data["status"] == "requires_action"
+    assert "say late" not in agents.code_that_ran
+    refused = client.post(f"/runs/{run['id']}/answers/{outcome['id']}", json={"approved": True})
+    assert code_of(refused) == (409, "question-closed")
+
+
 # -- idempotency
 
 

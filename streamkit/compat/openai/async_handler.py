@@ -43,7 +43,7 @@ class AsyncAssistantEventHandler(BoundHandler, openai.AsyncAssistantEventHandler
     text_deltas: AsyncIterable[str]  # a property of `BoundHandler`
 
     async def on_confirmation(self, confirmation: Confirmation) -> None:
-        """Code or a tool asks whether it may run: call `approve`, `decline` or `defer`. Otherwise it is declined."""
+        """Code or a tool asks whether it may run: call `approve`, `decline` or `defer`. Otherwise nothing runs."""
 
     # -- what drives the stream, under openai's names
 

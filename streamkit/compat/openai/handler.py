@@ -89,7 +89,7 @@ class AssistantEventHandler(BoundHandler, openai.AssistantEventHandler):
             )
 
     def on_confirmation(self, confirmation: Confirmation) -> None:
-        """Code or a tool asks whether it may run: call `approve`, `decline` or `defer`. Otherwise it is declined."""
+        """Code or a tool asks whether it may run: call `approve`, `decline` or `defer`. Otherwise nothing runs."""
 
     # -- what drives the stream, under openai's names
 

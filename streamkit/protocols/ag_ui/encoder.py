@@ -332,7 +332,7 @@ class Encoder(base.Encoder):
         yield _custom("confirmation", shown | without_keys({"expires_at": confirmation.expires_at}))
 
     def _decide(self, confirmation: Confirmation) -> Iterator[Item]:
-        if confirmation.status == "declined" and confirmation.reason == "not answered":
+        if not confirmation.answered:
             return  # it stays open: the answer comes with the next request
         self._questions.pop(confirmation.id, None)
         part = self._calls.find(confirmation.subject)

@@ -89,7 +89,7 @@ class Encoder(base.Encoder):
                 yield self._error({"message": message, "type": name})
             case e.ConfirmationCreated(confirmation=confirmation):
                 yield from self._ask(confirmation)
-            case e.ConfirmationDone(confirmation=confirmation) if confirmation.reason != "not answered":
+            case e.ConfirmationDone(confirmation=confirmation) if confirmation.answered:
                 self._hold_response(confirmation)
                 yield from self._release()
             case e.Created(message=message) if message.choice == 0:

@@ -89,7 +89,7 @@ def _call_id(confirmation: Confirmation) -> str:
 
 
 def _approval(confirmation: Confirmation) -> dict[str, Any]:
-    if confirmation.status == "pending":
+    if not confirmation.answered:
         raise UsageError(f"confirmation {confirmation.id!r} has no answer yet: approve or decline it first")
     approve = confirmation.status == "approved"
     answer = {"type": "approval", "tool_call_id": _call_id(confirmation), "approve": approve}

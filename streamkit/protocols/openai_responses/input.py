@@ -297,7 +297,7 @@ def _code_or_console(message: CodeMessage | ConsoleMessage) -> dict[str, Any]:
 
 def _approval(confirmation: Confirmation) -> dict[str, Any]:
     """The answer to a question. Raises `UsageError` if there is none."""
-    if confirmation.status == "pending":
+    if not confirmation.answered:
         raise UsageError(f"confirmation {confirmation.id!r} has no answer yet: approve or decline it first")
     approve = confirmation.status == "approved"
     item = {"type": "mcp_approval_response", "approval_request_id": confirmation.id, "approve": approve}

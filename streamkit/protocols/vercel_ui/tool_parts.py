@@ -280,7 +280,7 @@ class ToolParts:
     def decide(self, confirmation: Confirmation) -> Iterator[Chunk]:
         """A question was answered. One that nobody answered stays open: the answer comes with the next request."""
         part = self._subject(confirmation)
-        if part is None or (confirmation.status == "declined" and confirmation.reason == "not answered"):
+        if part is None or not confirmation.answered:
             return
         part.is_asked = False
         part.is_approved = approved = confirmation.status == "approved"

@@ -115,7 +115,7 @@ export class ConversationView extends EventHandler {
     const part = this.#calls.get(confirmation.subject.call_id) ?? this.#parts.get(confirmation.subject);
     part?.settle();
     this.#questions.delete(confirmation);
-    this.announce(confirmation.status === "approved" ? "Approved." : "Declined.");
+    this.announce({ approved: "Approved.", declined: "Declined." }[confirmation.status] ?? "Not answered.");
   }
 
   on_run_step_done(step) {

@@ -192,6 +192,7 @@ class CodePart {
     let [kind, text] = ["", ""];
     if (writing && !this.hasEnded) [kind, text] = ["working", "Writing"];
     else if (decision === "pending" && !this.hasEnded) [kind, text] = ["waiting", "Waits for your yes"];
+    else if (decision === "unanswered") [kind, text] = ["declined", "Not answered"];
     else if (decision === "declined" || stopped.some(({ metadata }) => metadata?.action === "not_run")) [kind, text] = ["declined", "Not run"];
     else if (this.isRunning) [kind, text] = ["working", "Running"];
     else if (stopped.length || this.wasStopped) [kind, text] = ["declined", "Stopped"];
@@ -275,6 +276,7 @@ class ToolPart {
     const decision = this.confirmation?.status;
     let [kind, text] = ["working", "Calling"];
     if (decision === "pending" && !this.hasEnded) [kind, text] = ["waiting", "Waits for your yes"];
+    else if (decision === "unanswered") [kind, text] = ["declined", "Not answered"];
     else if (decision === "declined") [kind, text] = ["declined", "Declined"];
     else if (this.hasOutput || this.hasEnded) [kind, text] = ["", ""];
     this.state.className = `state ${kind}`;

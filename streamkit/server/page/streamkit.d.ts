@@ -73,7 +73,8 @@ export class Confirmation {
   private constructor();
   readonly id: string;
   readonly subject: Message;
-  readonly status: "pending" | "approved" | "declined";
+  /** `unanswered`: nobody decided, so nothing ran, and the run's status is `requires_action`. */
+  readonly status: "pending" | "approved" | "declined" | "unanswered";
   readonly edited: string | null;
   readonly reason: string | null;
   /** Whether an approval may carry other code, or other arguments of a tool's call. */
