@@ -13,19 +13,30 @@ The reaper imports this module each time that a language is started, so it impor
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
-__all__ = ["LISTS_CHILDREN", "Identity", "Process", "ProcessTree", "descendants", "seconds_in_queue", "stop_all"]
+__all__ = [
+    "LISTS_CHILDREN",
+    "Identity",
+    "Process",
+    "ProcessTree",
+    "descendants",
+    "look",
+    "seconds_in_queue",
+    "stop_all",
+]
 
 LISTS_CHILDREN = os.path.exists(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
 _KILL_TIMEOUT = 10.0  # seconds that killed processes may take to end; only the system can hold them longer
 RESTART_DELAY = 0.15  # seconds after which a pool of workers has replaced one that was killed
 _RESTART_TIMEOUT = 0.5  # seconds during which new processes may take the place of killed ones
 _FEWEST_RESTARTS = 5  # in that time; on a busy machine it may pass between two looks
-_STOP_TIMEOUT = 0.5  # seconds in which all processes should be stopped; only those that multiply all the time are not
+_SEARCH_TIMEOUT = 0.5  # seconds in which all processes should be found; only those that multiply all the time are not
+_FEWEST_LOOKS = 3  # … however long they take
 _INTERRUPT_INTERVAL = 0.2  # seconds between two interrupts of one process
 _INTERRUPT_SHARE = 3  # … but they are looked for only after so many times as long as that takes
 
@@ -64,17 +75,20 @@ class Process:
             os.kill(self.pid, number)
 
 
-def descendants(top: int, left_out: set[Identity] | frozenset[Identity] = frozenset()) -> Iterator[Process]:
-    """The living processes below one, parents first.
+def look(
+    top: int, left_out: set[Identity] | frozenset[Identity] = frozenset(), listed: set[int] | None = None
+) -> Iterator[Process]:
+    """The living processes below one, parents first, as one look finds them; it may overlook some while others end.
 
     The children of a process are looked for after it was yielded: whoever stops it first misses none of them.
 
     Args:
         top: the id of the process at the top, which is not one of them.
         left_out: processes to leave out, each with all below it.
+        listed: gets the id of every process that is looked at, living or not.
     """
     system = _system(top)
-    seen: set[int] = set()
+    seen: set[int] = set() if listed is None else listed
     pids = system.children(top, 1)
     for pid in pids:  # which grows meanwhile
         process = None if pid in seen else system.find(pid)
@@ -84,35 +98,51 @@ def descendants(top: int, left_out: set[Identity] | frozenset[Identity] = frozen
             pids += system.children(pid, process.threads)
 
 
-def stop_all(find: Callable[[], Iterable[Process]], *, groups: bool = False) -> list[Process]:
-    """Stop processes, pass by pass, until a pass finds none that was not stopped.
+def descendants(top: int, left_out: set[Identity] | frozenset[Identity] = frozenset()) -> Iterator[Process]:
+    """All living processes below one, each once, parents first.
 
-    One that is stopped starts no other. It may happen that some multiply faster than they can be stopped; then this gives
-    up after half a second.
+    It looks until two looks list the same. For the list of children leaves some out if others end while it is read, and
+    the children of one that ends move to another list, which may have been read before. Where processes come and go all
+    the time, and are not stopped as they are found, it ends after half a second.
 
     Args:
-        find: finds the processes; called for each pass.
+        top: the id of the process at the top, which is not one of them.
+        left_out: processes to leave out, each with all below it.
+    """
+    found: set[Identity] = set()
+    before: set[int] = set()
+    deadline = time.monotonic() + _SEARCH_TIMEOUT
+    for number in itertools.count(1):
+        listed: set[int] = set()
+        for process in look(top, left_out, listed):
+            if process.identity not in found:
+                found.add(process.identity)
+                yield process
+        if listed == before or (number >= _FEWEST_LOOKS and time.monotonic() > deadline):
+            return
+        before = listed
+
+
+def stop_all(processes: Iterable[Process], *, groups: bool = False) -> list[Process]:
+    """Stop processes, each before the next is found, so that it starts no other.
+
+    Args:
+        processes: the processes.
         groups: whether to stop the process group of each at once, which leaves its members no time to start others. All
             members have to be among the processes.
 
     Returns:
-        The processes that were stopped, in the order in which they were found.
+        The processes, in the same order.
     """
-    stopped: dict[Identity, Process] = {}
+    stopped: list[Process] = []
     stopped_groups = {os.getpgrp()}
-    deadline = time.monotonic() + _STOP_TIMEOUT
-    while True:
-        before = len(stopped)
-        for process in find():
-            if process.identity in stopped:
-                continue
-            if groups and process.group not in stopped_groups:
-                stopped_groups.add(process.group)
-                _stop_group(process.group)
-            process.send(signal.SIGSTOP)
-            stopped[process.identity] = process
-        if len(stopped) == before or time.monotonic() > deadline:
-            return [*stopped.values()]
+    for process in processes:
+        if groups and process.group not in stopped_groups:
+            stopped_groups.add(process.group)
+            _stop_group(process.group)
+        process.send(signal.SIGSTOP)
+        stopped.append(process)
+    return stopped
 
 
 class ProcessTree:
@@ -137,17 +167,18 @@ class ProcessTree:
 
     def find(self) -> set[Identity]:
         """The processes that live now, apart from the root."""
-        return {process.identity for process in self._others(set())}
+        return {process.identity for process in descendants(self._reaper) if process.pid != self.root}
 
-    def _others(self, besides: set[Identity]) -> Iterator[Process]:
-        """The processes apart from the root and some others: what these started is left out with them."""
-        return (process for process in descendants(self._reaper, besides) if process.pid != self.root)
+    def root_lives(self) -> bool:
+        """Whether the root has not ended."""
+        process = _system(self._reaper).find(self.root)
+        return process is not None and process.identity == self._root_identity
 
     def interrupt_root(self) -> None:
         """Send SIGINT to the root, if it lives."""
-        process = _system(self._reaper).find(self.root)
-        if process is not None and process.identity == self._root_identity:
-            process.send(signal.SIGINT)
+        if self.root_lives():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.root, signal.SIGINT)
 
     def interrupt(self, besides: set[Identity]) -> None:
         """Send SIGINT to all processes but the root and some others, as a terminal does.
@@ -159,7 +190,9 @@ class ProcessTree:
         if began < self._next_interrupt:
             return
         interrupt_after: dict[Identity, float] = {}
-        for process in self._others(besides):
+        for process in look(self._reaper, besides):
+            if process.pid == self.root:
+                continue
             after = self._interrupt_after.get(process.identity, 0.0)
             if began >= after:
                 after = began + _INTERRUPT_INTERVAL
@@ -176,7 +209,7 @@ class ProcessTree:
         A shell ignores an interrupt if the program for which it waits ends without having got one; so a program must not
         end, and no other begin, between the two signals.
         """
-        stopped = stop_all(lambda: descendants(self._reaper, besides))
+        stopped = stop_all(descendants(self._reaper, besides))
         for number in (signal.SIGINT, signal.SIGCONT):
             for process in reversed(stopped):
                 process.send(number)
@@ -194,7 +227,7 @@ class ProcessTree:
         restarts = 0  # how often there were others after some had been killed
         pause = 0.001
         while True:
-            victims = stop_all(lambda: self._others(besides))
+            victims = stop_all(one for one in descendants(self._reaper, besides) if one.pid != self.root)
             identities = {process.identity for process in victims}
             now = time.monotonic()
             if victims:

@@ -24,7 +24,7 @@ import sys
 import time
 
 from . import processes
-from .processes import descendants, stop_all
+from .processes import descendants, look, stop_all
 
 __all__ = ["main"]
 
@@ -123,7 +123,7 @@ class Reaper:
         """Kill everything if a limit is passed. However many processes there are, it costs a bounded share of the time."""
         began = time.monotonic()
         count = memory = 0
-        for process in descendants(os.getpid()):
+        for process in look(os.getpid()):
             count += 1
             memory += process.memory
             if count > self._most_processes > 0:
@@ -146,10 +146,10 @@ class Reaper:
     def _kill_all(self) -> bool:
         """Stop all processes, then kill them, until none is left; whether all have ended within ten seconds."""
         deadline = time.monotonic() + _KILL_TIMEOUT
-        while self._reap() or any(descendants(os.getpid())):
+        while self._reap() or any(look(os.getpid())):
             if time.monotonic() > deadline:
                 return False
-            for process in stop_all(lambda: descendants(os.getpid()), groups=True):
+            for process in stop_all(descendants(os.getpid()), groups=True):
                 process.send(signal.SIGKILL)
             self._wait(0.05, for_control=False)
         return True
