@@ -318,7 +318,8 @@ def _console(call: ToolCallMessage, content: str | None = None) -> ConsoleMessag
 
 
 def _unsupported_language(call: ToolCallMessage, language: str, computer: Computing) -> list[Event]:
-    text = f"{language} is not supported here; this computer runs: {', '.join(computer.languages)}\n"
+    text = f"{language} is not supported here; this computer runs: {', '.join(computer.languages)}"
+    text += "; the application adds others with `computer.register`\n" if hasattr(computer, "register") else "\n"
     console = _console(call)
     return [
         ConsoleCreated(console),

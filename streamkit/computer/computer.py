@@ -231,7 +231,10 @@ class Computer:
         return Execution(BackgroundRun(id, name or language, request, runner, self._running), call_id, self)
 
     def _not_supported(self, language: str) -> str:
-        return f"`{language}` is not supported; this computer runs: {', '.join(self.languages)}"
+        languages = ", ".join(self.languages)
+        return (
+            f"`{language}` is not supported; this computer runs: {languages}; others are added with `computer.register`"
+        )
 
     # -- closing
 

@@ -39,12 +39,13 @@ class TextOutput:
 
 
 class ActiveLineOutput:
-    """The number of the line that runs now, counted from 1."""
+    """The number of the line that runs now, counted from 1, and whether a statement of the run begins there."""
 
-    __slots__ = ("line",)
+    __slots__ = ("line", "step")
 
-    def __init__(self, line: int) -> None:
+    def __init__(self, line: int, step: bool) -> None:
         self.line = line
+        self.step = step
 
 
 class DisplayOutput:
@@ -105,14 +106,19 @@ class OutputQueue:
             self._size += len(text)
             self._changed.notify()
 
-    def put_active_line(self, line: int) -> None:
-        """Add the line that runs now. It replaces one that the reader has not taken yet."""
+    def put_active_line(self, line: int, *, step: bool = True) -> None:
+        """Add the line that runs now. It replaces one that the reader has not taken yet, unless that is a step.
+
+        Args:
+            line: its number, from 1.
+            step: whether a statement of the run begins there, of which each is reported.
+        """
         with self._changed:
             last = self._items[-1] if self._items else None
-            if isinstance(last, ActiveLineOutput):
+            if isinstance(last, ActiveLineOutput) and not last.step and not step:
                 last.line = line
             else:
-                self._append(ActiveLineOutput(line), 1)
+                self._append(ActiveLineOutput(line, step), 1)
 
     def put_display(self, data: Mapping[str, Any]) -> None:
         """Add a displayed value, its representations by MIME type."""

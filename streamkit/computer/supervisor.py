@@ -152,13 +152,12 @@ class Supervisor:
         if frame.get("run") != self._run.id:  # of an earlier run, from a thread that outlived it
             self._acknowledge(frame)
             return
-        if frame["type"] != "line":
-            self._drain_pipes()
+        self._drain_pipes()
         match frame["type"]:
             case "begin":
                 self.begun = True
             case "line":
-                self._run.output.put_active_line(frame["line"])
+                self._run.output.put_active_line(frame["line"], step=frame["step"])
             case "display":
                 self._output.display(frame["data"])
             case "traceback":
@@ -214,11 +213,11 @@ class Supervisor:
             }
 
     def _report_death(self) -> None:
-        """The process ended without an `end` frame."""
+        """The process ended without an `end` frame, or closed its pipe and lives on, to be killed with the rest."""
         process, result = self._process, self._run.result
-        result.exit_code = process.wait(
-            timeout=1
-        )  # None if it closed its pipe and lives on: it is killed with the rest
+        result.exit_code = process.wait(1)
+        if result.exit_code is None and not process.tree.root_lives():
+            result.exit_code = process.wait(10)  # on a busy machine it takes its time until that is reported
         if process.limit_passed is not None:
             self._stopper.stop(process.limit_passed)
         if self._runner.may_exit and result.exit_code is not None and result.exit_code >= 0:

@@ -47,6 +47,21 @@ async def test_state_persists_from_run_to_run(face: Face, computer: Any, tmp_pat
     assert [message.call_id for message in consoles] == ["call_1_0", "call_1_1", "call_2_0", "call_2_1"]
 
 
+@every_face
+@body
+async def test_a_language_that_is_missing_can_be_added(face: Face, computer: Any) -> None:
+    """The output says how."""
+    with ModelServer([Reply(code("puts 5", "ruby")), Reply("Sorry.")]) as server:
+        async with agent_on(face, server, computer=computer, auto_run=True) as talker:
+            await talker.say("Go.")
+        (output,) = outputs_of(server.requests[1]).values()
+    languages = ", ".join(computer.languages)
+    assert output == (
+        f"ruby is not supported here; this computer runs: {languages}; "
+        "the application adds others with `computer.register`\n"
+    )
+
+
 FOREVER = """\
 import time
 done = time.monotonic()

@@ -149,12 +149,78 @@ def test_an_exit_ends_the_run_and_not_the_state(
     assert run(computer, "python", "print(kept)").text == "kept\n"
 
 
+STEPS = [
+    ("x = 1\ny = 2\nz = x + y", [1, 2, 3]),
+    ("# a comment\n\nx = 1\n\ny = 2", [3, 5]),
+    ("x = (1 +\n     2)\ndef f():\n    pass\n@staticmethod\ndef g():\n    pass\nf(\n)", [1, 3, 5, 8]),
+    ("import asyncio\nawait asyncio.sleep(0)\nx = 3", [1, 2, 3]),
+    ("x = 1\n1/0\ny = 2", [1, 2]),
+    ("x = 1; y = 2\nget_ipython().run_cell('5\\n6')\nz = 3", [1, 2, 3]),
+]
+
+
+@pytest.mark.parametrize(("code", "lines"), STEPS)
+def test_each_statement_is_a_step_of_the_active_line(computer: Computer, code: str, lines: list[int]) -> None:
+    """However fast the code is: the line at which the statement begins."""
+    reported = run(computer, "python", code).lines
+    assert [line for line in reported if line in lines] == lines
+    assert reported[-1] is None
+
+
+def test_a_step_comes_before_what_it_prints_and_after_what_the_one_before_printed(computer: Computer) -> None:
+    """On both streams, and where it displays something."""
+    code = "import sys\nprint('a')\nprint('b', file=sys.stderr)\nx = 1\nfor i in 'cd': print(i)\nprint('e', end='')\nprint('f')"
+    order: list[Any] = []
+    for event in run(computer, "python", code).events:
+        if isinstance(event, sk.ActiveLine):
+            order.append(event.line)
+        elif isinstance(event, sk.ConsoleDelta):
+            order += event.value.split()
+    assert order == [1, 2, "a", 3, "b", 4, 5, "c", "d", 6, "e", 7, "f", None]
+
+
+def test_steps_are_reported_to_a_reader_that_comes_late(computer: Computer) -> None:
+    """All of them; of the lines that were sampled meanwhile it gets the newest."""
+    code = "import time\nx = 1\nfor i in range(10):\n    time.sleep(0.04)\n    time.sleep(0.04)\ny = 2"
+    execution = computer.run("python", code)
+    events = iter(execution)
+    next(events)
+    while not execution._run.ended.wait(60):  # pyright: ignore[reportPrivateUsage]
+        pass
+    lines = [event.line for event in (*events,) if isinstance(event, sk.ActiveLine)]
+    assert [line for line in lines if line not in (4, 5)] in ([1, 2, 3, 6, None], [2, 3, 6, None])
+    assert len(lines) <= 6
+
+
 def test_the_active_line_is_reported_and_ends_with_none(computer: Computer) -> None:
     """Counted from 1; always a line of the run's own code, not of what it calls."""
     ran = run(computer, "python", "\nimport time\ntime.sleep(0.1)\nfor i in range(2):\n    time.sleep(0.1)\n")
     assert ran.lines[0] == 2
     assert ran.lines[-1] is None
     assert [line for line in ran.lines if line in (3, 5)][:2] == [3, 5]
+
+
+def test_a_displayed_table_gets_no_hooks_of_code(computer: Computer) -> None:
+    """For it is not to be run: it is a message of the computer's, with its plain text."""
+    calls: list[str] = []
+
+    class Hooks(sk.EventHandler):
+        def on_code_created(self, message: Any, /) -> None:
+            calls.append("code")
+
+        def on_code_delta(self, delta: Any, snapshot: Any, /) -> None:
+            calls.append("code")
+
+        def on_code_done(self, message: Any, /) -> None:
+            calls.append("code")
+
+        def on_message_done(self, message: Any, /) -> None:
+            calls.append(f"{message.role} {message.type} {message.format} {message.metadata.get('text')}")
+
+    code = "class Table:\n    def _repr_html_(self): return '<table><tr><td>1</td><td>2</td></tr></table>'\nTable()"
+    sk.stream(computer.run("python", code), Hooks()).until_done()
+    assert "computer code html 1\t2" in calls
+    assert "code" not in calls
 
 
 def test_a_run_without_output_is_visible_once(computer: Computer) -> None:

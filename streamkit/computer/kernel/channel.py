@@ -43,7 +43,7 @@ class Run:
 
     Attributes:
         descriptors: the open pipes, by the descriptor, 1 or 2, for which they stand.
-        last_written: which of the two was written to last.
+        last_written: which of the two was written to last; 0 for neither.
         filename: the file name that its code was compiled with.
         line: the line that was reported last.
         error_reported: whether its error was sent as a traceback.
@@ -186,9 +186,22 @@ class Channel:
         if run is None or frame is None:
             return
         line = frame.f_lineno  # read once, for the main thread keeps running
-        if run.line != line and run is self.run and self.interruptible:
+        if run is self.run and self.interruptible:
+            self.report_line(line)
+
+    def report_line(self, line: int | None, *, step: bool = False) -> None:
+        """Report the line that runs, if it is another one.
+
+        Args:
+            line: its number, from 1.
+            step: whether a statement of the run begins there, which is reported however soon another follows.
+        """
+        run = self.run
+        if run is not None and run.line != line and not self.forked:
             run.line = line
-            self._queue.put(_encode({"type": "line", "run": run.id, "line": line}))
+            self._queue.put(_encode({"type": "line", "run": run.id, "line": line, "step": step}))
+            if step:
+                run.last_written = 0  # so that what is printed next waits until the line is reported
 
     def find_run_frame(self, frame: FrameType | None) -> FrameType | None:
         """The innermost of this frame and its callers that is the run's own code; None if there is none."""

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import sys
 import traceback
@@ -38,6 +39,12 @@ def first_code_line(code: str) -> int:
     return 1
 
 
+def first_line(statement: ast.stmt) -> int:
+    """The number of the line at which a statement begins, from 1."""
+    decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
+    return min([statement.lineno, *(decorator.lineno for decorator in decorators)])
+
+
 def keep_empty_lines(lines: list[str]) -> list[str]:
     """Replaces the IPython transformation that drops leading empty lines, so that line numbers stay those of the code.
 
@@ -61,16 +68,23 @@ def exit_text(code: Any) -> str:
 
 
 class Compiler(CachingCompiler):
-    """Notes the file name of the run's code, by which its frames are found."""
+    """Notes the file name of the run's code, by which its frames are found, and reports which statement runs."""
 
     def cache(self, transformed_code: str, number: int = 0, raw_code: str | None = None) -> str:
         """Called before a cell is compiled; reports its first line as the active one."""
         name: str = super().cache(transformed_code, number, raw_code)
-        if (run := channel.run) is not None:
+        if (run := channel.run) is not None and not run.filename:  # not for a cell that the code itself runs
             run.filename = name
             run.line = first_code_line(transformed_code)
-            channel.request("line", line=run.line)  # waits, so that it comes before all that the code prints
+            channel.request("line", line=run.line, step=True)  # waits, so that it comes before all that the code prints
         return name
+
+    def __call__(self, source: Any, filename: str, *arguments: Any, **named: Any) -> Any:
+        """Compile a statement of a cell, which runs then; reports its first line as the active one."""
+        run = channel.run
+        if run is not None and filename == run.filename and isinstance(source, ast.Module | ast.Interactive):
+            channel.report_line(first_line(source.body[0]), step=True)
+        return super().__call__(source, filename, *arguments, **named)
 
 
 class Exit(ExitAutocall):
