@@ -711,6 +711,8 @@ def test_nothing_is_left_of_an_interpreter_that_nobody_refers_to() -> None:
         ("temperature", "interpreter.llm.temperature"),
         ("local", "interpreter.offline"),
         ("vision", "interpreter.llm.supports_vision"),
+        ("llm_supports_vision", "interpreter.llm.supports_vision"),
+        ("supports_function_calling", "interpreter.llm.supports_functions"),
     ],
 )
 def test_the_names_of_earlier_versions_say_where_they_are_now(name: str, place: str) -> None:
@@ -719,6 +721,12 @@ def test_the_names_of_earlier_versions_say_where_they_are_now(name: str, place: 
         setattr(OpenInterpreter(), name, "any")
     with pytest.raises(AttributeError, match=place):
         getattr(OpenInterpreter(), name)
+
+
+def test_an_output_limit_of_the_models_settings_says_where_it_is() -> None:
+    """It is the interpreter's."""
+    with pytest.raises(sk.UsageError, match=r"it is interpreter\.max_output"):
+        OpenInterpreter().llm.max_output = 10  # type: ignore[attr-defined]
 
 
 def type_lines(monkeypatch: pytest.MonkeyPatch, *lines: str | type[BaseException]) -> list[str]:

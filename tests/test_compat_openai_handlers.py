@@ -324,6 +324,47 @@ def test_an_async_function_that_is_no_hook_may_be_an_attribute(name: str) -> Non
     sk.stream([chat_body(PIECES)], handler).until_done()
 
 
+@pytest.mark.parametrize("annotations", [None, []])
+def test_a_delta_lists_its_annotations_as_the_service_did(annotations: list[Any] | None) -> None:
+    """An empty list is one; without any key it is None, as in the client's own."""
+    more = {} if annotations is None else {"annotations": annotations}
+    piece = {"index": 0, "type": "text", "text": {"value": "Hi", **more}}
+    items = [
+        run("queued"),
+        run("in_progress"),
+        message("created"),
+        message_delta(piece),
+        message("completed"),
+        run("completed"),
+    ]
+    seen: list[Any] = []
+
+    class Reads(AssistantEventHandler):
+        def on_text_delta(self, delta: Any, snapshot: Any) -> None:
+            seen.append(delta.annotations)
+
+    sk.stream([a.sse(items)], Reads()).until_done()
+    assert seen == [annotations]
+
+
+def test_a_citation_that_the_api_has_no_kind_for_is_an_annotation_of_another_handler() -> None:
+    """A page that Responses cites."""
+    cited = {"type": "url_citation", "url": "https://x", "title": "X", "start_index": 0, "end_index": 3}
+    seen: list[Any] = []
+
+    class Reads(AssistantEventHandler):
+        def on_text_delta(self, delta: Any, snapshot: Any) -> None:
+            seen.append(delta.annotations)
+
+    class Cites(sk.EventHandler):
+        def on_annotation(self, annotation: Any, snapshot: Any) -> None:
+            seen.append(annotation.url)
+
+    sk.stream([responses_body(PIECES, [cited])], Reads(), Cites()).until_done()
+    assert seen.count("https://x") == 1
+    assert not any(found for found in seen if isinstance(found, list))
+
+
 # -- a handler of the wrong kind for its client
 
 

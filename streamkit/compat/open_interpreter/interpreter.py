@@ -65,6 +65,8 @@ _MOVED = {
     "use_azure": "llm.client, an AzureOpenAI client",
     "local": "offline",
     "vision": "llm.supports_vision",
+    "llm_supports_vision": "llm.supports_vision",
+    "supports_function_calling": "llm.supports_functions",
     "function_calling_llm": "llm.supports_functions",
     "debug_mode": "debug",
 }

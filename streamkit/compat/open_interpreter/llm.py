@@ -72,6 +72,8 @@ class Llm:
         self._clients: dict[tuple[str, str | None, str | None], Any] = {}  # those made here, by their arguments
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if name == "max_output":
+            raise UsageError("interpreter.llm.max_output is not supported: it is interpreter.max_output")
         if name not in _NAMES:
             raise UsageError(f"interpreter.llm.{name} is not supported; the attributes are: {', '.join(_NAMES[:-1])}")
         if name == "supports_functions" and value is False:

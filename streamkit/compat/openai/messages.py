@@ -217,7 +217,8 @@ class MessageSnapshot:
             if annotations:
                 delta = build(TextDelta, {"value": value, "annotations": annotations})
             else:
-                delta = _EMPTY_DELTA.model_copy(update={"value": value})
+                listed: list[Any] | None = [] if is_list(data.get("annotations")) else None
+                delta = _EMPTY_DELTA.model_copy(update={"value": value, "annotations": listed})
             yield "on_text_delta", (delta, live)
 
     def _finish_text(self, part: ContentPart, data: Mapping[str, Any], wants: Container[str]) -> Iterator[HookCall]:
