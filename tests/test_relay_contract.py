@@ -945,6 +945,90 @@ def test_an_open_run_is_listed_however_many_have_ended_since(kind: Kind) -> None
         assert relay.list(limit=2000, **options)[-1].id == "waits"
 
 
+HALF = "half \ud83d"  # of a surrogate pair: text that a model, or JavaScript, may cut so
+
+
+@driven
+async def test_text_with_half_of_a_surrogate_pair_comes_back_as_it_is(face: Face, kind: Kind) -> None:
+    """Wherever text may stand: in ids, what is said of a run, questions, reasons, errors."""
+    drive = Driver(face, kind.make())
+    info = {"conversation": f"c {HALF}", "owner": f"o {HALF}", "metadata": {HALF: [HALF]}}
+    writer = await drive.open(f"run {HALF}", info=info)
+    writer.ask(f"q {HALF}", {"kind": "confirmation", "subject": {"content": HALF}}, lines(1))
+    writer.ask("closed", {"kind": "confirmation"})
+    writer.close_question("closed", {"approved": False, "reason": HALF})
+    writer.flush()
+    record = await drive("get", f"run {HALF}")
+    assert (record.id, record.info) == (f"run {HALF}", info)
+    assert record.questions[f"q {HALF}"]["subject"] == {"content": HALF}
+    assert record.questions["closed"]["reason"] == HALF
+    assert await drive.listed(conversation=info["conversation"], owner=info["owner"]) == [f"run {HALF}"]
+    assert await drive("cancel", f"run {HALF}", HALF) is True
+    await drive.has_received(kind, Cancelled(HALF))
+    assert (await drive("get", f"run {HALF}")).cancel == HALF
+    await drive("end", "error", {"message": HALF}, {"finish_reason": HALF}, on=writer)
+    record = await drive("get", f"run {HALF}")
+    assert (record.error, record.info["finish_reason"]) == ({"message": HALF}, HALF)
+
+
+ODD_ANSWERS: Sequence[dict[str, Any]] = (
+    {"approved": True, "edited": HALF},
+    {"approved": False, "reason": HALF},
+    {"output": {HALF: [HALF]}},
+    {"error": HALF},
+)
+
+
+@driven
+@pytest.mark.parametrize("answer", ODD_ANSWERS, ids=["edited", "reason", "output", "error"])
+async def test_an_answer_with_half_of_a_surrogate_pair_counts(face: Face, kind: Kind, answer: dict[str, Any]) -> None:
+    """As it is. The equal one again is fine, and the producer receives it."""
+    drive = Driver(face, kind.make())
+    writer = await drive.open()
+    writer.ask("q", {"kind": "confirmation" if "approved" in answer else "tool_call"}, lines(1))
+    for _ in range(2):
+        counts, question = await drive("answer", "run", "q", answer)
+        assert counts
+        assert {**question, **{key: value for key, value in answer.items() if key != "approved"}} == question
+    await drive.has_received(kind, Answered("q", answer))
+
+
+ODD_OUTPUTS: dict[str, Any] = {
+    "a huge number": 2**70,
+    "no number": float("nan"),
+    "numbers as keys": {1: (2, 3)},
+}
+
+
+@driven
+@pytest.mark.parametrize("output", ODD_OUTPUTS.values(), ids=ODD_OUTPUTS)
+async def test_an_answer_that_json_does_not_have_settles_its_question(face: Face, kind: Kind, output: Any) -> None:
+    drive = Driver(face, kind.make())
+    writer = await drive.open()
+    for id in ("q", "own"):
+        writer.ask(id, {"kind": "tool_call"}, lines(1))
+    assert (await drive("answer", "run", "q", {"output": output}))[0]
+    writer.close_question("own", {"output": output})
+    writer.flush()
+    questions = (await drive("get", "run")).questions
+    assert [questions[id]["status"] for id in ("q", "own")] == ["answered", "answered"]
+
+
+@driven
+async def test_a_confirmation_is_declined_by_its_producer_with_any_reason(face: Face, kind: Kind) -> None:
+    """One with half of a surrogate pair as well: the question is settled, for all."""
+    relay = kind.make()
+    emitter = await sk.Emitter.acreate(relay, "run") if face.is_async else sk.Emitter(relay, "run")
+    emitter.code("print(1)", "python")
+    approval = emitter.confirm(id="q")
+    approval.confirmation.decline(HALF)
+    assert not (await approval if face.is_async else approval.wait()).confirmation.edited
+    assert approval.reason == HALF
+    record = await face.in_thread(lambda: relay.get("run"))
+    assert (record.questions["q"]["status"], record.questions["q"]["reason"]) == ("declined", HALF)
+    await face.in_thread(emitter.close)
+
+
 # -- 12 to 14: nobody waits for anybody, and nothing is left over
 
 

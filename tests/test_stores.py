@@ -11,6 +11,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,7 +21,7 @@ import pytest
 
 import streamkit as sk
 from streamkit.errors import StaleVersionError
-from streamkit.stores import Conversation, MemoryStore, RedisStore, SQLiteStore, Store
+from streamkit.stores import Conversation, MemoryStore, RedisStore, SQLiteStore, Store, sqlite
 
 from .faces import Face, body, every_face
 from .redis_server import needs_redis, shared_url
@@ -92,6 +93,24 @@ async def test_what_was_saved_is_loaded(face: Face, store: Store) -> None:
     after = await call("get", "c")
     assert (after.title, after.owner, after.messages, after.version) == ("Hello", "ann", 1, 2)
     assert after.created_at == known.created_at <= known.updated_at <= after.updated_at
+
+
+@every_face
+@body
+async def test_text_with_half_of_a_surrogate_pair_comes_back_as_it_is(face: Face, store: Store) -> None:
+    """Wherever text may stand: in ids, titles, owners, and the ids of runs."""
+    call, half = Caller(face, store), "half \ud83d"
+    assert await call("lock", half, half, owner=half) == half
+    assert await call("save", half, said(half), 0, title=half, run=half) == 1
+    known = await call("get", half)
+    assert (known.id, known.title, known.owner, known.run) == (half, half, half, half)
+    assert [*await call("list", owner=half)] == [*await call("list")] == [known]
+    assert [*await call("list", before=half)] == []
+    await call("unlock", half, half)
+    assert (await call("get", half)).run is None
+    assert (await call("load", half)).messages[0].content == half
+    assert await call("delete", half) is True
+    assert [*await call("list", owner=half)] == []
 
 
 @every_face
@@ -270,6 +289,42 @@ def test_a_process_that_is_killed_while_it_saves_loses_nothing(tmp_path: Path) -
     store.close()
 
 
+@pytest.fixture
+def locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SQLiteStore]:
+    """A store with a conversation, in a file that another process has locked."""
+    monkeypatch.setattr(sqlite, "_PATIENCE", 1.0)
+    store = SQLiteStore(tmp_path / "c.db")
+    store.save("c", said("a"), 0)
+    other = sqlite3.connect(tmp_path / "c.db", isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    yield store
+    other.close()
+    store.close()
+
+
+def save_and_time(store: SQLiteStore) -> float:
+    """The seconds until it is refused."""
+    began = time.monotonic()
+    with pytest.raises(sk.SourceError, match="locked"):
+        store.save("c", said("b"), 1)
+    return time.monotonic() - began
+
+
+def test_each_writer_waits_for_a_locked_file_for_the_same_time(locked: SQLiteStore) -> None:
+    """Of several at once, none waits for the others first."""
+    with ThreadPoolExecutor(4) as pool:
+        waits = [*pool.map(save_and_time, [locked] * 4)]
+    assert 0.9 < min(waits) <= max(waits) < 3.0
+
+
+def test_reading_does_not_wait_for_those_who_wait_to_write(locked: SQLiteStore) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        writers = [pool.submit(save_and_time, locked) for _ in range(4)]
+        assert (locked.load("c") or ([], 0))[1] == 1
+        assert locked.get("c") == locked.list()[0]
+        assert not any(writer.done() for writer in writers)
+
+
 def test_only_its_owner_may_read_the_file(tmp_path: Path) -> None:
     """And the files that SQLite keeps beside it."""
     before = os.umask(0)
@@ -286,7 +341,7 @@ def test_only_its_owner_may_read_the_file(tmp_path: Path) -> None:
 def test_a_store_in_memory_that_is_dropped_is_closed() -> None:
     """As that of an app is, which nobody else has. Python 3.13 warns of databases that are not."""
     store = MemoryStore()
-    database = store._database
+    database = store._writing._database
     del store
     gc.collect()
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):

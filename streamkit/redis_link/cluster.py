@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from .link import Link, patiently, words_of
 from .server import Away, Script, Server
+from .text import text_to_bytes
 
 __all__ = ["Address", "ClusterLink"]
 
@@ -232,7 +233,7 @@ def slot_of(key: bytes) -> int:
 def _key(command: Sequence[Any]) -> bytes:
     """The first key of a command, or its channel."""
     key: str | bytes = command[3] if command[0] == "EVALSHA" else command[1]
-    return key.encode() if isinstance(key, str) else key
+    return text_to_bytes(key) if isinstance(key, str) else key
 
 
 def _redirection(reply: object, node: Address) -> _Redirection | None:

@@ -96,9 +96,8 @@ def _pool(redis: Any, target: Any, address: Address | None = None) -> Any:
         )
     if address is not None:
         options["host"], options["port"] = address
-    options.update(
-        max_connections=CONNECTIONS, timeout=_TIMEOUT, retry=Retry(NoBackoff(), 0), protocol=2, decode_responses=False
-    )
+    options.update(encoding="utf-8", encoding_errors="surrogatepass", decode_responses=False)
+    options.update(max_connections=CONNECTIONS, timeout=_TIMEOUT, retry=Retry(NoBackoff(), 0), protocol=2)
     try:
         return own(*arguments, **options)
     except ValueError as error:

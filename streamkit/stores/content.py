@@ -23,8 +23,8 @@ def messages_to_bytes(messages: Sequence[Message]) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def saved_from(id: str, data: bytes, version: Any) -> Saved:
-    """Return the messages of a conversation from a JSON list, and their version.
+def saved_from(id: str, data: Any, version: Any) -> Saved:
+    """Return the messages of a conversation from a JSON list in bytes, and their version.
 
     Raises:
         StoredDataError: it is no list of messages, or the version is no number.
@@ -36,19 +36,20 @@ def saved_from(id: str, data: bytes, version: Any) -> Saved:
         return Saved([*map(Message.from_dict, json.loads(text))], int(version))
 
 
-def conversation_from(id: str, fields: Sequence[Any], text: Callable[[Any], str]) -> Conversation:
-    """Return the record of a conversation, from the fields of `FIELDS`.
+def conversation_from(id: Any, fields: Sequence[Any], text: Callable[[Any], str]) -> Conversation:
+    """Return the record of a conversation, from its id and the fields of `FIELDS`.
 
     Args:
-        text: reads a text as the store has it.
+        text: reads a text as the store has it, the id's too.
 
     Raises:
-        StoredDataError: a field is of another kind.
+        StoredDataError: one is of another kind.
     """
     title, created_at, updated_at, messages, version, run, owner = fields
-    with StoredData(f"conversation {id!r}: what its store has of it"):
+    name = id.decode("utf-8", "backslashreplace") if isinstance(id, bytes) else id
+    with StoredData(f"conversation {name!r}: what its store has of it"):
         return Conversation(
-            id=id,
+            id=text(id),
             title=text(title),
             created_at=float(created_at),
             updated_at=float(updated_at),

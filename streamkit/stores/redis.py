@@ -140,9 +140,8 @@ class RedisStore(Store):
     ) -> int:
         """Replace the messages of a conversation, if they still have this version. Returns their new version."""
         now, content = _now(), messages_to_bytes(messages)
-        named = (0,) if title is None else (1, text_to_bytes(title))
-        holder = text_to_bytes(run or "")
-        call = _SAVE(self._key(id), now, text_to_bytes(owner or ""), version, holder, content, len(messages), *named)
+        named = (0,) if title is None else (1, title)
+        call = _SAVE(self._key(id), now, owner or "", version, run or "", content, len(messages), *named)
         (reply,) = self._link.ask(call)
         if isinstance(reply, bytes):
             raise stale(id, version, int(reply) if reply else None)
@@ -152,10 +151,10 @@ class RedisStore(Store):
 
     def _enter(self, id: str, owner: bytes, now: str) -> None:
         """Enter a conversation in the lists that it belongs to."""
-        self._link.ask_each(*(("ZADD", key, now, text_to_bytes(id)) for key in self._list_keys(owner)))
+        self._link.ask_each(*(("ZADD", key, now, id) for key in self._list_keys(owner)))
 
     def _leave(self, id: str, owner: bytes) -> None:
-        self._link.ask_each(*(("ZREM", key, text_to_bytes(id)) for key in self._list_keys(owner)))
+        self._link.ask_each(*(("ZREM", key, id) for key in self._list_keys(owner)))
 
     def get(self, id: str) -> Conversation | None:
         """The record of a conversation; None if there is no such conversation."""
@@ -168,7 +167,9 @@ class RedisStore(Store):
     def _record(self, id: str, fields: Any) -> Conversation | None:
         if isinstance(fields, SourceError):
             raise fields
-        return None if all(field is None for field in fields) else conversation_from(id, fields, text_from)
+        return (
+            None if all(field is None for field in fields) else conversation_from(text_to_bytes(id), fields, text_from)
+        )
 
     def list(self, *, owner: str | None = None, limit: int = 50, before: str | None = None) -> Sequence[Conversation]:
         """Return conversations, the last updated first. One that cannot be read is left out, and logged as a warning."""
@@ -177,7 +178,7 @@ class RedisStore(Store):
             self._enter_all()
         key, start = self._all if owner is None else self._list_of(owner), 0
         if before is not None:
-            (rank,) = self._link.ask(("ZREVRANK", key, text_to_bytes(before)))
+            (rank,) = self._link.ask(("ZREVRANK", key, before))
             if rank is None:
                 return []
             start = rank + 1
@@ -228,9 +229,7 @@ class RedisStore(Store):
     def lock(self, id: str, run_id: str, *, instead_of: str | None = None, owner: str | None = None) -> str:
         """Take the lock of a conversation for a run, if it is free. Returns the id of the run that has it now."""
         now = _now()
-        call = _LOCK(
-            self._key(id), now, text_to_bytes(owner or ""), text_to_bytes(run_id), text_to_bytes(instead_of or "")
-        )
+        call = _LOCK(self._key(id), now, owner or "", run_id, instead_of or "")
         ((holder, stored_owner),) = self._link.ask(call)
         if text_from(holder) == run_id:
             self._enter(id, stored_owner, now)
@@ -238,7 +237,7 @@ class RedisStore(Store):
 
     def unlock(self, id: str, run_id: str) -> None:
         """Release the lock, if this run has it."""
-        (owner,) = self._link.ask(_UNLOCK(self._key(id), text_to_bytes(run_id)))
+        (owner,) = self._link.ask(_UNLOCK(self._key(id), run_id))
         if owner is not None:
             self._leave(id, owner)
 

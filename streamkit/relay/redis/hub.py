@@ -13,7 +13,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from ...errors import UsageError
-from ...redis_link import Link, Server
+from ...redis_link import Link, Server, text_to_bytes
 from ..cursors import Place
 from .feed import Feed
 from .flusher import Flusher
@@ -154,14 +154,14 @@ class Hub:
 
     def _skip(self, feed: Feed, member: str, question_id: str) -> None:
         keys = feed.keys
-        note = f"{member} {question_id}"
+        name = text_to_bytes(question_id)
         _skipped, _, readers, notes = self.link.ask(
-            ("SADD", keys.skipped, note),
+            ("SADD", keys.skipped, b"%b %b" % (member.encode(), name)),
             ("PEXPIRE", keys.skipped, 86_400_000),
             ("ZRANGEBYSCORE", keys.readers, time.time(), "+inf"),
             ("SMEMBERS", keys.skipped),
         )
-        if all(b"%b %b" % (reader, question_id.encode()) in notes for reader in readers):
+        if all(b"%b %b" % (reader, name) in notes for reader in readers):
             self.link.ask(("HINCRBY", keys.run, "news", 1), (self.link.publish, keys.news, b"!"))
 
     def feeds(self) -> Sequence[Feed]:

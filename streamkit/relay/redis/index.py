@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ...errors import SourceError
-from ...redis_link import Link, text_to_bytes
+from ...redis_link import Link
 from ..interface import lists_of
 from .keys import ListKeys
 from .outbox import Outbox
@@ -47,7 +47,7 @@ class RunIndex:
 
     def remove(self, run_id: str, info: Mapping[str, Any]) -> None:
         """Remove a run that was deleted."""
-        self._link.ask_each(*(_removal(keys, text_to_bytes(run_id)) for keys in self.of(info)))
+        self._link.ask_each(*(_removal(keys, run_id) for keys in self.of(info)))
 
     def page(
         self, conversation: str | None, owner: str | None, *, open_only: bool, limit: int, before: bytes
@@ -69,5 +69,5 @@ class RunIndex:
             self._link.ask_each(*commands)
 
 
-def _removal(keys: ListKeys, member: bytes) -> Sequence[Any]:
+def _removal(keys: ListKeys, member: str | bytes) -> Sequence[Any]:
     return LISTED(*keys, member, 0, 0, 0)

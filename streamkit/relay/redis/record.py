@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ...errors import StoredData, UsageError
-from ...messages.json_text import decode_json, is_too_deep
+from ...messages.json_text import bounded, decode_json, is_too_deep
 from ...protocols.values import is_object
 from ...redis_link import text_from
 from ..cursors import Place, cursor_of, run_name
@@ -24,11 +24,16 @@ STATE_FIELDS = ("status", "epoch", "wrote", "last", "beat", "cancel", "busy", "r
 
 
 def encode(value: Any) -> bytes:
-    """JSON on one line. What JSON does not have is written as text."""
+    """Return JSON on one line. What JSON does not have is written as text; what is nested too deep is null."""
     try:
         return msgspec.json.encode(value, enc_hook=str)
-    except UnicodeEncodeError:  # half of a surrogate pair, which is escaped
-        return json.dumps(msgspec.to_builtins(value, enc_hook=str), separators=(",", ":")).encode()
+    except (
+        ValueError,
+        TypeError,
+        OverflowError,
+        RecursionError,
+    ):  # half of a surrogate pair, a huge number, deep nesting
+        return json.dumps(bounded(value), default=str, separators=(",", ":")).encode()
 
 
 def decode(data: bytes) -> Any:

@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import msgspec
-
 from ...arguments import check_count, check_page, check_seconds
 from ...errors import SourceError, UsageError
 from ...redis_link import check_prefix, connect, ids_of, text_to_bytes
@@ -27,7 +25,7 @@ from .index import RunIndex
 from .keys import Keys
 from .outbox import Outbox
 from .reading import RedisReading, missing, not_found
-from .record import Question, encode, info_of, record_of
+from .record import Question, decode, encode, info_of, record_of
 from .scripts import CANCEL, CLAIM, END, RECORD, every_script
 from .work import Lifetimes, settle_command
 from .writer import RedisWriter
@@ -212,8 +210,8 @@ class RedisRelay(Relay):
         if followed is not None:
             return followed[question_id].record if question_id in followed else None
         self.catch_up(run_id)
-        keys, id = self._hubs.keys(run_id), text_to_bytes(question_id)
-        (value,) = self._link.ask(("HGET", keys.questions, id))
+        keys = self._hubs.keys(run_id)
+        (value,) = self._link.ask(("HGET", keys.questions, question_id))
         return None if value is None else Question(value).record
 
     def list(
@@ -251,8 +249,7 @@ class RedisRelay(Relay):
     def answer(self, run_id: str, question_id: str, answer: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
         """Answer a question. The first answer counts. Returns whether this one did, and the question as it is now."""
         self.catch_up(run_id)
-        id = text_to_bytes(question_id)
-        (value,) = self._link.ask(("HGET", self._hubs.keys(run_id).questions, id))
+        (value,) = self._link.ask(("HGET", self._hubs.keys(run_id).questions, question_id))
         check_answer(question_id, {} if value is None else Question(value).record, answer)
         settled = self.settle(run_id, question_id, answer, passes_on=True)
         if settled is None:
@@ -307,7 +304,7 @@ class RedisRelay(Relay):
             return None
         counts, question = reply[0] == 1, Question(reply[1])
         if not counts and answer is not None and question.answer is not None:
-            counts = outcome_of(msgspec.json.decode(encode(answer))) == outcome_of(question.answer)
+            counts = outcome_of(decode(encode(answer))) == outcome_of(question.answer)
         if passes_on and question.answer is not None and (outbox := self._hubs.of(run_id).outbox(run_id)) is not None:
             outbox.inbox.receive(Answered(question_id, question.answer))
         return counts, question.record
@@ -316,7 +313,7 @@ class RedisRelay(Relay):
         """Stop a run."""
         self.catch_up(run_id)
         keys = self._hubs.keys(run_id)
-        call = CANCEL(keys.run, keys.questions, keys.log, keys.news, keys.lease, (reason or "").encode())
+        call = CANCEL(keys.run, keys.questions, keys.log, keys.news, keys.lease, reason or "")
         (found,) = self._link.ask(call)
         if not found:
             return False

@@ -6,7 +6,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from ...redis_link import text_to_bytes
 from ..cursors import Place
 from ..interface import Status
 from ..registry import outcome_of
@@ -94,7 +93,7 @@ class Batch:
             *(keys.run, keys.log, keys.lease, keys.questions, keys.snapshot),
             *(producer.epoch, producer.owner, self.before, self.last, b"\n".join(self.lines)),
             *(lifetimes.lease, lifetimes.running, int(self.busy), producer.beat),
-            *(text_to_bytes(self.question_id), self.question),
+            *(self.question_id, self.question),
         )
 
 
@@ -139,23 +138,26 @@ class Leave:
 class Settle:
     """A question is answered by its producer, or closed without an answer. Where it was answered before, nothing changes."""
 
-    __slots__ = ("answer", "question_id")
+    __slots__ = ("_command",)
     size = 0
 
-    def __init__(self, question_id: str, answer: Mapping[str, Any] | None) -> None:
-        self.question_id = question_id
-        self.answer = answer
+    def __init__(self, keys: Keys, question_id: str, answer: Mapping[str, Any] | None) -> None:
+        self._command = settle_command(keys, question_id, answer)
 
     def command(self, producer: Producer) -> Sequence[Any]:
         """What stores it."""
-        return settle_command(producer.keys, self.question_id, self.answer)
+        return self._command
 
 
 def settle_command(keys: Keys, question_id: str, answer: Mapping[str, Any] | None) -> Sequence[Any]:
-    """What answers a question, or closes it."""
+    """What answers a question, or closes it.
+
+    Raises:
+        UsageError: it is no answer.
+    """
     status = "closed" if answer is None else outcome_of(answer)["status"]
     value = encode({"at": time.time()} if answer is None else {"at": time.time(), "answer": answer})
-    return ANSWER(keys.run, keys.questions, keys.log, keys.news, text_to_bytes(question_id), status, value)
+    return ANSWER(keys.run, keys.questions, keys.log, keys.news, question_id, status, value)
 
 
 class Listing:
@@ -172,7 +174,7 @@ class Listing:
     def command(self, producer: Producer) -> Sequence[Any]:
         """What stores it."""
         lifetime = producer.lifetimes.of_entry(is_open=self._is_open)
-        return LISTED(*self._keys, text_to_bytes(producer.run_id), self._created, lifetime, int(self._is_open))
+        return LISTED(*self._keys, producer.run_id, self._created, lifetime, int(self._is_open))
 
 
 Work: TypeAlias = Batch | Trim | Leave | Settle | Listing

@@ -88,7 +88,7 @@ class RedisWriter(LogWriter):
     def close_question(self, question_id: str, answer: Mapping[str, Any] | None = None) -> None:
         """Answer a question here, or close it, after what was written."""
         self._outbox.inbox.closed(question_id)
-        self._outbox.put(Settle(question_id, answer))
+        self._outbox.put(Settle(self._outbox.keys, question_id, answer))
 
     def call_soon(self, call: Callable[[], object]) -> None:
         """Call something that may wait."""
