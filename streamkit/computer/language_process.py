@@ -100,7 +100,7 @@ class LanguageProcess:
         self.tree = ProcessTree(self._reaper.pid, self.pid)
 
     def _await_start(self) -> int:
-        """The id of the process. Raises `OSError`."""
+        """Return the id of the process once it has started. Raises `OSError`."""
         deadline = time.monotonic() + START_TIMEOUT
         while (seconds := deadline - time.monotonic()) > 0:
             if not (lines := self._read_lines(seconds)):
@@ -116,7 +116,7 @@ class LanguageProcess:
     # -- what the reaper reports
 
     def _read_lines(self, seconds: float) -> list[str]:
-        """The lines that are there, or come within this time; `[""]` if the reaper is gone, which should not happen."""
+        """Return the lines that are available, or become so within this time; `[""]` if the reaper has ended."""
         poll = select.poll()
         poll.register(self.report, select.POLLIN)
         if not poll.poll(1000 * seconds):
@@ -126,11 +126,11 @@ class LanguageProcess:
         return [line.decode() for line in lines] if data else [""]
 
     def poll(self) -> int | None:
-        """Take over what was reported; returns `returncode`."""
+        """Read what was reported; return `returncode`."""
         return self.wait(0)
 
     def wait(self, timeout: float) -> int | None:
-        """Wait until the process has ended, for so many seconds at most; returns `returncode`."""
+        """Wait until the process has ended, for `timeout` seconds at most; return `returncode`."""
         deadline = time.monotonic() + timeout
         while self.returncode is None:
             lines = self._read_lines(max(0.0, deadline - time.monotonic()))
@@ -161,7 +161,7 @@ class LanguageProcess:
             os.write(self._control, line.encode())
 
     def end(self) -> bool:
-        """Kill the process and all that descend from it; whether all of them have ended."""
+        """Kill the process and all its descendants; return whether all of them have ended."""
         release(self._control)
         self._reaper.send_signal(signal.SIGCONT)  # the code may have stopped it
         try:
@@ -177,7 +177,7 @@ class LanguageProcess:
 def _reaper_command(
     command: list[str], control: int, report: int, directory: str, inherited: tuple[int, ...], env: Mapping[str, str]
 ) -> list[str]:
-    """The command line of the reaper that starts a command; see `reaper.main`."""
+    """Return the command line of the reaper that starts a command; see `reaper.main`."""
     descriptors = ",".join(map(str, inherited))
     has_locale = "yes" if "LC_CTYPE" in env else ""
     boot = [sys.executable, "-S", "-P", "-c", _BOOT, os.path.dirname(__file__)]
@@ -185,7 +185,7 @@ def _reaper_command(
 
 
 def _path_of_psutil() -> str:
-    """Where the reaper is to import psutil from; "" where it needs none."""
+    """Return the folder from which the reaper imports psutil; "" where it needs none."""
     if processes.LISTS_CHILDREN:
         return ""
     import psutil

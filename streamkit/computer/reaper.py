@@ -1,12 +1,13 @@
-"""The reaper: a process between this program and that of a language, to which all that code starts stays subordinate.
+"""The reaper: the process above a language's process. Everything that code starts stays below it.
 
 It starts the language's process, in a session of its own, and inherits every process below it that loses its parents
 (`PR_SET_CHILD_SUBREAPER`, on Linux), so that `processes` finds them all. It watches the limits of processes and memory, also
-between two runs. When the program closes the pipe for control, or ends however it may, it kills everything, and ends.
+between two runs. When the program closes the pipe for control, or ends in whatever way, it kills everything and ends.
 
-It is a program of its own, which `language_process` starts, and imports little, for it is started with each language. Over
-the pipe for control comes the newest limits, as lines: how many processes and how many bytes (0: no limit), and 1 while code
-runs. Over the pipe for reports go lines, too:
+It is a program of its own, which `language_process` starts. It imports little, for it is started with each language.
+
+The pipe for control carries limits as lines: how many processes, how many bytes (0 is no limit), and 1 while code runs. The
+newest line counts. The pipe for reports carries these lines:
 
 - `started <pid>` or `failed <why>`, first
 - `limit process_limit` or `limit memory_limit`: it was passed, and everything is being killed
@@ -63,7 +64,7 @@ class Reaper:
             signal.signal(number, lambda number, frame: None)
 
     def start(self, command: list[str]) -> bool:
-        """Start the language's process; whether that succeeded."""
+        """Start the language's process; return whether that succeeded."""
         reader, writer = os.pipe()  # which are closed where the program takes the place of the fork
         self._pid = os.fork()
         if self._pid == 0:
@@ -77,7 +78,7 @@ class Reaper:
         return not failure
 
     def serve(self) -> bool:
-        """Watch until the program wants an end or is gone, then kill everything; whether all processes have ended."""
+        """Watch until the pipe for control ends, then kill everything; return whether all processes have ended."""
         while True:
             self._reap()
             if self._control in self._wait(self._seconds_to_look()) and not self._take_limits():
@@ -90,7 +91,7 @@ class Reaper:
             os.write(self._report_to, f"{line}\n".encode())
 
     def _reap(self) -> bool:
-        """Take the processes away that have ended; whether any is left."""
+        """Collect the exit statuses of processes that have ended; return whether any child is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -105,7 +106,7 @@ class Reaper:
     # -- limits
 
     def _take_limits(self) -> bool:
-        """Take over the newest limits; False at the end of the pipe."""
+        """Read the newest limits; return False at the end of the pipe."""
         lines = os.read(self._control, 1 << 16).splitlines()
         if lines:
             self._most_processes, self._most_memory, running = map(int, lines[-1].split())
@@ -114,7 +115,7 @@ class Reaper:
         return bool(lines)
 
     def _seconds_to_look(self) -> float | None:
-        """How long until the next look at the limits; None without limits."""
+        """Return how long it is until the next look at the limits; None without limits."""
         if not (self._most_processes or self._most_memory):
             return None
         return max(0.0, self._next_look - time.monotonic())
@@ -144,7 +145,7 @@ class Reaper:
         self._kill_all()
 
     def _kill_all(self) -> bool:
-        """Stop all processes, then kill them, until none is left; whether all have ended within ten seconds."""
+        """Stop all processes, then kill them, until none is left; return whether all ended within ten seconds."""
         deadline = time.monotonic() + _KILL_TIMEOUT
         while self._reap() or any(look(os.getpid())):
             if time.monotonic() > deadline:
@@ -155,7 +156,7 @@ class Reaper:
         return True
 
     def _wait(self, seconds: float | None, *, for_control: bool = True) -> set[int]:
-        """Wait until a process has ended or, by default, something came over control; returns what is ready."""
+        """Wait until a child has ended or, by default, control can be read; return the descriptors that are ready."""
         poll = select.poll()
         for descriptor in (self._woken, *([self._control] if for_control else ())):
             poll.register(descriptor, select.POLLIN)
@@ -166,7 +167,7 @@ class Reaper:
 
 
 def _become(command: list[str], failures: int) -> None:
-    """Take the place of this fork by a program; where that fails, write why."""
+    """Replace this fork with a program; where that fails, write why and exit."""
     try:
         os.setsid()
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores, as no other program expects
