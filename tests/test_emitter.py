@@ -1702,3 +1702,24 @@ def test_text_of_another_class_is_written_as_it_is() -> None:
         source.text(Shouting("b"))
     assert [type(event.value) for event in source.reader() if isinstance(event, sk.TextDelta)] == [str, str]
     assert source.messages[0].content == "ab"
+
+
+@pytest.mark.parametrize(
+    ("pieces", "content"),
+    [
+        (["a\ud83d", "\ude00b"], "a\U0001f600b"),
+        (["a\ud83d", "b"], "a\ufffdb"),
+        (["a\ud83d", "b", "c"], "a\ufffdbc"),
+        (["\ud83d", "\ud83d", "\ude00"], "\ufffd\U0001f600"),
+        (["a", "\ude00b"], "a\ufffdb"),
+        (["a\ud83d"], "a\ufffd"),
+    ],
+)
+def test_half_of_a_surrogate_pair_waits_for_the_other_half(pieces: list[str], content: str) -> None:
+    """What comes meanwhile comes after it. The emitter and its readers have the same."""
+    with sk.Emitter() as emitter:
+        for piece in pieces:
+            emitter.text(piece)
+        emitter.end_message()
+    assert [message.content for message in sk.stream(emitter).get_final_messages()] == [content]
+    assert [message.content for message in emitter.messages] == [content]

@@ -895,3 +895,19 @@ def test_the_cursor_is_the_newest_where_a_stream_fails_in_the_middle_of_a_piece(
     with pytest.raises(ValueError, match="the fifth"):
         stream.until_done()
     assert [*cursors, stream.cursor] == ["3", "3"]
+
+
+@pytest.mark.parametrize("content_type", [None, "text/event-stream", "application/json", "application/vnd.x+json"])
+def test_a_response_is_read_with_any_content_type_of_text_and_without_one(content_type: str | None) -> None:
+    """Some servers send none."""
+    body = b"".join(b"data: %b\n\n" % json.dumps(one).encode() for one in chat("Hel", "lo"))
+    headers = {} if content_type is None else {"content-type": content_type}
+    response = httpx.Response(200, headers=headers, stream=httpx.ByteStream(body))
+    assert sk.stream(response).get_final_text() == "Hello"
+
+
+def test_a_response_of_binary_content_is_refused() -> None:
+    """Whose client alone can read it."""
+    response = httpx.Response(200, headers={"content-type": "image/png"}, stream=httpx.ByteStream(b"data: {}\n\n"))
+    with pytest.raises(sk.UsageError, match="image/png"):
+        sk.stream(response).until_done()

@@ -229,6 +229,31 @@ def test_origins(client: Client) -> None:
             assert "access-control-allow-origin" not in response.headers
 
 
+@pytest.mark.parametrize(
+    ("host", "origin", "is_own"),
+    [
+        ("localhost", "http://localhost", True),
+        ("localhost", "http://localhost:80", True),
+        ("localhost", "https://localhost", True),
+        ("localhost", "https://localhost:443", True),
+        ("localhost", "http://localhost:443", False),
+        ("localhost", "https://localhost:80", False),
+        ("localhost", "http://localhost:8080", False),
+        ("localhost:80", "http://localhost", True),
+        ("localhost:443", "https://localhost", True),
+        ("localhost:443", "http://localhost", False),
+        ("localhost:8080", "http://localhost:8080", True),
+        ("localhost:8080", "http://localhost:8081", False),
+        ("[::1]", "http://[::1]:80", True),
+        ("[::1]:8080", "http://[::1]", False),
+    ],
+)
+def test_a_port_that_is_not_named_is_that_of_the_scheme(client: Client, host: str, origin: str, is_own: bool) -> None:
+    """In the Host as in the Origin."""
+    response = client.get("/runs", headers={"Host": host, "Origin": origin})
+    assert response.status_code == (200 if is_own else 403)
+
+
 def test_pages_of_allowed_origins(client: Client) -> None:
     """By exact name, without credentials; a preflight needs no token."""
     response = client.get("/runs", headers={"Origin": ORIGIN})
