@@ -43,6 +43,7 @@ class _BaseAgent(AgentCore):
         if isinstance(input, Handler):
             return self._new_turn(None, (input, *handlers), options)
         self._check_idle()
+        self.check_options({**self.options, **options})
         turn = Turn(self, {**self.options, **options}, partial(self._start, self._checked_input(input)))
         return turn, (_ConversationRecorder(self, turn), *handlers)
 
@@ -130,8 +131,7 @@ class Agent(_BaseAgent):
 
         Raises:
             UsageError: a stream of this agent is still running; a handler has `async def` hooks; a message is malformed,
-                or the provider does not take it; an image cannot be read. An option that the agent sets itself raises
-                when the request is sent.
+                or the provider does not take it; an image cannot be read; the client has no such option.
         """
         turn, all_handlers = self._new_turn(input, handlers, options)
         stream = StreamManager(first_source(turn.course), all_handlers, self._stream_options())
@@ -212,7 +212,7 @@ class AsyncAgent(_BaseAgent):
 
         Raises:
             UsageError: a stream of this agent is still running; a message is malformed, or the provider does not take
-                it; an image cannot be read. An option that the agent sets itself raises when the request is sent.
+                it; an image cannot be read; the client has no such option.
         """
         turn, all_handlers = self._new_turn(input, handlers, options)
         stream = AsyncStreamManager(first_async_source(turn.course), all_handlers, self._stream_options())

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from difflib import get_close_matches
+from functools import wraps
+from typing import Any, ParamSpec, TypeAlias, cast
 
 from ..answers import Confirmation
 from ..arguments import check_count, check_kind
@@ -27,6 +30,25 @@ AnyTool: TypeAlias = Callable[..., Any] | Mapping[str, Any]
 """A function, a `Tool`, or the schema of a tool that the application answers (`call.respond`) or the provider runs."""
 
 
+_P = ParamSpec("_P")
+
+
+def _checks_names(init: Callable[_P, None]) -> Callable[_P, None]:
+    """Make a constructor say which of its required arguments is missing, and which other one may be meant for it."""
+
+    @wraps(init)
+    def checked(*args: _P.args, **kwargs: _P.kwargs) -> None:
+        kind = type(args[0]).__name__
+        if len(args) < 2 and "client" not in kwargs:
+            raise UsageError(f"{kind} needs a client: `{kind}(openai.OpenAI(), model=…)`")
+        if "model" not in kwargs:
+            meant = get_close_matches("model", kwargs, 1)
+            raise UsageError(f"{kind} needs `model=`" + (f"; did you mean that by {meant[0]!r}?" if meant else ""))
+        init(*args, **kwargs)
+
+    return checked
+
+
 class AgentCore:
     """The settings, tools and conversation of an agent.
 
@@ -39,6 +61,7 @@ class AgentCore:
 
     _accepts_async = False  # whether clients and tools may be asynchronous
 
+    @_checks_names
     def __init__(
         self,
         client: Any,
@@ -70,6 +93,7 @@ class AgentCore:
         self.max_steps = max_steps
         self.output_limit = output_limit
         self.images = images
+        self.check_options(options)
         self.options: dict[str, Any] = options
         self.tools: dict[str, Tool[..., Any]] = {}
         self.application_tools: set[str] = set()
@@ -82,6 +106,14 @@ class AgentCore:
         self.messages: list[Message] = as_messages(messages)
         self._live: StreamState | None = None  # the newest stream that has started
         self._newest_input: Sequence[Message] = ()  # what it added to the conversation
+
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        """Refuse further arguments of requests that the client's method does not have.
+
+        Raises:
+            UsageError: it names the argument, and the one that may be meant.
+        """
+        self.provider.check_options(options, _ARGUMENTS)
 
     @property
     def tool_schemas(self) -> list[Mapping[str, Any]]:
@@ -231,6 +263,13 @@ class AgentCore:
             raise UsageError(f"two tools have the name {name!r}")
         if name == CODE_TOOL and self.computer is not None:
             raise UsageError(f"a tool cannot have the name {name!r}: that tool runs code on the computer")
+
+
+_ARGUMENTS = tuple(
+    name
+    for name, parameter in inspect.signature(AgentCore).parameters.items()
+    if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+)
 
 
 def _start_of_newest_turn(messages: Sequence[Message]) -> int:

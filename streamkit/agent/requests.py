@@ -8,7 +8,9 @@ form, with `include=["reasoning.encrypted_content"]`, which not all models accep
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -25,6 +27,7 @@ __all__ = ["Provider", "outputs_after_calls", "tool_name"]
 _MAX_TOKENS = 8192  # Anthropic requires a limit; all its present models can write as much
 _RESERVED = ("stream", "input", "messages", "tools")  # arguments that the agent sets itself
 _OPENAI_HOST = "api.openai.com"
+_SYNONYMS = {"system_prompt": "instructions", "prompt": "instructions", "functions": "tools", "history": "messages"}
 
 
 class Provider:
@@ -57,6 +60,28 @@ class Provider:
         except AttributeError as error:
             raise UsageError(f"{client!r} is not a client for {self.protocol}: {error}") from error
 
+    def check_options(self, options: Mapping[str, Any], own: Iterable[str]) -> None:
+        """Refuse further arguments that the client's method does not have. `extra_body` passes anything.
+
+        Args:
+            options: the arguments.
+            own: the names of the agent's own arguments, one of which may be meant.
+
+        Raises:
+            UsageError: an argument is unknown, or the agent sets it itself.
+        """
+        create = self._api.create(self.client)
+        try:
+            known = inspect.signature(create).parameters
+        except (TypeError, ValueError):
+            return  # it has no signature that Python can read
+        takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values())
+        for name in options:
+            if name in _RESERVED:
+                raise UsageError(f"{name!r} is set by the agent and cannot be an option")
+            if not takes_any and name not in known:
+                raise UsageError(_unknown_option(name, [*own, *known], create))
+
     def request(
         self,
         model: str,
@@ -77,10 +102,8 @@ class Provider:
             metadata: of the run that the request goes on with, as the decoder has it.
 
         Raises:
-            UsageError: an option is one that the agent sets itself, or the provider does not accept a message.
+            UsageError: the provider does not accept a message.
         """
-        if reserved := [key for key in _RESERVED if key in options]:
-            raise UsageError(f"{reserved[0]!r} is set by the agent and cannot be an option")
         instructions, rest = _leading_instructions(messages, instructions)
         input = to_input(rest, self.protocol, host=_host(self.client))
         arguments = self._api.arguments(input, instructions, tools)
@@ -123,6 +146,13 @@ class Provider:
         else:
             self._takes_usage = True
         return answer
+
+
+def _unknown_option(name: str, known: Sequence[str], create: Callable[..., Any]) -> str:
+    nearest = [_SYNONYMS[name]] if name in _SYNONYMS else get_close_matches(name, known, 1)
+    method = getattr(create, "__qualname__", repr(create))
+    hint = f"did you mean {nearest[0]!r}?" if nearest else "`extra_body` passes what it does not know"
+    return f"{name!r}: {hint} (neither the agent nor the client's `{method}` has such an argument)"
 
 
 def _protocol_of(client: Any) -> str:

@@ -1,0 +1,80 @@
+"""Arguments of agents and of their streams that do not exist are refused before any request, and say what may be meant."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+
+import streamkit as sk
+from streamkit.testing import ModelServer, Reply
+
+from ..faces import Face, body, every_face
+from .parts import PROVIDERS, agent_on, every_provider
+
+KINDS = pytest.mark.parametrize("kind", [sk.Agent, sk.AsyncAgent])
+OWN = [name for name in inspect.signature(sk.Agent).parameters if name not in ("client", "model", "options")]
+
+
+def maker(kind: Any, provider: str) -> Callable[..., Any]:
+    """Makes agents of this kind with a real client of this provider."""
+    if provider == "anthropic":
+        return lambda **options: kind(anthropic.Anthropic(api_key="any"), model="m", **options)
+    return lambda **options: kind(openai.OpenAI(api_key="any"), model="m", protocol=provider, **options)
+
+
+def misspelled(name: str) -> list[str]:
+    """The name without a character, and with one too many."""
+    return [name[:-1], f"{name}{name[-1]}"]
+
+
+@KINDS
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("name", [*OWN, "temperature", "max_tokens", "extra_body"])
+def test_a_misspelled_argument_is_refused_with_the_right_one(kind: Any, provider: str, name: str) -> None:
+    """Each argument of the agent, and some of the client's methods."""
+    make = maker(kind, provider)
+    create = make().provider._api.create(make().provider.client)
+    known = {*OWN, *inspect.signature(create).parameters}
+    for wrong in misspelled(name) if name in known else []:
+        if wrong not in known:
+            with pytest.raises(sk.UsageError, match=f"'{wrong}': did you mean '{name}'"):
+                make(**{wrong: None})
+            with pytest.raises(sk.UsageError, match=f"'{wrong}': did you mean '{name}'"):
+                make().stream("Go.", **{wrong: None})
+
+
+@KINDS
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_what_is_called_otherwise_elsewhere_is_named(kind: Any, provider: str) -> None:
+    with pytest.raises(sk.UsageError, match="'system_prompt': did you mean 'instructions'"):
+        maker(kind, provider)(system_prompt="Be brief.")
+    with pytest.raises(sk.UsageError, match="'xyzzy': `extra_body` passes"):
+        maker(kind, provider)(xyzzy=1)
+
+
+@KINDS
+def test_what_is_missing_names_the_agent(kind: Any) -> None:
+    name = kind.__name__
+    with pytest.raises(sk.UsageError, match=f"^{name} needs `model=`; did you mean that by 'modle'"):
+        kind(openai.OpenAI(api_key="any"), modle="m")
+    with pytest.raises(sk.UsageError, match=f"^{name} needs `model=`$"):
+        kind(openai.OpenAI(api_key="any"))
+    with pytest.raises(sk.UsageError, match=f"^{name} needs a client"):
+        kind(model="m")
+
+
+@every_face
+@every_provider
+@body
+async def test_extra_body_passes_anything(face: Face, provider: str) -> None:
+    """And the right options still go into the request."""
+    option: dict[str, Any] = {"max_tokens": 77} if provider == "anthropic" else {"temperature": 0.5}
+    with ModelServer(Reply("Hello.")) as server:
+        async with agent_on(face, server, provider, **option) as talker:
+            await talker.say("Go.", extra_body={"xyzzy": 1})
+        assert server.requests[0].body.items() >= {"xyzzy": 1, **option}.items()
