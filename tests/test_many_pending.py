@@ -23,7 +23,7 @@ from streamkit.events import (
 from streamkit.messages import ConsoleMessage, ToolCallMessage, ToolOutputMessage
 from streamkit.protocols.openai_chat.returned_fields import merge_blocks
 
-from .opcodes import growth
+from .opcodes import growth, steep
 
 LINEAR = 2.5  # twice the size is at most so many times the work; quadratic work comes close to 4
 
@@ -248,6 +248,7 @@ def test_an_emitter_finds_the_calls_of_thousands_of_outputs(named: bool) -> None
         assert len(emitter.pending) == (0 if named else count - 1)
 
     assert growth(emit) < LINEAR
+    assert not any("event_log" in name for name in steep(lambda count: lambda: emit(count), 20))
 
 
 def test_an_emitter_asks_as_often_as_it_likes_about_the_newest_code() -> None:

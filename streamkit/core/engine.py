@@ -22,7 +22,6 @@ from msgspec.structs import replace
 
 from .. import events as e
 from ..answers import NOT_ANSWERED
-from ..messages import COMPACT_AT
 from ..shared_names import share_names
 from .message_content import MessageContent
 from .open_messages import NOTHING
@@ -89,6 +88,7 @@ class Engine(MessageContent):
 
     failure: e.StreamException | None = None
     forgotten_deltas = 0
+    _forget_above = 0  # how many of one kind there may be, because few were over when they were looked at last
     is_ending = False
     is_canonical = False
     source_ends: dict[type[e.Event], int | str | None] = NOTHING
@@ -118,8 +118,9 @@ class Engine(MessageContent):
 
     def forget_oldest(self, limit: int) -> None:
         """Forget messages, confirmations and run steps that are over, the oldest first, where there are more than
-        `limit` of one kind. An eighth of them at once, so that it is seldom done."""
-        if max(len(self._messages), len(self.confirmations), len(self.runs.steps)) <= limit:
+        `limit` of one kind. An eighth of them at once, so that it is seldom done; where few were over, not before there are
+        an eighth more."""
+        if max(len(self._messages), len(self.confirmations), len(self.runs.steps)) <= max(limit, self._forget_above):
             return
         newest = limit - limit // 8
         self._read_all()
@@ -129,6 +130,8 @@ class Engine(MessageContent):
             self._ids.forget(message.id)
         _cut(self.confirmations, newest, lambda confirmation: confirmation.id not in self.pending)
         self.runs.forget_steps(_cut(self.runs.steps, newest, lambda step: step is not self.runs.step))
+        left = max(len(self._messages), len(self.confirmations), len(self.runs.steps))
+        self._forget_above = left + left // 8
 
     # -- completing events
 
@@ -139,9 +142,6 @@ class Engine(MessageContent):
                 yield event
             else:
                 yield from self.complete_event(event)
-        for message in self.open_by_id.values():
-            if len(message.pieces) >= COMPACT_AT:
-                self.compact(message)
 
     def append_delta(self, event: Any) -> bool:
         """Append a delta of an open message: the common case, in which the event is complete as it is. False for any
@@ -149,7 +149,7 @@ class Engine(MessageContent):
         message = self.open_by_id.get(event.message_id)
         if message is None or type(event) is not message.delta_event or event.replace:
             return False
-        message.pieces.append(event.value)
+        self.grow(message, event.value)
         event.snapshot = message
         return True
 

@@ -48,7 +48,7 @@ class MessageContent(OpenMessages):
         if event.replace:
             message.replace_content(event.value)
         else:
-            message.pieces.append(event.value)
+            self.grow(message, event.value)
         yield self._delta(message, event.value, event, replace=event.replace, metadata=event.metadata)
 
     def _create_for(self, delta: e.Delta, cause: e.Event) -> Iterator[e.Event]:

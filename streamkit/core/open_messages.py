@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .. import events as e
 from ..errors import LimitError
 from ..limits import Limits
-from ..messages import ConsoleMessage, Message, Status, ToolCallMessage, ToolOutputMessage, message_class
+from ..messages import COMPACT_AT, ConsoleMessage, Message, Status, ToolCallMessage, ToolOutputMessage, message_class
 from ..messages.json_text import decode_json
 from ..messages.message import ROLES
 from .pending import PendingAnswers, Waker
@@ -100,6 +100,12 @@ class OpenMessages(PendingAnswers):
     @limits.setter
     def limits(self, limits: Limits) -> None:
         self._measured.limits = limits
+
+    def grow(self, message: Message, text: str) -> None:
+        """Append text to an open message. Raises as `compact`."""
+        message.pieces.append(text)
+        if len(message.pieces) >= COMPACT_AT:
+            self.compact(message)
 
     def compact(self, message: Message) -> None:
         """Join the deltas of an open message, and from time to time compare its size with the limits.
@@ -196,7 +202,7 @@ class OpenMessages(PendingAnswers):
     def can_keep_encoded(self) -> bool:
         """Whether a message that has ended changes nothing but itself, and the call that it answers."""
         is_full = len(self.open_by_id) + len(self._renamed) >= self.limits.open_messages
-        return self.runs.step is not None and not is_full and not self._unanswerable()
+        return self.runs.step is not None and not is_full and not self.has_unanswerable
 
     def keep_encoded(self, ended: EndedMessages) -> Iterator[bytes]:
         """Keep messages that have ended as their lines. Gives the lines of those that are to be completed as any other, at

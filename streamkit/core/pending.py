@@ -14,7 +14,7 @@ all of it: an answer that changes says so (`Answer.changes`), and calls are foun
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator
 from typing import Protocol
 
@@ -78,6 +78,7 @@ class PendingAnswers:
         executes: whether the source itself answers a call.
         new_answer: makes the place for an answer.
         changes: the answers that were given, deferred or decided since they were looked at last. Any thread appends.
+        removed: the keys of what is pending no longer; None unless somebody takes them.
     """
 
     runs: RunTracker
@@ -97,6 +98,7 @@ class PendingAnswers:
     pending: dict[str, Confirmation | ToolCallMessage] = NO_QUESTIONS
     confirmations = NO_CONFIRMATIONS
     changes: Collection[Answer] = ()
+    removed: list[str] | None = None
 
     def __init__(self, waker: Waker) -> None:
         self.waker = waker
@@ -149,8 +151,9 @@ class PendingAnswers:
             questions.confirmations.add(confirmation.answer_slot)
             questions.undeferred[confirmation.answer_slot] = None
         elif not (self.pull_approved or self.has_outcomes or self.is_canonical):
-            questions.passive[confirmation.id] = confirmation
-        self.pending[confirmation.id] = confirmation
+            questions.passive[confirmation.id] = call_id = confirmation.subject.call_id
+            questions.passive_by_call.setdefault(call_id, {})[confirmation.id] = confirmation
+        self.pending[confirmation.id] = questions.undecided[confirmation.id] = confirmation
         if self.confirmations is NO_CONFIRMATIONS:
             self.confirmations = []
         self.confirmations.append(confirmation)
@@ -191,28 +194,31 @@ class PendingAnswers:
 
     def _code_runs(self, call_id: str | None) -> Iterator[e.Event]:
         """Code of this call runs, so whoever could decide has approved it. A question about another call stays open."""
-        for confirmation in self._unanswerable():
-            if confirmation.subject.call_id == call_id:
+        if (questions := self.questions) is not None:
+            for confirmation in [*questions.passive_by_call.get(call_id, {}).values()]:
                 yield from self.settle(confirmation, "approved")
 
     def _settle_unanswerable(self) -> Iterator[e.Event]:
         """The source has ended: nobody has answered what nobody could answer here."""
-        for confirmation in self._unanswerable():
-            if confirmation.id not in self.answered_later:
+        if (questions := self.questions) is not None:
+            later = self.answered_later
+            for confirmation in [questions.undecided[id] for id in questions.passive if id not in later]:
                 yield from self.settle(confirmation, "unanswered")
 
-    def _unanswerable(self) -> list[Confirmation]:
-        """The pending confirmations that take no answer of ours."""
-        if (questions := self.questions) is None:
-            return []
-        return [*questions.passive.values()]
+    @property
+    def has_unanswerable(self) -> bool:
+        """Whether a pending confirmation takes no answer of ours."""
+        return self.questions is not None and bool(self.questions.passive)
+
+    @property
+    def has_undecided(self) -> bool:
+        """Whether there are confirmations that were not decided yet."""
+        return self.questions is not None and bool(self.questions.undecided)
 
     @property
     def pending_confirmations(self) -> list[Confirmation]:
         """The confirmations that were not decided yet."""
-        if not self.pending:
-            return []
-        return [waiting for waiting in self.pending.values() if isinstance(waiting, Confirmation)]
+        return [] if self.questions is None else [*self.questions.undecided.values()]
 
     @property
     def has_open_questions(self) -> bool:
@@ -244,13 +250,13 @@ class PendingAnswers:
             questions = self._made_questions
             self.pending[key] = call
             for id in {call.call_id or call.id, call.id}:
-                questions.call_keys.setdefault(id, deque()).append(key)
+                questions.call_keys.setdefault(id, OrderedDict())[key] = None
 
     def _call_answered(self, call_id: str | None) -> None:
         """A call got its output: it takes none of ours any more."""
         questions = self.questions
         if questions is not None and call_id is not None and (keys := questions.call_keys.get(call_id)):
-            self._drop_call(keys[0])
+            self._drop_call(next(iter(keys)))
 
     def drop_calls(self) -> None:
         """The pending calls take no answer any more."""
@@ -288,14 +294,18 @@ class PendingAnswers:
     def _remove(self, key: str) -> None:
         """What was pending under this key waits no longer."""
         waiting, questions = self.pending.pop(key), self._made_questions
+        if self.removed is not None:
+            self.removed.append(key)
         if isinstance(waiting, ToolCallMessage):
             for id in {waiting.call_id or waiting.id, waiting.id}:
                 keys = questions.call_keys[id]
-                keys.remove(key)
+                del keys[key]
                 if not keys:
                     del questions.call_keys[id]
         else:
-            questions.passive.pop(key, None)
+            del questions.undecided[key]
+            if key in questions.passive:
+                del questions.passive_by_call[questions.passive.pop(key)][key]
         if (answer := waiting.answer_slot) is not None and questions.own.pop(answer, None) is not None:
             questions.awaited.pop(answer, None)
             questions.undeferred.pop(answer, None)
@@ -341,9 +351,7 @@ class PendingAnswers:
                 key = questions.own[answer][1]
                 waiting = self.pending[key]
                 if isinstance(waiting, ToolCallMessage):  # it is this one's output that comes next, whatever its id
-                    keys = questions.call_keys[waiting.call_id or waiting.id]
-                    keys.remove(key)
-                    keys.appendleft(key)
+                    questions.call_keys[waiting.call_id or waiting.id].move_to_end(key, last=False)
                 return waiting
         return None
 

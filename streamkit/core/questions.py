@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 from typing import Protocol
 
@@ -55,8 +55,10 @@ class Questions:
         own: the answers that were made here, each with its question's number and key.
         own_count: how many there were.
         confirmations: those of confirmations among them.
-        passive: the confirmations that nobody can answer.
-        call_keys: the keys of calls, by call id and by their message's id.
+        undecided: the confirmations among `pending`, by their id.
+        passive: the ids of those that nobody can answer, and the call ids that they are about.
+        passive_by_call: those, by that call id.
+        call_keys: the keys of calls, by call id and by their message's id; the one that is answered next comes first.
 
     What the changes have shown:
         ready: a heap of answers to deliver, by their questions' numbers.
@@ -76,7 +78,9 @@ class Questions:
         "own",
         "own_count",
         "passive",
+        "passive_by_call",
         "ready",
+        "undecided",
         "undeferred",
         "unstarted",
     )
@@ -87,8 +91,10 @@ class Questions:
         self.own: dict[Answer, tuple[int, str]] = {}
         self.own_count = 0
         self.confirmations: set[Answer] = set()
-        self.passive: dict[str, Confirmation] = {}
-        self.call_keys: dict[str, deque[str]] = {}
+        self.undecided: dict[str, Confirmation] = {}
+        self.passive: dict[str, str | None] = {}
+        self.passive_by_call: dict[str | None, dict[str, Confirmation]] = {}
+        self.call_keys: dict[str, OrderedDict[str, None]] = {}
         self.ready: list[tuple[int, Answer]] = []
         self.unstarted: list[Answer] = []
         self.awaited: dict[Answer, None] = {}

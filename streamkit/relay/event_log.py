@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..answers import Answer, Confirmation
+from ..core.content import is_content
 from ..core.delivery import NO_EVENT
 from ..core.engine import Engine
 from ..events import ConfirmationCreated, Delta, Event, ToolCallDone
@@ -35,14 +36,14 @@ class EventLog:
         cursor: of the newest event; None before the first.
         current: the newest event that came from the engine; `NO_EVENT` before the first.
         snapshots: counts the events that are written, and makes snapshots of them.
-        first_delta: when the first delta came, on the monotonic clock; None before.
+        first_content: when the first content came, on the monotonic clock; None before.
         forwarded: new confirmations of other streams whose time is not limited, for the writer to wait for.
     """
 
     def __init__(self, engine: Engine, log: LogWriter, limit: int | None) -> None:
         self.cursor: str | None = None
         self.current: Event = NO_EVENT
-        self.first_delta: float | None = None
+        self.first_content: float | None = None
         self._engine = engine
         self._log = log
         self.snapshots = LogSnapshots(engine, log, limit)
@@ -51,6 +52,7 @@ class EventLog:
         self._answers: dict[str, Mapping[str, Any]] = {}  # that the registry has to these
         self._unattended: set[str] = set()  # those that every reader goes on without
         self.forwarded: list[Confirmation] = []  # new ones of another stream, which waits for the readers
+        engine.removed = []
 
     # -- events
 
@@ -62,8 +64,9 @@ class EventLog:
             for event in events:
                 self.current = event
                 lines.append(encoded(event))
+                if self.first_content is None and is_content(event):
+                    self.first_content = time.monotonic()
                 if isinstance(event, Delta):
-                    self.first_delta = self.first_delta or time.monotonic()
                     continue
                 self.snapshots.note(event, lines)
                 if (waiting := _question_in(event)) is not None:
@@ -71,7 +74,8 @@ class EventLog:
                     lines = []
         finally:
             self.store(lines)
-        for id in [id for id in self._registered if id not in self._engine.pending]:
+        removed, self._engine.removed = self._engine.removed or (), []
+        for id in [id for id in removed if id in self._registered and id not in self._engine.pending]:
             self._log.close_question(id, _outcome_of(self._registered.pop(id)))
             self._answers.pop(id, None)
             self._unattended.discard(id)

@@ -115,7 +115,7 @@ class Manager(Lifecycle, Readable):
         elif isinstance(event, ConfirmationCreated):
             self._asked_at = self._asked_at or time.monotonic()
         elif isinstance(event, ConfirmationDone):
-            if self._asked_at and not self._engine.pending_confirmations:
+            if self._asked_at and not self._engine.has_undecided:
                 self._times.asking += time.monotonic() - self._asked_at
                 self._asked_at = 0.0
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from ..answers import Confirmation
@@ -77,8 +78,10 @@ class StreamView(Delivery):
         """The outputs of tools in the present run step, else in the last one: what the next request sends back (`then=`).
         Those that the provider's own tools gave are among them; `to_input` leaves these out."""
         step = self.current_run_step_snapshot
-        outputs = (message for message in self._engine.messages if isinstance(message, ToolOutputMessage))
-        return tuple(output for output in outputs if step is not None and output.step_id == step.id)
+        of_step = takewhile(
+            lambda message: step is not None and message.step_id == step.id, reversed(self._engine.messages)
+        )
+        return tuple(message for message in of_step if isinstance(message, ToolOutputMessage))[::-1]
 
     @property
     def confirmations(self) -> Sequence[Confirmation]:

@@ -9,7 +9,7 @@ executes a part of a call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -32,8 +32,6 @@ from .blocks import (
 from .wire import CODE_TOOLS, STATUS_OF_STOP_REASON
 
 __all__ = ["ContentBlocks", "MessageIds"]
-
-_NO_INDEXES: frozenset[int] = frozenset()
 
 _EMPTY_TEXT = {"type": "text", "text": ""}
 """The block with which most texts start."""
@@ -91,7 +89,7 @@ class ContentBlocks(msgspec.Struct, eq=False):
         newest_text: the id of the newest text's message, "" if there is none.
         opened: the open blocks, by index.
         unknown: the indexes of open blocks of unknown types.
-        stopped: blocks that are not done, as they may have been cut short.
+        stopped: blocks that are not done, as they may have been cut short: calls, and perhaps one other block after them.
     """
 
     ids: MessageIds
@@ -104,8 +102,8 @@ class ContentBlocks(msgspec.Struct, eq=False):
     newest: int = -1
     newest_text: str = ""
     opened: dict[int, tuple[Block, ...]] = {}
-    unknown: frozenset[int] = _NO_INDEXES
-    stopped: Sequence[tuple[Block, Doubt]] = ()
+    unknown: set[int] = set()
+    stopped: list[tuple[Block, Doubt]] = []
 
     def warn(self, code: str, fault: str) -> None:
         """Note a fault of the current item."""
@@ -117,7 +115,7 @@ class ContentBlocks(msgspec.Struct, eq=False):
         self.opened.clear()
         self.group = self.stop_reason = None
         self.status, self.is_ending = "completed", False
-        self.newest, self.newest_text, self.unknown, self.stopped = -1, "", _NO_INDEXES, ()
+        self.newest, self.newest_text, self.unknown, self.stopped = -1, "", set(), []
 
     # -- how blocks end
 
@@ -126,7 +124,7 @@ class ContentBlocks(msgspec.Struct, eq=False):
         self.is_ending = True
         self.stop_reason = reason
         self.status = status = STATUS_OF_STOP_REASON.get(reason, "completed")
-        stopped, self.stopped = self.stopped, ()
+        stopped, self.stopped = self.stopped, []
         for block, _ in stopped:
             block.end(status, events)
 
@@ -154,7 +152,7 @@ class ContentBlocks(msgspec.Struct, eq=False):
 
     def _release(self, events: list[Event], status: m.Status, partial: m.Status, empty: m.Status) -> None:
         """Blocks that stopped are done; calls with `partial` arguments and with `empty` ones with a status of their own."""
-        stopped, self.stopped = self.stopped, ()
+        stopped, self.stopped = self.stopped, []
         for block, doubt in stopped:
             block.end(partial if doubt == "partial" else empty if doubt == "empty" else status, events)
 
@@ -167,10 +165,9 @@ class ContentBlocks(msgspec.Struct, eq=False):
 
     def _block_follows(self, events: list[Event]) -> None:
         """Another block follows those that stopped: only calls without complete arguments stay uncertain."""
-        for block, doubt in self.stopped:
-            if not doubt:
-                block.end("completed", events)
-        self.stopped = [(block, doubt) for block, doubt in self.stopped if doubt]
+        if self.stopped and not self.stopped[-1][1]:
+            block, _ = self.stopped.pop()
+            block.end("completed", events)
 
     # -- the items about blocks
 
@@ -179,7 +176,7 @@ class ContentBlocks(msgspec.Struct, eq=False):
         self._release(events, "completed", "completed", "completed")  # the one before was not the last one
         if not self._begin(wire, index, events):
             events.append(RawEvent(as_text(wire.get("type")) or "content_block", wire))
-        self.unknown -= {index}
+        self.unknown.discard(index)
         self.stop(index, events)
 
     def index_of(self, item: WireObject, *, starts: bool = False) -> int:
@@ -196,8 +193,7 @@ class ContentBlocks(msgspec.Struct, eq=False):
         if index in self.opened:
             self.warn("duplicate-block", f"another block began at index {index}; the one there was ended")
             self.stop(index, events)
-        if self.unknown:
-            self.unknown -= {index}
+        self.unknown.discard(index)
         return self._begin(wire, index, events)
 
     def delta(self, index: int, delta: WireObject, events: list[Event]) -> bool:
@@ -223,12 +219,11 @@ class ContentBlocks(msgspec.Struct, eq=False):
         """The blocks at an index stop. Those that are certainly complete are done. Returns False, and adds no event, if the type
         of the block is unknown."""
         if index in self.unknown:
-            self.unknown -= {index}
+            self.unknown.discard(index)
             return False
         self.growing.pop(index, None)
         for block in self.opened.pop(index, ()):
-            if self.stopped:
-                self._block_follows(events)
+            self._block_follows(events)
             doubt = block.doubt()
             if self.is_ending:
                 is_cut = doubt == "partial" and self.stop_reason is None
@@ -236,7 +231,7 @@ class ContentBlocks(msgspec.Struct, eq=False):
             elif doubt is None:
                 block.end("completed", events)
             else:
-                self.stopped = [*self.stopped, (block, doubt)]
+                self.stopped.append((block, doubt))
         return True
 
     # -- their steps
@@ -253,8 +248,7 @@ class ContentBlocks(msgspec.Struct, eq=False):
 
     def _begin(self, wire: WireObject, index: int, events: list[Event]) -> bool:
         """As `start`, at an index at which no block is open."""
-        if self.stopped:
-            self._block_follows(events)
+        self._block_follows(events)
         self.newest = index
         if wire == _EMPTY_TEXT:
             self._open(Block("text", self.ids.id_of("", self.group, index), self._place(index)), index, events)
@@ -268,7 +262,7 @@ class ContentBlocks(msgspec.Struct, eq=False):
         id = self.ids.id_of("", self.group, index)
         found = complete_block_events(wire, type, id, self._place(index), self.ids.calls)
         if found is None:
-            self.unknown |= {index}
+            self.unknown.add(index)
             return False
         events += found
         return True

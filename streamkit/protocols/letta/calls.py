@@ -66,8 +66,6 @@ class ToolCalls:
             return
         group = as_text(wire.get("id"))
         call = self._calls.find(call_id, group, name, arguments, needs_approval=needs_approval)
-        if needs_approval and not call.is_answered:
-            call.needs_approval = True
         if not call.is_open:
             if arguments.strip() and not (needs_approval and arguments == call.arguments):
                 fault = f"more arguments came for tool call {call.call_id!r}, which was complete; they were dropped"
@@ -106,11 +104,9 @@ class ToolCalls:
 
     def ask(self) -> Iterator[e.Event]:
         """The confirmations of all calls that need an approval. Called once no more calls can come."""
-        for call in self._calls.all:
-            if call.needs_approval and not call.is_asked and not call.is_answered:
-                call.is_asked = True
-                subject = _message_of(call, content=call.arguments)
-                yield e.ConfirmationCreated(Confirmation(call.call_id or call.message_id, subject))
+        for call in self._calls.ask():
+            subject = _message_of(call, content=call.arguments)
+            yield e.ConfirmationCreated(Confirmation(call.call_id or call.message_id, subject))
 
     def _decide(self, call: Call, *, approved: bool, reason: str | None = None) -> Iterator[e.Event]:
         """The outcome of a confirmation. A call that was not asked about yet will not be."""
@@ -129,8 +125,7 @@ class ToolCalls:
         is_unknown = False
         for answer in answers:
             id, group = as_text(answer.get("tool_call_id")), as_text(answer.get("approval_request_id"))
-            asked = [call for call in self._calls.all if call.is_asked]
-            calls = [call for call in asked if (call.call_id == id if id else call.group == group)]
+            calls = self._calls.asked(id, group)
             is_unknown = is_unknown or not calls
             approve = answer.get("approve")
             for call in calls:
@@ -172,8 +167,7 @@ class ToolCalls:
         fields: dict[str, Any] = {"call_id": call_id or None, **self._places.next_in(wire)}
         if call is not None:
             yield from self._decide(call, approved=not (status == "error" and _DENIED in output))
-            call.is_answered = True
-            call.pieces.clear()
+            self._calls.answer(call)
             name = name or call.name
         if printed := [(stream, line) for stream in ("stdout", "stderr") for line in _lines(entry.get(stream))]:
             yield from _console_events(self._ids.unused(f"{stem}.console" if stem else ""), printed, fields)

@@ -7,6 +7,7 @@ share an id. A call is identified by its tool_call_id alone, however its fragmen
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 
 import msgspec
 
@@ -22,7 +23,8 @@ _is_uuid = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNOREC
 class TextPart(msgspec.Struct, kw_only=True, eq=False):
     """A text, reasoning or hidden reasoning that may grow.
 
-    `kind` is its item's `message_type`, `id` and `otid` are the wire's, `metadata` is that of its done message.
+    `kind` is its item's `message_type`, `id` and `otid` are the wire's, `metadata` is that of its done message, `number` counts
+    the texts of the stream.
     """
 
     kind: str
@@ -31,6 +33,7 @@ class TextPart(msgspec.Struct, kw_only=True, eq=False):
     otid: str
     is_open: bool = True
     metadata: dict[str, object] = {}
+    number: int = 0
 
 
 class TextParts:
@@ -41,7 +44,9 @@ class TextParts:
     """
 
     def __init__(self) -> None:
-        self.open: list[TextPart] = []
+        self.open: dict[TextPart, None] = {}
+        self._open_by_message: dict[str, dict[int | str, dict[TextPart, None]]] = {}  # by id, and head of the otid
+        self._count = 0
         self._by_otid: dict[tuple[str, str], TextPart] = {}
         self._by_id: dict[tuple[str, str], TextPart] = {}
         self._newest: dict[str, TextPart] = {}  # by kind
@@ -56,25 +61,50 @@ class TextParts:
             part = self._newest.get(kind)
         if part is None or not part.is_open:
             return None
-        part.id = part.id or id
-        part.otid = part.otid or otid
+        if (part.id, part.otid) != (part.id or id, part.otid or otid):
+            self._close_key(part)
+            part.id, part.otid = part.id or id, part.otid or otid
+            self._open_key(part)
         self._enter(part, id)
         return part
 
     def add(self, part: TextPart) -> None:
         """A text begins."""
-        self.open.append(part)
+        self._count += 1
+        part.number = self._count
+        self.open[part] = None
+        self._open_key(part)
         self._enter(part, part.id)
 
     def ended_by(self, id: str, otid: str) -> list[TextPart]:
         """The open texts that end where another part of the message with this id begins. The server's parts follow each
         other, and are numbered by their otids. Other servers' otids only distinguish parts, which may interleave."""
-        return [part for part in self.open if part.id == id and _ends_before(part.otid, otid)]
+        parts = self._open_by_message.get(id, {})
+        head, number = _numbering(otid)
+        if not otid:
+            ended = [part for some in parts.values() for part in some]
+        else:
+            ended = [*parts.get("", ()), *(part for part in parts.get(head, ()) if _numbering(part.otid)[1] < number)]
+        return sorted(ended, key=lambda part: part.number)
 
     def close(self, part: TextPart) -> None:
         """A text ends."""
         part.is_open = False
-        self.open.remove(part)
+        del self.open[part]
+        self._close_key(part)
+
+    def _open_key(self, part: TextPart) -> None:
+        head, _ = _numbering(part.otid)
+        self._open_by_message.setdefault(part.id, {}).setdefault(head, {})[part] = None
+
+    def _close_key(self, part: TextPart) -> None:
+        parts = self._open_by_message[part.id]
+        head, _ = _numbering(part.otid)
+        del parts[head][part]
+        if not parts[head]:
+            del parts[head]
+        if not parts:
+            del self._open_by_message[part.id]
 
     def _enter(self, part: TextPart, id: str) -> None:
         self._newest[part.kind] = part
@@ -94,17 +124,13 @@ class TextParts:
         return part if part is not None and not part.id and not part.otid else None
 
 
-def _ends_before(otid: str, next: str) -> bool:
-    """Whether a part ends where the next one of its message begins: yes, unless their otids show that both may go on.
+def _numbering(otid: str) -> tuple[int | str, int]:
+    """The head that the otids of a message's parts share, and the number of this one.
 
-    The server makes otids from the message's id. Their last seven bits are then the number of the part.
+    The server makes otids from the message's id. Their last seven bits are then the number of the part. Of another server's
+    otid all is head.
     """
-    if not (otid and next):
-        return True
-    if not (_is_uuid(otid) and _is_uuid(next)):
-        return False
-    (head, number), (next_head, next_number) = (divmod(int(id.replace("-", ""), 16), 128) for id in (otid, next))
-    return head == next_head and number < next_number
+    return divmod(int(otid.replace("-", ""), 16), 128) if _is_uuid(otid) else (otid, 0)
 
 
 # -- calls
@@ -184,16 +210,19 @@ class Calls:
     """The tool calls of a stream, in the order in which they began.
 
     Attributes:
-        all: the calls, except for those that are answered and forgotten.
         open: the calls that are open.
         growing: for the fast path, by tool_call_id: open calls whose next fragments can only be arguments.
     """
 
     def __init__(self) -> None:
-        self.all: list[Call] = []
-        self.open: list[Call] = []
+        self.open: dict[Call, None] = {}
         self.growing: dict[str, Call] = {}
         self._by_id: dict[str, Call] = {}
+        self._all: OrderedDict[Call, None] = OrderedDict()  # except for those that are answered and forgotten
+        self._nameless: OrderedDict[Call, None] = OrderedDict()  # those without an id that are not answered
+        self._unasked: dict[Call, None] = {}  # those that need an approval, of which no confirmation was emitted
+        self._asked: dict[tuple[str, str], dict[Call, None]] = {}  # the others of these, by call id and by group
+        self._answered: list[Call] = []  # that are not forgotten yet
 
     def find(self, call_id: str, group: str, name: str, arguments: str, *, needs_approval: bool) -> Call:
         """The call that a fragment belongs to; a new one if it begins one."""
@@ -202,31 +231,60 @@ class Calls:
             call = None  # some models number their calls anew in each step, or give all of them the id 0
         if call is None:
             call = Call(call_id=call_id, group=group)
-            self.all.append(call)
-            self.open.append(call)
+            self._all[call] = self.open[call] = None
             if call_id:
                 self._by_id[call_id] = call
+            else:
+                self._nameless[call] = None
+        if needs_approval and not call.is_answered:
+            call.needs_approval = True
+            self._unasked[call] = None
         return call
 
     def returned(self, call_id: str) -> Call | None:
         """The call that a return is for: without an id, the first call without an id and a return."""
         if call_id:
             return self._by_id.get(call_id)
-        return next((call for call in self.all if not call.is_answered and not call.call_id), None)
+        return next(iter(self._nameless), None)
 
     def close(self, call: Call) -> None:
         """A call's arguments end."""
         call.is_open = False
-        self.open.remove(call)
+        del self.open[call]
         self.growing.pop(call.call_id, None)
 
+    def ask(self) -> list[Call]:
+        """The calls of which a confirmation is to be emitted, each once."""
+        unasked, self._unasked = self._unasked, {}
+        asked = [call for call in unasked if call.needs_approval and not (call.is_asked or call.is_answered)]
+        for call in asked:
+            call.is_asked = True
+            for key in (("id", call.call_id), ("group", call.group)):
+                self._asked.setdefault(key, {})[call] = None
+        return asked
+
+    def asked(self, call_id: str, group: str) -> list[Call]:
+        """The calls that an answer is for: those with this call id, without one those of this group."""
+        return [*self._asked.get(("id", call_id) if call_id else ("group", group), ())]
+
+    def answer(self, call: Call) -> None:
+        """A call is answered by a return."""
+        call.is_answered = True
+        call.pieces.clear()
+        self._nameless.pop(call, None)
+        self._answered.append(call)
+
     def forget(self) -> None:
-        """Drop the answered calls from `all`. They are still found by their ids."""
-        self.all = [call for call in self.all if not call.is_answered]
+        """Drop the answered calls. They are still found by their ids."""
+        for call in self._answered:
+            self._all.pop(call, None)
+            for key in (("id", call.call_id), ("group", call.group)):
+                self._asked.get(key, {}).pop(call, None)
+        self._answered.clear()
 
     def _continued(self, group: str, name: str) -> Call | None:
         """The call that a fragment without an id continues."""
-        last = self.all[-1] if self.all else None
+        last = next(reversed(self._all), None)
         if last is None or not last.is_open or last.group != group or (name and last.name):
             return None
         return last

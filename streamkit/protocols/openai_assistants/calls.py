@@ -32,13 +32,15 @@ class Call:
         call_id: the call's own id; "" where it is not there yet.
         type: its kind, such as `function`.
         step_id: of its step, if that began in this stream.
+        index: its place among the calls of its step.
         warn: makes a warning.
     """
 
-    def __init__(self, id: str, call_id: str, type: str, step_id: str | None, warn: Warn) -> None:
+    def __init__(self, id: str, call_id: str, type: str, step_id: str | None, index: int, warn: Warn) -> None:
         self.id = id
         self.call_id = call_id
         self.type = type
+        self.index = index
         self.is_done = False
         self._step_id = step_id
         self._warn = warn

@@ -34,6 +34,7 @@ class MessageWriter:
             open_message = OpenThreadMessage(self._run.ids.unused(message.id), key, message)
             yield from self._begin_message(open_message)
         open_message.open_part = message.id
+        self._run.idle_messages.pop(open_message.key, None)
         open_message.content.append(content_part(message, "") or {})
         self._parts[message.id] = (open_message, len(open_message.content) - 1)
 
@@ -42,7 +43,6 @@ class MessageWriter:
         self._run.messages[message.key] = message
         if message.role == "assistant":
             message.step, begin = self._run.open_step("message_creation", message.id)
-            message.step.unfinished.add(message.id)
             yield from begin
         for phase in ("created", "in_progress"):
             yield f"thread.message.{phase}", thread_message(message, self._run.run, "in_progress")
@@ -84,6 +84,7 @@ class MessageWriter:
         if message.status != "completed":
             open_message.status = message.status
         open_message.add_metadata(message)
+        self._run.idle_messages[open_message.key] = open_message
         if message.group is None:
             yield from self._run.close_message(open_message)
 

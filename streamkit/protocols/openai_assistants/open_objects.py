@@ -24,7 +24,7 @@ class OpenStep:
         message_id: of the message that it creates.
         number: its place among all steps; the key under which it is open.
         status: the first status of its calls that is not completed.
-        unfinished: the ids of its flat messages (of calls and consoles) or of its thread's message that are not done.
+        unfinished: the ids of its flat messages, of calls and consoles, that are not done.
         awaiting_output: its calls whose output is yet to come, by call id.
     """
 

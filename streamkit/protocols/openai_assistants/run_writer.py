@@ -32,17 +32,21 @@ class RunWriter:
         run: the run object, as it began; empty before that.
         ids: of steps and of the thread's messages.
         messages: the thread's messages that are open, by their key.
+        idle_messages: those of them that are between two parts.
     """
 
     def __init__(self) -> None:
         self.run: Item = {}
         self.ids = UniqueIds()
         self.messages: dict[tuple[Any, ...], OpenThreadMessage] = {}
+        self.idle_messages: dict[tuple[Any, ...], OpenThreadMessage] = {}
         self._is_waiting = False  # for the outputs of calls
         self._has_ended = False
         self._canonical_step: RunStep | None = None
         self._steps_of_canonical = 0
         self._steps: dict[int, OpenStep] = {}  # that are open, by their number
+        self._created_steps: dict[int, OpenStep] = {}  # those of them whose message is done
+        self._call_step: OpenStep | None = None  # the one of them that has calls
 
     # -- the run
 
@@ -64,7 +68,7 @@ class RunWriter:
     def require_action(self) -> NamedItems:
         """The run waits for the outputs of its functions' calls."""
         yield from self.close_idle()
-        waiting = [call for step in self._steps.values() for call in step.awaiting_output.values()]
+        waiting = [] if self._call_step is None else [*self._call_step.awaiting_output.values()]
         calls = [{**call.final, "function": {key: call.body[key] for key in ("name", "arguments")}} for call in waiting]
         self._is_waiting = True
         action = {"type": "submit_tool_outputs", "submit_tool_outputs": {"tool_calls": calls}}
@@ -112,21 +116,26 @@ class RunWriter:
     def end_canonical_step(self, ended: RunStep) -> NamedItems:
         """A canonical step is over, and so are its steps, unless one of their calls still waits for its output."""
         yield from self._close_messages()
-        steps = [
-            step
-            for step in self._steps.values()
-            if not step.unfinished and not (step.awaiting_output and self._is_waiting)
-        ]
+        steps = self._finished_steps()
+        if (last := self._call_step) is not None and last in steps and last.awaiting_output and self._is_waiting:
+            steps.remove(last)
         for step in steps:
             is_last = step is steps[-1]
             yield from self._close_step(step, ended.status, ended if is_last else None)
-        if steps and not any(step.awaiting_output for step in self._steps.values()):
+        if steps and not (self._call_step and self._call_step.awaiting_output):
             yield from self._go_on()
         self._canonical_step = None
 
+    def _finished_steps(self) -> list[OpenStep]:
+        """The open steps all messages of which are done; calls among them may wait for their outputs."""
+        steps = [*self._created_steps.values()]
+        if self._call_step is not None and not self._call_step.unfinished:
+            steps.append(self._call_step)
+        return sorted(steps, key=lambda step: step.number)
+
     def open_call_step(self) -> OpenStep | None:
         """The open step that takes further calls."""
-        return next((step for step in self._steps.values() if step.type == "tool_calls"), None)
+        return self._call_step
 
     def open_step(self, type: str, message_id: str = "") -> tuple[OpenStep, NamedItems]:
         """A new step of this type, and the events that begin it."""
@@ -137,6 +146,8 @@ class RunWriter:
         id = self.ids.unused(first_id if count == 1 else f"{first_id}.{count}")
         step = OpenStep(id, type, message_id, canonical.created_at if canonical else None, len(self.ids))
         self._steps[step.number] = step
+        if type == "tool_calls":
+            self._call_step = step
         return step, self._begin_step(step)
 
     def _begin_step(self, step: OpenStep) -> NamedItems:
@@ -147,12 +158,14 @@ class RunWriter:
     def close_idle(self, except_type: str = "") -> NamedItems:
         """End what is complete, as something else begins: messages, and steps of any other type than this one."""
         yield from self._close_messages()
-        for step in [*self._steps.values()]:
-            if not step.unfinished and not step.awaiting_output and step.type != except_type:
+        for step in self._finished_steps():
+            if not step.awaiting_output and step.type != except_type:
                 yield from self._close_step(step, "completed")
 
     def _close_step(self, step: OpenStep, status: str, ended: RunStep | None = None) -> NamedItems:
         del self._steps[step.number]
+        self._created_steps.pop(step.number, None)
+        self._call_step = None if step is self._call_step else self._call_step
         step.is_closed = True
         status = step.status if step.status != "completed" else status
         if step.type == "message_creation" and status == "incomplete":
@@ -163,14 +176,14 @@ class RunWriter:
     # -- messages of the thread
 
     def _close_messages(self) -> NamedItems:
-        for message in [*self.messages.values()]:
-            if message.open_part is None:
-                yield from self.close_message(message)
+        for message in [*self.idle_messages.values()]:
+            yield from self.close_message(message)
 
     def close_message(self, message: OpenThreadMessage) -> NamedItems:
         """A message of the thread is done."""
         del self.messages[message.key]
+        self.idle_messages.pop(message.key, None)
         phase = "completed" if message.status == "completed" else "incomplete"
         yield f"thread.message.{phase}", thread_message(message, self.run, message.status)
         if message.step is not None:
-            message.step.unfinished.discard(message.id)
+            self._created_steps[message.step.number] = message.step

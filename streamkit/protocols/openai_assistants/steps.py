@@ -45,7 +45,7 @@ class Step:
         latest = self._latest
         if latest is None or not latest.takes_pieces:
             return None
-        return next(((index, call) for index, call in self._calls.items() if call is latest), None)
+        return latest.index, latest
 
     def begin(self, details: WireObject) -> Iterator[Event]:
         """The step is created, perhaps with calls already."""
@@ -118,7 +118,7 @@ class Step:
         self._next_index = max(self._next_index, index + 1)
         call_id = as_text(entry.get("id"))
         id = self._unused_id(call_id or f"{self.id or 'step'}.{index}")
-        call = Call(id, call_id, kind, (self.id or None) if self.began_here else None, self._warn)
+        call = Call(id, call_id, kind, (self.id or None) if self.began_here else None, index, self._warn)
         self._calls[index] = call
         if call_id:
             self._calls_by_id.setdefault(call_id, call)

@@ -104,6 +104,11 @@ class Encoder(base.Encoder):
         self._sequence_number = 0
         self._response: dict[str, Any] = {}
         self._items: list[OutputItem] = []
+        self._open: dict[str, OutputItem] = {}  # those that are not done, by the id of their first message
+        self._idle: dict[int, OutputItem] = {}  # those of them all messages of which are done, by their place
+        self._idle_calls: dict[int, OutputItem] = {}  # the MCP calls among these
+        self._origins: dict[tuple[str, str | None], list[OutputItem]] = {}  # of calls and of code, by the ids of calls
+        self._requests: dict[str | None, OutputItem] = {}  # for approval, by the ids of calls
         self._sent: dict[str, _SentPart] = {}  # by message id
         self._annotation_counts: dict[str, int] = {}  # by message id
         self._usage: dict[str, Any] | None = None
@@ -202,7 +207,7 @@ class Encoder(base.Encoder):
             return
         if (item := self._item_of_origin(message)) is not None:
             kind = _output_kind(message)
-            self._add_part(item, message, kind, sum(part == kind for part, _ in item.parts.by_part))
+            self._add_part(item, message, kind, item.count_of(kind))
             return
         kind = part_kind_of(message)
         if not kind:
@@ -221,10 +226,8 @@ class Encoder(base.Encoder):
 
     def _approved_call(self, output: Message) -> Message | None:
         """The call that was sent as a question, if this is its output."""
-        for item in reversed(self._items):
-            if item.type == "mcp_approval_request" and item.is_called(output.call_id or ""):
-                return item.messages[-1] if item.messages else None
-        return None
+        request = self._requests.get(output.call_id or "")
+        return request.messages[-1] if request is not None and request.messages else None
 
     def _run_approved(self, request: Message, output: Message) -> Iterator[dict[str, Any]]:
         """The item of a call that was approved and ran. It begins where its output does, for which it waits."""
@@ -241,18 +244,42 @@ class Encoder(base.Encoder):
     def _add_item(self, message: Message, kind: str) -> OutputItem:
         item = OutputItem(message, kind, len(self._items))
         self._items.append(item)
+        self._open[message.id] = item
+        if item.type == "mcp_approval_request":
+            self._requests |= dict.fromkeys(item.call_ids, item)
         return item
 
     def _add_part(self, item: OutputItem, message: Message, kind: str, index: int) -> None:
         item.add_part(message, kind, index)
         self._sent[message.id] = _SentPart(item, kind, index)
+        self._idle.pop(item.output_index, None)
+        self._idle_calls.pop(item.output_index, None)
+        if kind in ("call", "code") and not item.has_single_message:
+            call_ids: set[str | None] = {*item.call_ids, None}  # without one, an output belongs to the latest code
+            for call_id in call_ids if kind == "code" else call_ids - {None}:
+                self._origins.setdefault((kind, call_id), []).append(item)
+
+    def _finish_part(self, message: Message, sent: _SentPart) -> Iterator[dict[str, Any]]:
+        item = sent.item
+        yield from item.finish_part(message, sent.kind, sent.place)
+        if not item.open_ids:
+            idle = self._idle_calls if item.type == "mcp_call" else self._idle
+            idle[item.output_index] = item
+
+    def _finish(self, item: OutputItem) -> Iterator[dict[str, Any]]:
+        for idle in (self._idle, self._idle_calls):
+            idle.pop(item.output_index, None)
+        self._open.pop(item.parts.item_id, None)
+        yield from item.finish()
 
     def _item_to_join(self, message: Message, kind: str) -> OutputItem | None:
         """The item that a message is a further part of: its next part would get the message's id."""
-        type = item_type_of(message, kind)
-        for item in reversed(self._items):
-            is_open = not item.is_done and item.group is not None and item.group == message.group
-            if is_open and item.type == type and item.next_id(kind) == message.id:
+        type, id = item_type_of(message, kind), message.id
+        while id := id.rpartition(".")[0]:  # the ids of further parts begin with that of the first one
+            item = self._open.get(id)
+            if item is None or item.group is None or item.group != message.group:
+                continue
+            if item.type == type and item.next_id(kind) == message.id:
                 return item
         return None
 
@@ -265,15 +292,10 @@ class Encoder(base.Encoder):
         if as_text(message.metadata.get("item_type")) in OUTPUT_KEYS:
             return None  # it is an item of its own
         origin = "call" if isinstance(message, ToolOutputMessage) else "code"
-        for item, kind, _ in reversed([*self._sent.values()]):
-            if kind != origin or item.is_done or item.has_single_message:
-                continue
-            # Without a call_id it belongs to the latest code.
-            if message.call_id is None and kind != "code":
-                continue
-            if message.call_id is None or item.is_called(message.call_id):
-                return item
-        return None
+        items = self._origins.get((origin, message.call_id), [])
+        while items and items[-1].is_done:
+            items.pop()
+        return items[-1] if items else None
 
     def _delta(self, delta: Delta) -> Iterator[dict[str, Any]]:
         stem = _speech_stem(delta.snapshot)
@@ -295,22 +317,22 @@ class Encoder(base.Encoder):
             yield {"type": f"{stem}.done"}
         elif (sent := self._sent.get(message.id)) is not None:
             item = sent.item
-            yield from item.finish_part(message, sent.kind, sent.place)
+            yield from self._finish_part(message, sent)
             if item.has_single_message or (sent.kind == "output" and not item.open_ids):
-                yield from item.finish()
+                yield from self._finish(item)
         elif received_item(message):  # of a type that has no content here
             yield from self._finish_idle_items()
             item = self._add_item(message, "other")
             yield from item.begin()
             yield from item.finish_part(message, "other", 0)
-            yield from item.finish()
+            yield from self._finish(item)
 
     def _finish_idle_items(self, *, with_mcp_calls: bool = False) -> Iterator[dict[str, Any]]:
         """Items all messages of which are done end when another item begins. MCP calls do not: their output may come
         after the next call."""
-        for item in self._items:
-            if not item.is_done and not item.open_ids and (with_mcp_calls or item.type != "mcp_call"):
-                yield from item.finish()
+        idle = {**self._idle, **self._idle_calls} if with_mcp_calls else self._idle
+        for _, item in sorted(idle.items()):
+            yield from self._finish(item)
 
     def _confirmation(self, confirmation: Confirmation) -> Iterator[dict[str, Any]]:
         """A question, in the form that the API has for MCP calls. One about such a request was sent with the request."""
@@ -334,7 +356,7 @@ class Encoder(base.Encoder):
         item = self._add_item(request, "call")
         yield from item.begin()
         yield from item.finish_part(request, "call", 0)
-        yield from item.finish()
+        yield from self._finish(item)
 
 
 def _speech_stem(message: Any) -> str | None:

@@ -71,6 +71,7 @@ class OutputItem:
         status: how it ends: as its last message that was not completed.
         is_done: whether its end was sent.
         messages: its messages that are done.
+        call_ids: the ids by which the output of a call or of code names it.
         waits_for_answer: whether a question about it was sent.
     """
 
@@ -85,24 +86,26 @@ class OutputItem:
         self.is_done = False
         self.messages: list[Message] = []
         self.waits_for_answer = False
+        self._counts: dict[str, int] = {}  # of its parts, by kind
+        self._printed: dict[tuple[int, str], list[str]] = {}  # by part and stream
         self._unbegun: set[tuple[str, int]] = set()  # the parts that began without an event
-        self._call_ids = {message.id, self.wire.get("call_id")}
+        self.call_ids = {message.id, self.wire.get("call_id")}
         if self.type == "code_interpreter_call":
-            self._call_ids.add(message.call_id)  # its wire form has no call_id
+            self.call_ids.add(message.call_id)  # its wire form has no call_id
 
     @property
     def has_single_message(self) -> bool:
         """Whether it is done when its first message is."""
         return self.type in _SINGLE_MESSAGE_TYPES
 
-    def is_called(self, call_id: str) -> bool:
-        """Whether this is the id by which the output of a call or of code names it."""
-        return call_id in self._call_ids
+    def count_of(self, kind: str) -> int:
+        """How many parts of this kind it has."""
+        return self._counts.get(kind, 0)
 
     def next_id(self, kind: str) -> str:
         """The id that a decoder would give to a further part of this kind. Texts and refusals are counted together."""
-        counted = {"text", "refusal"} if kind in ("text", "refusal") else {kind}
-        return self.parts.id_for(kind, sum(part in counted for part, _ in self.parts.by_part))
+        counted = ("text", "refusal") if kind in ("text", "refusal") else (kind,)
+        return self.parts.id_for(kind, sum(map(self.count_of, counted)))
 
     def _event(self, type: str, kind: str = "", index: int = 0, **fields: Any) -> dict[str, Any]:
         """An event about the item, or about a part of this kind."""
@@ -142,6 +145,8 @@ class OutputItem:
     def add_part(self, message: Message, kind: str, index: int) -> None:
         """Count a message among the item's parts."""
         self.open_ids.add(message.id)
+        if (kind, index) not in self.parts.by_part:
+            self._counts[kind] = self.count_of(kind) + 1
         self.parts.assign(kind, index, message.id)
 
     def next_index(self, kind: str) -> int:
@@ -178,7 +183,7 @@ class OutputItem:
         metadata = delta.metadata or {}
         if kind == "console":
             stream = "stderr" if metadata.get("stream") == "stderr" else "stdout"
-            self.wire["output"][index][stream] += delta.value
+            self._printed.setdefault((index, stream), []).append(delta.value)
             type = "response.shell_call_output_content.delta"
             yield self._event(type, command_index=index, delta={stream: delta.value})
         elif stem is not None:
@@ -271,6 +276,8 @@ class OutputItem:
 
     def _finish_console(self, message: Message, index: int) -> dict[str, Any]:
         printed = self.wire["output"][index]
+        for stream in printed:
+            printed[stream] = "".join(self._printed.pop((index, stream), ()))
         if (outcome := message.metadata.get("outcome")) is not None:
             printed["outcome"] = outcome
         type = "response.shell_call_output_content.done"
