@@ -59,8 +59,8 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
 
         sk.stream(ask, timeouts=sk.Timeouts(first=30, idle=10)).until_done()
 
-    Unlike an HTTP client's timeouts, these are about content: what changes a message, asks for something, or ends the run.
-    A server that only sends pings does not extend them. Only the time counts in which the stream waits for its source, from
+    Unlike an HTTP client's timeouts, these are about content: a delta that is not empty, or a message that comes whole.
+    A server that only sends pings, or begins a message and says nothing in it, does not extend them. Only the time counts in which the stream waits for its source, from
     sending the request on; hooks, and the wait for answers, take none of it. With `then=` each source has its own times.
 
     As with `cancel()`, a thread is stopped where it waits for the network; any other wait is noticed when it ends.

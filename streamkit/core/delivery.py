@@ -94,6 +94,7 @@ class Delivery:
     _ended = False  # `StreamEnd` was delivered, or is next
     _nested = False  # a source is read inside another
     _iterated = True  # somebody iterates, so events are handed out as well
+    _has_content = False  # the first content has come
 
     def __init__(self, engine: Engine, handlers: Sequence[Handler], *, awaits: bool) -> None:
         self._engine = engine
@@ -165,6 +166,8 @@ class Delivery:
                             engine.compact(message)
                         message, message_id, kind, pieces = found, event.message_id, event.__class__, found.pieces
                         hooks = self._hooks.get(kind, ())
+                        if not self._has_content and not self._look_for_content(event):
+                            message_id = None  # so that the next one is looked at as well
                     pieces.append(event.value)
                     event.snapshot = message
                     self._current = event
@@ -261,6 +264,8 @@ class Delivery:
         if before is not None or self._position is not None:
             self._position = before or self._last_position()
         self._current = event
+        if not self._has_content:
+            self._look_for_content(event)
         kind = event.__class__
         if kind not in _UNOBSERVED and not self._observe(event):
             _UNOBSERVED.add(kind)
@@ -304,6 +309,10 @@ class Delivery:
                     add_note(error, event, another)
         finally:
             self._ending = before
+
+    def _look_for_content(self, event: Event) -> bool:
+        """Note whether an event brings the first content. Returns whether content has come."""
+        raise NotImplementedError("the manager's")
 
     def _observe(self, event: Event) -> bool:
         """Note what an event means for the stream itself. False if no event of this class means anything for it."""

@@ -190,7 +190,6 @@ class Emitter(Writer, Readable):
         """Begin a message of this class, in a lane; for `Lane`."""
         with self._ready():
             self._complete(kind.created_event(kind(**header, metadata=_in_lane(lane))))
-            self._times.note_first(time.monotonic())
             return Part(self, self._engine.messages[-1])
 
     def write_piece(self, message: Message, value: str, metadata: Mapping[str, Any] | None) -> None:

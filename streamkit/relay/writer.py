@@ -310,8 +310,8 @@ class Writer(StreamState):
             self._events.append(events)
         finally:
             self._current = self._events.current
-            if self._events.first_delta is not None:
-                self._times.note_first(self._events.first_delta)
+            if self._events.first_content is not None:
+                self._times.note_first(self._events.first_content)
             while self._events.forwarded:
                 Forwarded(self, self._events.forwarded.pop()).start()
 

@@ -11,9 +11,10 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
+from ..core.content import is_content
 from ..core.delivery import BatchDecoder
 from ..errors import SourceTimeoutError
-from ..events import Event, RawEvent, RunCreated, RunStepCreated, StreamWarning, Usage
+from ..events import Event
 from ..limits import Timeouts
 from .interrupt import Stopped
 from .source import AsyncSource, Source
@@ -21,7 +22,6 @@ from .source import AsyncSource, Source
 __all__ = ["ContentClock"]
 
 _T = TypeVar("_T")
-_NO_CONTENT = (RawEvent, RunCreated, RunStepCreated, StreamWarning, Usage)
 
 
 class ContentClock:
@@ -55,7 +55,7 @@ class ContentClock:
 
     def note(self, events: Iterable[Event]) -> None:
         """Events were decoded. If one of them is content, the time without content begins anew."""
-        if any(not isinstance(event, _NO_CONTENT) for event in events):
+        if any(map(is_content, events)):
             self._has_content = True
             self._since_content = 0.0
 

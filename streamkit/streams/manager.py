@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+from ..core.content import is_content
 from ..core.delivery import NO_EVENT
 from ..errors import ProtocolError, UsageError
-from ..events import ConfirmationCreated, ConfirmationDone, Created, Event, Run, RunStep, StreamWarning, TextDelta
+from ..events import ConfirmationCreated, ConfirmationDone, Event, Run, RunStep, StreamWarning, TextDelta
 from ..handlers import Handler
 from ..messages import Message, TextMessage
 from ..protocols import registry
@@ -107,10 +108,14 @@ class Manager(Lifecycle, Readable):
             self._reader = None
         super()._release()
 
-    def _observe(self, event: Event) -> bool:
-        if isinstance(event, Created):
+    def _look_for_content(self, event: Event) -> bool:
+        if is_content(event):
+            self._has_content = True
             self._times.note_first(time.monotonic())
-        elif isinstance(event, StreamWarning):
+        return self._has_content
+
+    def _observe(self, event: Event) -> bool:
+        if isinstance(event, StreamWarning):
             _log_warning(event)
         elif isinstance(event, ConfirmationCreated):
             self._asked_at = self._asked_at or time.monotonic()

@@ -12,7 +12,7 @@ class Times(msgspec.Struct, gc=False):
 
     Attributes:
         start: when its request was sent.
-        first: its first delta.
+        first: its first content.
         end: its end.
         asking: the seconds in which confirmations waited for their answers.
     """
@@ -32,7 +32,7 @@ class Timing(msgspec.Struct, frozen=True):
     """How long a stream took. Times are in seconds from its start, which is when its request was sent.
 
     Attributes:
-        first_delta: until the first delta; None as long as there was none.
+        first_delta: until the first delta that is not empty, or the first message that came whole; None before.
         duration: until the end; None before it.
         deltas: how many deltas arrived.
         deltas_per_second: their rate from the first one to the end, without the time in which a confirmation waited for
