@@ -8,7 +8,7 @@ output of the call becomes console output.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Iterator
 
 from ...events import ConsoleCreated, ConsoleDelta, ConsoleDone, Created, Delta, Done, Event, TextCreated, TextDone
@@ -42,35 +42,48 @@ class MessageSequencer:
         self._left_out = left_out
         self._open: Message | None = None
         self._call: list[Event] = []  # the events of an open call
-        self._held_back: deque[Event] = deque()
+        self._held_back: OrderedDict[str, list[Event]] = OrderedDict()  # by their message's id
         self._ended_early: set[str] = set()  # ids of texts that may still grow
         self._with_code: set[str] = set()  # ids of the calls whose code is a message
 
     def feed(self, event: Event) -> Iterator[Event]:
         """The events that follow from the stream's next one."""
+        yield from self._take(event)
+        while (held := self._next_held()) is not None:
+            for one in held:
+                yield from self._take(one)
+
+    def _next_held(self) -> list[Event] | None:
+        """The events of the message that was held back first, if they may follow now."""
+        if not self._held_back:
+            return None
+        events = next(iter(self._held_back.values()))
+        may_follow = self._open is None or (isinstance(self._open, _TEXTS) and isinstance(events[0], Created))
+        return self._held_back.popitem(last=False)[1] if may_follow else None
+
+    def _take(self, event: Event) -> Iterator[Event]:
         message = getattr(event, "snapshot", None)
         if not isinstance(message, Message):
             yield event
             return
         if isinstance(message, CodeMessage) and isinstance(event, Created) and message.call_id:
-            yield from self._code_begins(message.call_id)
+            self._code_begins(message.call_id)
         if isinstance(message, (ToolCallMessage, ToolOutputMessage)) and message.call_id in self._with_code:
             if isinstance(message, ToolOutputMessage) and isinstance(event, Done):
                 yield from self._failure_in_console(message)
         elif not isinstance(message, self._left_out):
             yield from self._feed_message(message, event)
 
-    def _code_begins(self, call_id: str) -> Iterator[Event]:
+    def _code_begins(self, call_id: str) -> None:
         """Leave out the call that this code is of."""
         self._with_code.add(call_id)
         if isinstance(self._open, ToolCallMessage) and self._open.call_id == call_id:
             self._open, self._call = None, []
-            yield from self._release()
 
     def _feed_message(self, message: Message, event: Event) -> Iterator[Event]:
         if self._open is not None and self._open is not message:
             if not isinstance(self._open, _TEXTS) or not isinstance(event, Created):
-                self._held_back.append(event)
+                self._held_back.setdefault(message.id, []).append(event)
                 return
             yield from self._end_early(self._open)
         yield from self._emit(message, event)
@@ -92,7 +105,6 @@ class MessageSequencer:
                 yield from self._call
                 yield event
                 self._open, self._call = None, []
-                yield from self._release()
             case Delta() if message.id in self._ended_early:  # the text continues as a second message
                 self._ended_early.discard(message.id)
                 self._open = message
@@ -107,11 +119,6 @@ class MessageSequencer:
             self._call.append(event)
         else:
             yield event
-
-    def _release(self) -> Iterator[Event]:
-        events, self._held_back = self._held_back, deque()
-        for event in events:
-            yield from self.feed(event)
 
     def _failure_in_console(self, output: ToolOutputMessage) -> Iterator[Event]:
         """The output of a call whose code did not run, as console output."""
