@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 import functools
 import inspect
+import types
 import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import PurePath
@@ -58,6 +59,23 @@ class Arguments:
         self._struct = _struct(tool_name, fields)
         self.schema = _schema(self._struct, fields)
 
+    def decode(self, arguments: str) -> dict[str, Any]:
+        """The arguments of a call as Python values, by name.
+
+        Args:
+            arguments: JSON text; "" stands for no arguments.
+
+        Raises:
+            ArgumentsError: the text is not JSON, or not what the function takes.
+        """
+        try:
+            values = msgspec.json.decode(arguments or "{}", type=self._struct, strict=False, dec_hook=_convert)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError) as error:
+            raise ArgumentsError(f"invalid arguments for {self._tool_name}: {error}") from error
+        names = zip(values.__struct_fields__, values.__struct_encode_fields__, strict=True)
+        read = {name: getattr(values, field) for field, name in names}
+        return {name: value for name, value in read.items() if value is not msgspec.UNSET}
+
     def bind(self, arguments: str, context: ToolContext | None = None) -> inspect.BoundArguments:
         """The arguments of a call as Python values.
 
@@ -72,14 +90,9 @@ class Arguments:
         required = (self.signature.parameters[name].default is inspect.Parameter.empty for name in self._context_names)
         if context is None and any(required):
             raise UsageError(f"tool {self._tool_name} takes a `ToolContext`, which it gets where an agent calls it")
-        try:
-            values = msgspec.json.decode(arguments or "{}", type=self._struct, strict=False, dec_hook=_convert)
-        except (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError) as error:
-            raise ArgumentsError(f"invalid arguments for {self._tool_name}: {error}") from error
-        by_name: dict[str, Any] = {} if context is None else dict.fromkeys(self._context_names, context)
-        for field, name in zip(values.__struct_fields__, values.__struct_encode_fields__, strict=True):
-            if (value := getattr(values, field)) is not msgspec.UNSET:
-                by_name[name] = value
+        by_name = self.decode(arguments)
+        if context is not None:
+            by_name |= dict.fromkeys(self._context_names, context)
         bound = self.signature.bind_partial()
         # In the signature's order, because positional-only arguments are passed by their place.
         bound.arguments = {name: by_name[name] for name in self.signature.parameters if name in by_name}
@@ -170,6 +183,7 @@ def _is_context(kind: Any) -> bool:
 
 def _field(tool_name: str, parameter: inspect.Parameter, kind: Any, description: str | None) -> _Field:
     default = parameter.default
+    kind = _with_constraints(kind)
     _check_type(tool_name, parameter.name, kind)
     if default is None and kind is not Any:
         kind = kind | None  # `x: str = None` takes null as well
@@ -188,6 +202,44 @@ def _annotated_description(kind: Any) -> str | None:
         note if isinstance(note, str) else getattr(note, "description", None) for note in notes
     )  # pydantic's `Field`
     return next((text for text in texts if isinstance(text, str)), None)
+
+
+_CONSTRAINTS = (
+    "gt",
+    "ge",
+    "lt",
+    "le",
+    "multiple_of",
+    "min_length",
+    "max_length",
+    "pattern",
+)  # as all of them call them
+
+
+def _with_constraints(kind: Any) -> Any:
+    """A type with its constraints as msgspec has them, also inside of it: pydantic's `Field(gt=0)` and `annotated_types.Gt(0)` are
+    read by their attributes, as neither package is imported."""
+    arguments = typing.get_args(kind)
+    if not arguments or typing.get_origin(kind) is typing.Literal:
+        return kind
+    if typing.get_origin(kind) is Annotated:
+        inner, *notes = arguments
+        found: dict[str, Any] = {}
+        for note in notes:
+            if not isinstance(note, msgspec.Meta):
+                for one in (note, *getattr(note, "metadata", ())):
+                    found |= {key: value for key in _CONSTRAINTS if (value := getattr(one, key, None)) is not None}
+        inner = _with_constraints(inner)
+        kept = [note for note in notes if isinstance(note, (msgspec.Meta, str)) or hasattr(note, "description")]
+        for note in [*kept, *([msgspec.Meta(**found)] if found else [])]:
+            inner = Annotated[inner, note]
+        return inner
+    changed = tuple(map(_with_constraints, arguments))
+    if changed == arguments:
+        return kind
+    if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
+        return cast("Any", typing.Union)[changed]  # the types are known only now
+    return kind.copy_with(changed) if hasattr(kind, "copy_with") else typing.get_origin(kind)[changed]
 
 
 def _check_type(tool_name: str, parameter: str, kind: Any) -> None:

@@ -98,6 +98,14 @@ class Tool(Generic[P, R]):
         function: Callable[..., Any] = self.function  # the arguments were checked against its signature
         return function(*bound.args, **bound.kwargs)
 
+    def check(self, arguments: str) -> None:
+        """Check a model's arguments, as `call` does, without a call.
+
+        Raises:
+            ArgumentsError: the text is not JSON, or not what the function takes.
+        """
+        self._arguments.decode(arguments)
+
     def bind(self, arguments: str, context: ToolContext | None = None) -> inspect.BoundArguments:
         """A model's arguments as Python values. Takes and raises what `call` does."""
         return self._arguments.bind(arguments, context)

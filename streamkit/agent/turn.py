@@ -11,10 +11,12 @@ from collections.abc import Callable, Collection, Generator, Iterator, Mapping, 
 from typing import Any, TypeGuard
 
 from ..answers import Confirmation
+from ..errors import UsageError
 from ..events import ConfirmationCreated, ConsoleCreated, ConsoleDelta, ConsoleDone, Event, Run, RunDone, ToolCallDone
 from ..messages import CodeMessage, ConsoleMessage, Message, ReasoningMessage, ToolCallMessage, ToolOutputMessage
 from ..streams.state import StreamState
 from .actions import Action, is_question
+from .argument_schema import ArgumentsError
 from .calls import PendingCall, call_id_of, declined_output, failure_events
 from .code import CODE_TOOL, RejectedCode, read_code, runs_without_confirmation
 from .code_run import CodeRun
@@ -31,6 +33,7 @@ from .stream_state import (
     is_cut_short,
     raise_if_source_incomplete,
 )
+from .tools import Tool
 
 __all__ = ["Turn"]
 
@@ -169,7 +172,12 @@ class Turn:
         approved: list[tuple[Action, PendingCall]] = []
         for action in actions:
             tool = tools.get(action.call.name or "")
-            if tool is not None and (not tool.confirm or (yield from self._confirm_call(action))):
+            if tool is None:
+                continue
+            if (yield from self._is_callable(action, tool)) and (
+                not tool.confirm
+                or ((yield from self._confirm_call(action)) and (yield from self._is_callable(action, tool)))
+            ):
                 approved.append((action, PendingCall(action.call, tool, self.stream)))
         if approved:
             for action, call in approved:
@@ -209,6 +217,18 @@ class Turn:
                 seen.add(id)
             distinct.append(call)
         return distinct, rest
+
+    def _is_callable(self, action: Action, tool: Tool[..., Any]) -> Generator[Step, None, bool]:
+        """Whether a call's arguments fit its tool. What is wrong with them is the call's output: nobody is asked about it."""
+        try:
+            tool.check(action.call.content)
+        except (ArgumentsError, UsageError) as error:
+            call = action.call
+            fault = f"tool {call.name}: {error}"
+            yield EmitEvents(failure_events(call, f"Error: {error}", "tool-failed", fault))
+            self._outcomes.settle([action])
+            return False
+        return True
 
     def _unknown_tool(self, call: ToolCallMessage) -> list[Event]:
         names = [*self._agent.tools, *self._agent.application_tools]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
 import anyio.lowlevel
+import pydantic
 import pytest
 
 import streamkit as sk
@@ -301,6 +302,70 @@ async def test_text_of_the_model_approves_nothing(face: Face) -> None:
         async with agent_on(face, server, computer=computer) as talker:
             await talker.say("Go.")
     assert computer.ran == []
+
+
+class Amount(pydantic.BaseModel):
+    """An amount of money."""
+
+    euros: Annotated[int, pydantic.Field(gt=0)]
+
+
+def pay(amount: Amount) -> str:
+    return f"paid {amount.euros}"
+
+
+def send(times: Annotated[int, pydantic.Field(gt=0)], to: list[Annotated[str, pydantic.Field(max_length=3)]]) -> str:
+    return f"sent {times} to {to}"
+
+
+UNFIT: dict[str, tuple[Any, dict[str, Any]]] = {
+    "a model's field": (pay, {"amount": {"euros": -1}}),
+    "a plain parameter": (send, {"times": -1, "to": ["Ann"]}),
+    "a member of a list": (send, {"times": 1, "to": ["Annabel"]}),
+    "a wrong type": (send, {"times": "often", "to": []}),
+    "one is missing": (pay, {}),
+}
+
+
+@every_face
+@every_provider
+@pytest.mark.parametrize("unfit", UNFIT)
+@body
+async def test_nobody_is_asked_about_arguments_that_do_not_fit(face: Face, provider: str, unfit: str) -> None:
+    """Their constraints are checked first: what is wrong is the call's output, which the model reads, and a warning."""
+    function, arguments = UNFIT[unfit]
+    careful = tool(confirm=True)(function)
+    with ModelServer([Reply(ToolCall(careful.name, arguments)), Reply("I see.")]) as server:
+        async with agent_on(face, server, provider, tools=[careful]) as talker:
+            handler, approving = face.told(), Approving()
+            stream = await talker.say("Go.", handler, approving)
+        (output,) = outputs_of(server.requests[1]).values()
+    assert (approving.confirmations, stream.status) == ([], "completed")
+    assert output.startswith(f"Error: invalid arguments for {careful.name}: ")
+    assert [warning.code for warning in stream.warnings] == ["tool-failed"]
+
+
+@every_face
+@every_provider
+@body
+async def test_edited_arguments_are_checked_again(face: Face, provider: str) -> None:
+    """An edit that does not fit runs nothing; the model reads why."""
+    ran: list[int] = []
+
+    @tool(confirm=True)
+    def repeat(times: Annotated[int, pydantic.Field(gt=0)]) -> str:
+        ran.append(times)
+        return "done"
+
+    script = [Reply(ToolCall("repeat", {"times": 1}), ToolCall("repeat", {"times": 2})), Reply("I see.")]
+    edits = iter(['{"times": -1}', '{"times": 7}'])
+    with ModelServer(script) as server:
+        async with agent_on(face, server, provider, tools=[repeat]) as talker:
+            edit = face.told(on_confirmation=lambda self, asked: asked.approve(next(edits)))
+            await talker.say("Go.", edit)
+        first, second = outputs_of(server.requests[1]).values()
+    assert (ran, second) == ([7], "done")
+    assert first.startswith("Error: invalid arguments for repeat: ")
 
 
 @every_face
