@@ -759,3 +759,41 @@ def test_two_clients_are_served_at_once() -> None:
 def test_the_example_runs() -> None:
     """The one in the module's docstring."""
     assert doctest.testmod(streamkit.testing).failed == 0
+
+
+# -- a process with too many threads
+
+
+@pytest.fixture
+def no_more_threads(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The names of threads that cannot start. It is empty at first."""
+    names: set[str] = set()
+    start = threading.Thread.start
+
+    def refused(thread: threading.Thread) -> None:
+        if thread.name in names:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    return names
+
+
+def test_a_server_whose_thread_cannot_start_closes_its_socket(no_more_threads: set[str]) -> None:
+    """The error is the interpreter's own, and nothing waits for the thread."""
+    no_more_threads.add("model-server")
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        ModelServer(Reply("Hello"))
+    gc.collect()  # a socket that is still open warns
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_server_closes_although_a_connections_thread_could_not_start(
+    no_more_threads: set[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The client sees that the connection was closed."""
+    with ModelServer(Reply("Hello")) as server:
+        no_more_threads.add("model-server-client")
+        with pytest.raises(httpx.TransportError):
+            httpx.post(server.url + "/chat/completions", json=CHAT)
+    assert "can't start new thread" in capfd.readouterr().err

@@ -66,7 +66,11 @@ class ModelServer:
         self._thread = threading.Thread(
             target=self._listener.serve_forever, args=(0.005,), name="model-server", daemon=True
         )
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:  # the process has too many threads
+            self.close()
+            raise
 
     @property
     def url(self) -> str:
@@ -101,11 +105,12 @@ class ModelServer:
         if self._playback.closing.is_set():
             return
         self._playback.closing.set()
-        self._listener.shutdown()
+        if self._thread.ident is not None:  # it has started, so there is something to shut down
+            self._listener.shutdown()
         self._listener.server_close()
         deadline = time.monotonic() + 1
         for thread in (self._thread, *self._listener.close_connections()):
-            if thread is not threading.current_thread():
+            if thread.ident is not None and thread is not threading.current_thread():
                 thread.join(max(0, deadline - time.monotonic()))
 
     def __enter__(self) -> ModelServer:
@@ -146,7 +151,12 @@ class _Listener(TCPServer):
         )
         with self._lock:
             self._open[request] = thread
-        thread.start()
+        try:
+            thread.start()
+        except BaseException:
+            with self._lock:
+                del self._open[request]
+            raise
 
     def close_connections(self) -> list[threading.Thread]:
         """Shut down every open connection; return the threads that end with them."""
