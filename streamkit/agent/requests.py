@@ -56,9 +56,11 @@ class Provider:
             raise UsageError(f"an agent cannot use protocol {protocol!r}; choose one of: {', '.join(_APIS)}")
         self._api = _APIS[self.protocol]
         try:
-            self._api.create(client)
+            create = self._api.create(client)
         except AttributeError as error:
-            raise UsageError(f"{client!r} is not a client for {self.protocol}: {error}") from error
+            raise UsageError(_not_a_client(client, f"for {self.protocol}: {error}")) from error
+        if not callable(create):
+            raise UsageError(_not_a_client(client, f"for {self.protocol}"))
 
     def check_options(self, options: Mapping[str, Any], own: Iterable[str]) -> None:
         """Refuse further arguments that the client's method does not have. `extra_body` passes anything.
@@ -156,12 +158,23 @@ def _unknown_option(name: str, known: Sequence[str], create: Callable[..., Any])
 
 
 def _protocol_of(client: Any) -> str:
-    if hasattr(client, "chat"):
+    if isinstance(client, type):
+        raise UsageError(f"an agent's client is an object, not a class; pass {client.__name__}(…)")
+    if hasattr(getattr(client, "chat", None), "completions"):
         has_responses = _host(client) == _OPENAI_HOST and hasattr(client, "responses")
         return "openai_responses" if has_responses else "openai_chat"
     if hasattr(client, "messages"):
         return "anthropic"
-    raise UsageError(f"{client!r} is not a client of openai or anthropic; pass `protocol=` if it has the same methods")
+    raise UsageError(_not_a_client(client, "that an agent can use"))
+
+
+def _not_a_client(client: Any, what: str) -> str:
+    kind: type[Any] = type(client)
+    return (
+        f"a {kind.__module__.partition('.')[0]} `{kind.__name__}` is no client {what}: pass one of openai or anthropic, or an "
+        "object with their methods (`responses.create`, `chat.completions.create` or `messages.create`). Most servers of other "
+        "models speak Chat Completions: `openai.OpenAI(base_url=…)`"
+    )
 
 
 def _is_refusal(error: Exception) -> bool:

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..answers import Confirmation
+from ..errors import UsageError
 from ..handlers import EventHandler
 from ..messages import CodeMessage, Message
 from ..renderers.characters import one_line
@@ -61,7 +62,8 @@ class Asker(EventHandler):
         self._read = read
 
     def on_confirmation(self, confirmation: Confirmation, /) -> None:
-        """Ask, and answer the confirmation. A malformed one stays unanswered."""
+        """Ask, and answer the confirmation. A malformed one stays unanswered, and so does one where the answer cannot be
+        read."""
         if confirmation.malformed:
             return
         if self.always:
@@ -76,6 +78,11 @@ class Asker(EventHandler):
         except KeyboardInterrupt:
             confirmation.decline()
             self.stream.cancel()
+        except UsageError:  # the answer itself was refused
+            raise
+        except Exception as error:  # a notebook or a service without an input raises errors of its own
+            if confirmation.waiting:
+                print(f"Nobody can be asked here ({type(error).__name__}: {one_line(str(error))}), so nothing runs.")
         finally:
             self.asking = False
 

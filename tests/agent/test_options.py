@@ -11,10 +11,11 @@ import openai
 import pytest
 
 import streamkit as sk
+from streamkit.asking import Asker
 from streamkit.testing import ModelServer, Reply
 
 from ..faces import Face, body, every_face
-from .parts import PROVIDERS, agent_on, every_provider
+from .parts import PROVIDERS, ToyComputer, agent_on, code, every_provider
 
 KINDS = pytest.mark.parametrize("kind", [sk.Agent, sk.AsyncAgent])
 OWN = [name for name in inspect.signature(sk.Agent).parameters if name not in ("client", "model", "options")]
@@ -66,6 +67,48 @@ def test_what_is_missing_names_the_agent(kind: Any) -> None:
         kind(openai.OpenAI(api_key="any"))
     with pytest.raises(sk.UsageError, match=f"^{name} needs a client"):
         kind(model="m")
+
+
+class _Foreign:
+    """A client whose `chat` is a method, as those of cohere and ollama have it."""
+
+    def chat(self, **request: Any) -> None: ...
+
+
+_Foreign.__module__ = "cohere.client_v2"
+
+
+@KINDS
+@pytest.mark.parametrize("client", [_Foreign(), object(), _Foreign, "openai"], ids=["chat", "object", "class", "text"])
+@pytest.mark.parametrize("protocol", [None, *PROVIDERS])
+def test_a_foreign_client_is_refused_with_what_it_is_and_what_is_taken(kind: Any, client: Any, protocol: Any) -> None:
+    """Nothing of how it was found out."""
+    with pytest.raises(sk.UsageError) as raised:
+        kind(client, model="m", protocol=protocol)
+    if isinstance(client, _Foreign):
+        assert str(raised.value).startswith("a cohere `_Foreign` is no client ")
+    if not isinstance(client, type):
+        assert "pass one of openai or anthropic" in str(raised.value)
+        assert "openai.OpenAI(base_url=…)" in str(raised.value)
+
+
+@every_face
+@body
+async def test_an_asker_that_cannot_read_leaves_the_question_open(
+    face: Face, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a notebook without an input, for example: nothing runs, nothing is raised, and it can be asked again."""
+
+    def broken(question: str) -> str:
+        raise NotImplementedError("raw_input was called, but this frontend does not support input requests")
+
+    computer = ToyComputer()
+    with ModelServer([Reply(code("say hello")), Reply("Never.")]) as server:
+        async with agent_on(face, server, computer=computer) as talker:
+            stream = await talker.say("Go.", Asker(read=broken))
+    assert (computer.ran, stream.status) == ([], "requires_action")
+    assert [confirmation.status for confirmation in stream.confirmations] == ["unanswered"]
+    assert "Nobody can be asked here (NotImplementedError: raw_input" in capsys.readouterr().out
 
 
 @every_face
