@@ -189,6 +189,7 @@ _ABSTRACT = (
     "resume_point",
     "new_message",
     "message_ended",
+    "possible_repeat",
     "call_passed",
     "metadata_held",
     "split_delta",

@@ -138,5 +138,5 @@ def test_the_end_of_a_call_ends_the_messages_of_its_fields() -> None:
 
 def test_neither_is_an_event_of_streams() -> None:
     _, types = run(lambda: [e.NewMessage(m.TextMessage("a")), e.TextDelta("a", "Hi"), e.MessageEnded("a")])
-    assert not {"new_message", "message_ended"} & {*types}
-    assert not {e.NewMessage, e.MessageEnded} & {*e.EVENTS.values()}
+    assert not {"new_message", "message_ended", "possible_repeat"} & {*types}
+    assert not {e.NewMessage, e.MessageEnded, e.PossibleRepeat} & {*e.EVENTS.values()}
