@@ -84,7 +84,8 @@ class Compiler(CachingCompiler):
         run = channel.run
         if run is not None and filename == run.filename and isinstance(source, ast.Module | ast.Interactive):
             channel.report_line(first_line(source.body[0]), step=True)
-        return super().__call__(source, filename, *arguments, **named)
+        compiled: Any = super().__call__
+        return compiled(source, filename, *arguments, **named)
 
 
 class Exit(ExitAutocall):
