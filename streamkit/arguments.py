@@ -5,10 +5,12 @@ Each check raises a `UsageError` that names the argument, and what belongs in it
 
 from __future__ import annotations
 
+import inspect
+
 from .errors import UsageError
 from .messages.answer import is_duration
 
-__all__ = ["check_callable", "check_count", "check_kind", "check_page", "check_seconds"]
+__all__ = ["check_callable", "check_count", "check_kind", "check_page", "check_plain_methods", "check_seconds"]
 
 
 def check_kind(name: str, value: object, kind: type) -> None:
@@ -40,3 +42,15 @@ def check_page(limit: object, **texts: object) -> None:
     check_count("limit", limit, least=0)
     for name, value in texts.items():
         check_kind(name, value, str)
+
+
+def check_plain_methods(name: str, value: object, kind: type) -> None:
+    """Refuse an object of a subclass that has an `async def` in place of a plain method of `kind`: nobody would await it."""
+    for method, function in inspect.getmembers(kind, inspect.isfunction):
+        if inspect.iscoroutinefunction(function) or method.startswith("_"):
+            continue
+        if inspect.iscoroutinefunction(getattr(value, method, None)):
+            raise UsageError(
+                f"`{name}`: {type(value).__name__}.{method} is `async def`, but threads call it too: make it a plain method, and "
+                f"write what tasks call as `a{method}`"
+            )

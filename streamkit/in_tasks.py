@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import anyio.to_thread
 
-__all__ = ["InTasks"]
+__all__ = ["Closable", "InTasks"]
 
 _T = TypeVar("_T")
 
@@ -28,3 +28,26 @@ class InTasks:
         if self.waits:
             return await anyio.to_thread.run_sync(call)
         return call()
+
+
+class Closable(InTasks):
+    """What is closed at the end, by `close` or by leaving `with`."""
+
+    def close(self) -> None:
+        """Release what is held. It is not used any more."""
+
+    async def aclose(self) -> None:
+        """As `close`, for tasks."""
+        await self.in_task(self.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()

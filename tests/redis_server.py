@@ -317,8 +317,6 @@ class Maker:
 
     def make(self, **options: Any) -> RedisRelay:
         """A new relay."""
-        names = {"ttl": "ttl_ended", "ttl_open": "ttl_running"}
-        options = {names.get(name, name): value for name, value in options.items()}
         relay = RedisRelay(shared_url(), prefix=f"t{next(self._numbers)}", **options)
         self._made.append(relay)
         return relay

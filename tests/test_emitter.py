@@ -1162,7 +1162,7 @@ def test_a_call_whose_output_nobody_gives_is_not_waited_for_without_end(monkeypa
 def test_a_question_that_nobody_reads_does_not_keep_a_run_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """The heartbeats of a producer that waits end with the question."""
     monkeypatch.setattr("streamkit.relay.questions.LONGEST", 0.1)
-    relay = MemoryRelay(ttl_open=0.3)
+    relay = MemoryRelay(ttl_running=0.3)
     emitter = sk.Emitter(relay, "run")
     emitter.code("x")
     waiting = in_thread(emitter.confirm().wait)

@@ -279,7 +279,7 @@ def test_a_run_that_is_not_there_is_told_as_not_found(relay_of: Callable[..., Re
 
 def test_a_closed_run_expires() -> None:
     """And an open one whose producer sent no heartbeat; a reader of that one is told."""
-    relay = MemoryRelay(ttl=0.05, ttl_open=1)
+    relay = MemoryRelay(ttl_ended=0.05, ttl_running=1)
     written(relay, "a", run_id="closed")
     log = Producer(relay, "open")
     log.append(story("a")[:4])

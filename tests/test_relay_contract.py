@@ -528,7 +528,7 @@ async def test_a_run_that_was_deleted_or_has_expired_is_not_created_again(face: 
     with pytest.raises(sk.SourceError) as caught:
         await drive.next(reading)
     assert caught.value.status_code == 404
-    brief = Driver(face, kind.make(ttl_open=0.2))
+    brief = Driver(face, kind.make(ttl_running=0.2))
     expired = await brief.open("expired")
     deadline = time.monotonic() + 10
     while await brief("get", "expired") is not None and time.monotonic() < deadline:
@@ -860,7 +860,7 @@ async def test_readers_are_counted_while_they_are_there(face: Face, kind: Kind) 
 @driven
 async def test_runs_expire_by_their_status(face: Face, kind: Kind) -> None:
     """Ended, open and paused ones, each after a time of its own; a list has none of them."""
-    drive = Driver(face, kind.make(ttl=0.1, ttl_open=1.0, ttl_paused=1000.0))
+    drive = Driver(face, kind.make(ttl_ended=0.1, ttl_running=1.0, ttl_paused=1000.0))
     for run_id in ("ended", "open", "paused"):
         writer = await drive.open(run_id)
         if run_id == "ended":
@@ -943,6 +943,77 @@ def test_an_open_run_is_listed_however_many_have_ended_since(kind: Kind) -> None
         relay.open(f"run-{number}", info, control=print).end("done")
     for options in ({}, {"conversation": "c"}, {"owner": "ann"}, {"owner": "ann", "open_only": True}):
         assert relay.list(limit=2000, **options)[-1].id == "waits"
+
+
+# -- arguments, and the end of the relay
+
+
+WRONG: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
+    "another gap": ("read", ("run",), {"gap": "bogus"}),
+    "a timeout in words": ("read", ("run",), {"timeout": "x"}),
+    "a timeout below 0": ("read", ("run",), {"timeout": -1}),
+    "a timeout that is no number": ("read", ("run",), {"timeout": float("nan")}),
+    "a limit below 0": ("list", (), {"limit": -1}),
+    "a limit in words": ("list", (), {"limit": "50"}),
+    "a conversation that is no text": ("list", (), {"conversation": 1}),
+    "an owner that is no text": ("list", (), {"owner": b"ann"}),
+    "a run before that is no text": ("list", (), {"before": 1}),
+    "a reason that is no text": ("cancel", ("run", 1), {}),
+    "no answer": ("answer", ("run", "q", "yes"), {}),
+    "an approval that is no boolean": ("answer", ("run", "q", {"approved": "yes"}), {}),
+    "a reason of an answer that is no text": ("answer", ("run", "q", {"approved": False, "reason": 1}), {}),
+    "an id that is no text": ("open", (1,), {"control": print}),
+    "info that is no mapping": ("open", ("new", "info"), {"control": print}),
+    "a control that is no function": ("open", ("new",), {"control": None}),
+    "a control that is none, to take over": ("take_over", ("run",), {"control": 1}),
+}
+
+
+@driven
+@pytest.mark.parametrize(("method", "arguments", "options"), WRONG.values(), ids=WRONG)
+async def test_wrong_arguments_are_refused(
+    face: Face, kind: Kind, method: str, arguments: tuple[Any, ...], options: dict[str, Any]
+) -> None:
+    """And change nothing."""
+    drive = Driver(face, kind.make())
+    writer = await drive.open()
+    writer.ask("q", {"kind": "confirmation"}, lines(1))
+    writer.flush()
+    before = await drive("get", "run")
+    with pytest.raises(sk.UsageError):
+        await drive(method, *arguments, **options)
+    assert await drive("get", "run") == before
+    assert await drive.listed() == ["run"]
+
+
+@every_relay
+@pytest.mark.parametrize("name", ["limit", "timeout", "ttl_running", "ttl_paused", "ttl_ended"])
+@pytest.mark.parametrize("value", [-1, "x", float("nan")], ids=repr)
+def test_every_relay_has_the_same_options(kind: Kind, name: str, value: Any) -> None:
+    with pytest.raises(sk.UsageError, match=f"`{name}`"):
+        kind.make(**{name: value})
+    kind.make(**{name: 7})
+
+
+@driven
+async def test_a_relay_is_closed_by_leaving_with(face: Face, kind: Kind) -> None:
+    """Whoever reads fails then, and nothing is begun any more."""
+    relay = kind.make()
+    drive = Driver(face, relay)
+    if face.is_async:
+        async with relay as entered:
+            writer = await drive.open()
+            reading = await drive("read", "run")
+    else:
+        with relay as entered:
+            writer = await drive.open()
+            reading = await drive("read", "run")
+    assert entered is relay
+    with pytest.raises(sk.UsageError, match="its relay is closed"):
+        await drive.next(reading)
+    with pytest.raises(sk.UsageError, match="its relay is closed"):
+        await drive.open("new")
+    del writer
 
 
 HALF = "half \ud83d"  # of a surrogate pair: text that a model, or JavaScript, may cut so

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable
 from typing import Any
@@ -11,8 +12,9 @@ import pytest
 
 import streamkit as sk
 from streamkit.computer import Computer
-from streamkit.relay import RedisRelay
+from streamkit.relay import RedisRelay, Relay
 from streamkit.server import create_app
+from streamkit.stores import MemoryStore, Store
 from streamkit.testing import ModelServer, Reply, ToolCall
 
 CLIENT = openai.OpenAI(api_key="none", base_url="http://127.0.0.1:1/v1")
@@ -67,8 +69,8 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "a limit in words": (lambda: sk.MemoryRelay(limit="5"), "`limit` is a whole number from 1 on, not '5'"),
     "half an event": (lambda: sk.MemoryRelay(limit=2.5), "`limit` is a whole number from 1 on, not 2.5"),
     "a relay's silence in words": (lambda: sk.MemoryRelay(timeout="1m"), "`timeout` is a number of seconds from 0 on, or None, not '1m'"),
-    "a run's time to live in words": (lambda: sk.MemoryRelay(ttl="1h"), "`ttl` is a number of seconds from 0 on, not '1h'"),
-    "an open run's time to live below 0": (lambda: sk.MemoryRelay(ttl_open=-1), "`ttl_open` is a number of seconds from 0 on, not -1"),
+    "a run's time to live in words": (lambda: sk.MemoryRelay(ttl_ended="1h"), "`ttl_ended` is a number of seconds from 0 on, not '1h'"),
+    "an open run's time to live below 0": (lambda: sk.MemoryRelay(ttl_running=-1), "`ttl_running` is a number of seconds from 0 on, not -1"),
     "a paused run without a time to live": (lambda: sk.MemoryRelay(ttl_paused=None), "`ttl_paused` is a number of seconds from 0 on, not None"),
     "an emitted delta of a number": (lambda: sk.Emitter().emit(sk.TextDelta("m", 5)), "`value` of a TextDelta is a `str`, not 5"),
     "an emitted delta of message 5": (lambda: sk.Emitter().emit(sk.TextDelta(5, "a")), "`message_id` of a TextDelta is a `str`, not 5"),
@@ -111,7 +113,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "a log's limit of 0": (lambda: sk.MemoryRelay(limit=0), "`limit` is a whole number from 1 on, not 0"),
     "a log's limit that is text": (lambda: sk.MemoryRelay(limit="100"), "`limit` is a whole number from 1 on, not '100'"),
     "a relay's time limit in words": (lambda: sk.MemoryRelay(timeout="1m"), "`timeout` is a number of seconds from 0 on, or None, not '1m'"),
-    "a time to live below 0": (lambda: sk.MemoryRelay(ttl_open=-1), "`ttl_open` is a number of seconds from 0 on, not -1"),
+    "a time to live below 0": (lambda: sk.MemoryRelay(ttl_running=-1), "`ttl_running` is a number of seconds from 0 on, not -1"),
     "a log's limit of 0 on Redis": (lambda: RedisRelay("redis://127.0.0.1", limit=0), "`limit` is a whole number from 1 on, not 0"),
     "a lease below 0": (lambda: RedisRelay("redis://127.0.0.1", lease=-1), "`lease` is a number of seconds from 0 on, not -1"),
     "a time to live in words": (lambda: RedisRelay("redis://127.0.0.1", ttl_ended="1h"), "`ttl_ended` is a number of seconds from 0 on, not '1h'"),
@@ -153,3 +155,25 @@ def test_a_message_with_a_wrong_content_can_be_shown() -> None:
     """As a debugger or a failing test does, which looks for the fault."""
     content: Any = 5
     assert repr(sk.TextMessage("m", content=content)) == "<TextMessage m assistant completed '5'>"
+
+
+PLAIN = [
+    (argument, made, name)
+    for argument, kind, made in (("relay", Relay, sk.MemoryRelay), ("store", Store, MemoryStore))
+    for name, function in inspect.getmembers(kind, inspect.isfunction)
+    if not name.startswith("_") and not inspect.iscoroutinefunction(function)
+]
+
+
+@pytest.mark.parametrize(("argument", "kind", "method"), PLAIN, ids=[f"{one[0]}.{one[2]}" for one in PLAIN])
+def test_a_relay_or_a_store_with_an_async_method_in_place_of_a_plain_one_is_refused(
+    argument: str, kind: type, method: str
+) -> None:
+    """Nobody would await it: what was saved would be lost. Those for tasks may be replaced."""
+
+    async def replaced(*arguments: Any, **options: Any) -> Any:
+        raise AssertionError("it was called")
+
+    with pytest.raises(sk.UsageError, match=f"`{argument}`: Own.{method} is `async def`"):
+        app(**{argument: type("Own", (kind,), {method: replaced})()})
+    app(**{argument: type("Own", (kind,), {"aget": replaced})()})

@@ -34,11 +34,12 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import anyio.lowlevel
 import msgspec
 
-from ..errors import SourceError
-from ..in_tasks import InTasks
+from ..arguments import check_kind
+from ..errors import SourceError, UsageError
+from ..in_tasks import Closable, InTasks
 from .cursors import Cursor, Entry
 from .reader import Reader
-from .reading import Reading
+from .reading import Gap, Reading
 
 __all__ = [
     "FINAL",
@@ -54,6 +55,7 @@ __all__ = [
     "RunRecord",
     "Status",
     "Unattended",
+    "check_producer",
     "lists_of",
 ]
 
@@ -62,8 +64,6 @@ Status = Literal["running", "paused", "done", "error", "cancelled", "lost"]
 short by the provider, failed, stopped, and left by a producer that died at work."""
 
 FINAL: frozenset[Status] = frozenset(("done", "error", "cancelled", "lost"))
-
-Gap = Literal["snapshot", "error"]
 
 
 class RunRecord(msgspec.Struct, kw_only=True):
@@ -100,6 +100,15 @@ class RunRecord(msgspec.Struct, kw_only=True):
     def has_ended(self) -> bool:
         """Whether no producer goes on with it. (A lost run's end is written once somebody reads it.)"""
         return self.ended_at is not None or self.status in FINAL
+
+
+def check_producer(run_id: object, info: object, control: object) -> None:
+    """Refuse arguments of `Relay.open` and `Relay.take_over` that are of another kind."""
+    if not isinstance(run_id, str):
+        raise UsageError(f"the id of a run is text, not {run_id!r}")
+    check_kind("info", info, Mapping)
+    if not callable(control):
+        raise UsageError(f"`control` is a function, not {control!r}")
 
 
 def lists_of(info: Mapping[str, Any]) -> Sequence[tuple[str | None, str | None]]:
@@ -291,7 +300,7 @@ class LogWriter(InTasks, ABC):
         await self.in_task(self.flush, timeout)
 
 
-class Relay(InTasks, ABC):
+class Relay(Closable, ABC):
     """The runs, by their ids.
 
     Attributes:
@@ -412,7 +421,7 @@ class Relay(InTasks, ABC):
         """
 
     def close(self) -> None:
-        """Release what the relay holds. It is not used any more."""
+        """Release what the relay holds. Its readers fail, and it is not used any more. Leaving `with` closes it, too."""
 
     def reader(self, run_id: str, after: Cursor | None = None, *, timeout: float | None = None) -> Reader:
         """A reader of a run: a source for `stream` and `astream`, and an iterable of the events in the log. Arguments
@@ -476,7 +485,3 @@ class Relay(InTasks, ABC):
     ) -> Reader:
         """As `reader`, for tasks."""
         return await self.in_task(self.reader, run_id, after, timeout=timeout)
-
-    async def aclose(self) -> None:
-        """As `close`, for tasks."""
-        await self.in_task(self.close)

@@ -5,14 +5,25 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from typing import Any, Self
+from typing import Any, Literal, Self, get_args
 
 import anyio.lowlevel
 
+from ..arguments import check_seconds
+from ..errors import UsageError
 from .cursors import Entry
 from .wakers import TaskWaker, ThreadWaker, task_waker
 
-__all__ = ["Reading"]
+__all__ = ["Gap", "Reading", "check_reading"]
+
+Gap = Literal["snapshot", "error"]
+
+
+def check_reading(gap: object, timeout: object) -> None:
+    """Refuse arguments of `Relay.read` that are of another kind."""
+    check_seconds("timeout", timeout, or_none=True)
+    if gap not in get_args(Gap):
+        raise UsageError(f"`gap` is one of {', '.join(get_args(Gap))}, not {gap!r}")
 
 
 class Reading(ABC):

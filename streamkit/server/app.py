@@ -15,7 +15,7 @@ from starlette.routing import Match, Route
 from starlette.types import Message, Receive, Scope, Send
 
 from .._version import __version__
-from ..arguments import check_callable, check_count, check_kind, check_seconds
+from ..arguments import check_callable, check_count, check_kind, check_plain_methods, check_seconds
 from ..errors import RequestError, SourceError, UsageError
 from ..relay import MemoryRelay, Relay
 from ..stores import MemoryStore, Store
@@ -107,6 +107,8 @@ def _check_arguments(factory: object, token: object, relay: object, store: objec
         raise UsageError(f"create_app: `factory` is a function that makes an agent, not {factory!r}")
     for name, value, kind in (("token", token, str), ("relay", relay, Relay), ("store", store, Store)):
         check_kind(name, value, kind)
+    check_plain_methods("relay", relay, Relay)
+    check_plain_methods("store", store, Store)
     check_callable("authorize", authorize)
     if token is None and authorize is None:
         raise UsageError("create_app: with token=None anybody could run code; pass a token, or `authorize`")

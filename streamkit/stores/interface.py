@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..in_tasks import InTasks
+from ..in_tasks import Closable
 from ..messages import Message
 
 __all__ = ["Conversation", "Saved", "Store"]
@@ -61,7 +61,7 @@ class Saved(NamedTuple):
     version: int
 
 
-class Store(InTasks, ABC):
+class Store(Closable, ABC):
     """Conversations, by their ids."""
 
     @abstractmethod
@@ -128,7 +128,7 @@ class Store(InTasks, ABC):
         """Release the lock, if this run holds it. A conversation that was never saved goes with it."""
 
     def close(self) -> None:
-        """Close the store. It cannot be used afterwards."""
+        """Close the store. It cannot be used afterwards. Leaving `with` closes it, too."""
 
     # -- for tasks
 
@@ -170,7 +170,3 @@ class Store(InTasks, ABC):
     async def aunlock(self, id: str, run_id: str) -> None:
         """As `unlock`, for tasks."""
         await self.in_task(self.unlock, id, run_id)
-
-    async def aclose(self) -> None:
-        """As `close`, for tasks."""
-        await self.in_task(self.close)

@@ -29,7 +29,6 @@ else:  # what a relay or a store of a test does in place of its own kind's metho
     RelayFault = StoreFault = object
 
 _NUMBERS = count(1)
-_NAMES = {"ttl": "ttl_ended", "ttl_open": "ttl_running"}  # of options of a MemoryRelay, on Redis
 
 
 class Backend:
@@ -49,7 +48,6 @@ class Backend:
         made = kind if not faults else type(faults[0].__name__, (*faults, kind), {})
         if self.name == "memory":
             return self._add(made(**options))
-        options = {_NAMES.get(name, name): value for name, value in options.items()}
         return self._add(made(shared_server().url, prefix=prefix or _prefix(), **options))
 
     def store(self, *faults: type, prefix: str | None = None) -> Any:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Generator
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
-from ...arguments import check_seconds
 from ...errors import SourceError, UsageError
 from ..cursors import Entry, place_of
 from ..ending import end_abandoned_run
-from ..interface import FINAL, Gap
-from ..reading import Reading
+from ..interface import FINAL
+from ..reading import Gap, Reading
 from ..wakers import TaskWaker, ThreadWaker
 
 if TYPE_CHECKING:
@@ -32,9 +31,6 @@ class MemoryReading(Reading):
 
     def __init__(self, relay: MemoryRelay, run: MemoryRun, after: str | None, gap: Gap, timeout: float | None) -> None:
         super().__init__()
-        check_seconds("timeout", timeout, or_none=True)
-        if gap not in get_args(Gap):
-            raise UsageError(f"`gap` is one of {', '.join(get_args(Gap))}, not {gap!r}")
         self._relay = relay
         self._run = run
         self._gap = gap
@@ -150,6 +146,8 @@ class MemoryReading(Reading):
             SourceTimeoutError: the producer was silent for too long.
         """
         run = self._run
+        if self._relay.is_closed:
+            raise UsageError(f"run {run.id!r} cannot be read: its relay is closed")
         if run.is_gone:
             error = SourceError(f"run {run.id!r} was deleted while it was open")
             error.status_code = 404

@@ -10,10 +10,11 @@ from functools import partial
 from itertools import count, islice
 from typing import Any, TypeAlias, get_args
 
-from ...arguments import check_count, check_page, check_seconds
+from ...arguments import check_count, check_kind, check_page, check_seconds
 from ...errors import SourceError, UsageError
 from ..ending import end_abandoned_run
-from ..interface import FINAL, Control, Gap, Relay, RunRecord
+from ..interface import FINAL, Control, Relay, RunRecord, check_producer
+from ..reading import Gap, check_reading
 from .reading import MemoryReading
 from .run import MemoryRun, Overflow
 from .writer import MemoryWriter
@@ -63,12 +64,15 @@ class MemoryRelay(Relay):
         limit: how many events the log of a run holds.
         overflow: `drop_oldest`, `block` or `error`.
         timeout: seconds of silence after which readers fail with a `SourceTimeoutError`; None for no limit.
-        ttl: seconds for which a run is kept after it has ended.
-        ttl_open: seconds of silence after which a run that has not ended is deleted.
+        ttl_running: seconds for which a run is kept after its producer's last heartbeat.
         ttl_paused: seconds for which a run is kept that has no producer and waits for answers.
+        ttl_ended: seconds for which a run is kept after it has ended.
 
     Raises:
         UsageError: an argument is wrong.
+
+    Attributes:
+        is_closed: whether it was closed.
     """
 
     waits = False
@@ -79,27 +83,28 @@ class MemoryRelay(Relay):
         limit: int = 65_536,
         overflow: Overflow = "drop_oldest",
         timeout: float | None = 600.0,
-        ttl: float = 600.0,
-        ttl_open: float = 3600.0,
+        ttl_running: float = 3600.0,
         ttl_paused: float = 7 * 86_400.0,
+        ttl_ended: float = 600.0,
     ) -> None:
         check_count("limit", limit)
         check_seconds("timeout", timeout, or_none=True)
-        for name, seconds in {"ttl": ttl, "ttl_open": ttl_open, "ttl_paused": ttl_paused}.items():
+        for name, seconds in {"ttl_running": ttl_running, "ttl_paused": ttl_paused, "ttl_ended": ttl_ended}.items():
             check_seconds(name, seconds)
         if overflow not in get_args(Overflow):
             raise UsageError(f"`overflow` is one of {', '.join(map(repr, get_args(Overflow)))}, not {overflow!r}")
         self.limit = self._limit = limit
         self._overflow: Overflow = overflow
         self._timeout = timeout
-        self._ttl = ttl
-        self._ttl_open = ttl_open
+        self._ttl_running = ttl_running
+        self._ttl_ended = ttl_ended
         self._ttl_paused = ttl_paused
         self._runs: dict[str, MemoryRun] = {}  # read and written in single steps, so without a lock
         self._next_purge = 0.0  # on the monotonic clock
         self._lists: dict[_ListName, _RunList] = {}
         self._numbers = count(1)
         self._listing = threading.RLock()  # guards `_lists`
+        self.is_closed = False
 
     # -- for producers
 
@@ -107,6 +112,8 @@ class MemoryRelay(Relay):
         self, run_id: str, info: Mapping[str, Any] | None = None, *, control: Callable[[Control], None]
     ) -> MemoryWriter:
         """Begin a run. Raises `UsageError` if there is one already."""
+        check_producer(run_id, info, control)
+        self._check_open(run_id, "written")
         if self._find(run_id) is None:
             run = MemoryRun(run_id, info or {}, self._limit, self._overflow, self._timeout)
             writer = self._writer(run, control)
@@ -118,6 +125,8 @@ class MemoryRelay(Relay):
 
     def take_over(self, run_id: str, *, control: Callable[[Control], None]) -> MemoryWriter | None:
         """Become the producer of a run that has none."""
+        check_producer(run_id, None, control)
+        self._check_open(run_id, "written")
         run = self._find(run_id)
         if run is None or not (writer := self._writer(run, control)).claim():
             return None
@@ -171,6 +180,7 @@ class MemoryRelay(Relay):
 
     def cancel(self, run_id: str, reason: str | None = None) -> bool:
         """Stop a run."""
+        check_kind("reason", reason, str)
         run = self._find(run_id)
         if run is None or not run.cancel(reason or ""):
             return False
@@ -188,9 +198,20 @@ class MemoryRelay(Relay):
         self, run_id: str, after: str | None = None, *, gap: Gap = "snapshot", timeout: float | None = None
     ) -> MemoryReading:
         """Read a run from its beginning, or after a cursor."""
+        check_reading(gap, timeout)
         return MemoryReading(self, self._existing(run_id), after, gap, timeout)
 
+    def close(self) -> None:
+        """Make the readers fail. It cannot be used afterwards."""
+        self.is_closed = True
+        for run in [*self._runs.values()]:
+            run.wake()
+
     # -- its runs
+
+    def _check_open(self, run_id: str, done: str) -> None:
+        if self.is_closed:
+            raise UsageError(f"run {run_id!r} cannot be {done}: its relay is closed")
 
     def _find(self, run_id: str) -> MemoryRun | None:
         self._purge_if_due()
@@ -223,7 +244,7 @@ class MemoryRelay(Relay):
         now = time.monotonic()
         if now < self._next_purge:
             return
-        self._next_purge = now + min(_PURGE_INTERVAL, self._ttl, self._ttl_open, self._ttl_paused)
+        self._next_purge = now + min(_PURGE_INTERVAL, self._ttl_running, self._ttl_paused, self._ttl_ended)
         for run in [*self._runs.values()]:
             if self._has_expired(run, now):
                 self.delete(run.id)
@@ -233,5 +254,5 @@ class MemoryRelay(Relay):
 
     def _lifetime(self, run: MemoryRun) -> float:
         if run.status in FINAL:
-            return self._ttl
-        return self._ttl_paused if run.status_now == "paused" else self._ttl_open
+            return self._ttl_ended
+        return self._ttl_paused if run.status_now == "paused" else self._ttl_running

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import SourceError, SourceTimeoutError, StoredDataError
 from ..cursors import Entry, Place, cursor_of, place_of
-from ..interface import Gap
-from ..reading import Reading
+from ..reading import Gap, Reading
 from ..wakers import TaskWaker, ThreadWaker
 from .feed import Batch
 

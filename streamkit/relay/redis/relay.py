@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ...arguments import check_count, check_page, check_seconds
+from ...arguments import check_count, check_kind, check_page, check_seconds
 from ...errors import SourceError, UsageError
 from ...redis_link import check_prefix, connect, ids_of, text_to_bytes
 from ..cursors import Place, place_of
 from ..ending import end_abandoned_run
-from ..interface import Answered, Control, Gap, Relay, RunRecord
+from ..interface import Answered, Control, Relay, RunRecord, check_producer
+from ..reading import Gap, check_reading
 from ..registry import check_answer, outcome_of
 from ..wakers import in_event_loop
 from .hub import Hub
@@ -106,18 +107,13 @@ class RedisRelay(Relay):
         """Store what was written, and close the connections. The relay cannot be used afterwards."""
         self._finalizer()
 
-    def __enter__(self) -> RedisRelay:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     # -- for producers
 
     def open(
         self, run_id: str, info: Mapping[str, Any] | None = None, *, control: Callable[[Control], None]
     ) -> RedisWriter:
         """Begin a run. Raises `UsageError` if there is one already."""
+        check_producer(run_id, info, control)
         writer = self._claim(run_id, encode(dict(info or {})), control)
         if writer is None:
             raise UsageError(f"run {run_id!r} is in this relay already: use another id")
@@ -125,6 +121,7 @@ class RedisRelay(Relay):
 
     def take_over(self, run_id: str, *, control: Callable[[Control], None]) -> RedisWriter | None:
         """Become the producer of a run that has none."""
+        check_producer(run_id, None, control)
         self.catch_up(run_id)
         return self._claim(run_id, b"", control)
 
@@ -311,6 +308,7 @@ class RedisRelay(Relay):
 
     def cancel(self, run_id: str, reason: str | None = None) -> bool:
         """Stop a run."""
+        check_kind("reason", reason, str)
         self.catch_up(run_id)
         keys = self._hubs.keys(run_id)
         call = CANCEL(keys.run, keys.questions, keys.log, keys.news, keys.lease, reason or "")
@@ -347,6 +345,7 @@ class RedisRelay(Relay):
         self, run_id: str, after: str | None = None, *, gap: Gap = "snapshot", timeout: float | None = None
     ) -> RedisReading:
         """Read a run from its beginning, or after a cursor."""
+        check_reading(gap, timeout)
         keys = self._hubs.keys(run_id)
         if self._link.ask(("EXISTS", keys.run)) == [0]:
             raise not_found(run_id)
