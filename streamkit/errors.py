@@ -18,8 +18,8 @@ Every error that ends a stream has the messages that had arrived: `error.message
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 if TYPE_CHECKING:
     from .messages import Message
@@ -39,6 +39,7 @@ __all__ = [
     "StreamkitError",
     "UsageError",
     "raise_source_error",
+    "server_message",
 ]
 
 
@@ -163,9 +164,11 @@ class SourceError(StreamkitError):
 
     Attributes:
         status_code: the HTTP status, if there was one.
+        body: what the server said, parsed if it was JSON; None if it said nothing. The error's text has its message.
     """
 
     status_code: int | None = None
+    body: Any = None
 
 
 class SourceTimeoutError(SourceError, TimeoutError):
@@ -231,13 +234,57 @@ def raise_source_error(error: Exception) -> NoReturn:
     kind = SourceTimeoutError if timed_out else SourceError
     # asyncio's and trio's timeouts have no text
     text = str(error) or ("timed out: nothing came from the source within its client's timeout" if timed_out else "")
+    body: Any = getattr(error, "body", None)
+    text = text.removesuffix(f" - {body}")  # as anthropic's client has it
+    if (said := server_message(body)) and said not in text:
+        text = f"{text}: {said}"
+    text = _shortened(text)
     reason = str(error.__cause__ or "")
     if not timed_out and reason not in text:  # clients may say no more than "Connection error."
         text = f"{text} ({reason})".lstrip()
     translated = kind(f"{type(error).__name__}: {text}" if text else type(error).__name__)
     status = getattr(error, "status_code", None) or getattr(getattr(error, "response", None), "status_code", None)
     translated.status_code = status if isinstance(status, int) else None
+    translated.body = body
     raise translated from error
+
+
+_LONGEST = 2000  # characters of what a server said, in an error's text
+_DEEPEST = 8  # levels of its JSON in which a message is looked for
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def server_message(body: Any) -> str:
+    """Return the message in the body of a server's error response, as text or parsed: at most 2,000 characters of it.
+
+    It is OpenAI's `{"error": {"message": …}}` or a part of it, `{"error": "text"}`, FastAPI's `{"detail": …}` with a text or a
+    list, `{"errors": […]}`, `{"message": …}`, or any other text or JSON as it is.
+    """
+    return _shortened(_message_in(body))
+
+
+def _message_in(body: Any, depth: int = 0) -> str:
+    if body is None or isinstance(body, str):
+        return (body or "").strip()
+    if depth > _DEEPEST:
+        return "…"
+    if isinstance(body, (list, tuple)):
+        texts = (_message_in(one, depth + 1) for one in cast("list[Any]", body))
+        return "; ".join(filter(None, texts))
+    if not isinstance(body, Mapping):
+        return str(body)
+    fields = cast("Mapping[str, Any]", body)
+    for key in ("error", "message", "msg", "detail", "errors"):
+        if text := _message_in(fields.get(key), depth + 1):
+            place = fields.get("loc") if key == "msg" else None
+            where = ".".join(map(str, cast("list[Any]", place))) if isinstance(place, (list, tuple)) else ""
+            return f"{where}: {text}" if where else text
+    import json  # errors alone need it
+
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":"), default=str) if body else ""
 
 
 def _interrupt_in(error: BaseException | None) -> BaseException | None:

@@ -145,7 +145,7 @@ def test_a_canonical_item_whose_type_is_no_text_is_told_as_unknown() -> None:
 def test_code_that_was_edited_to_nothing_is_recorded_as_such() -> None:
     """An approval of nothing is not one of what was shown."""
     confirmation = sk.Confirmation("c", sk.CodeMessage("m", content="rm -r /"))
-    confirmation.settle(True, edited="")
+    confirmation.settle("approved", edited="")
     assert confirmation.to_dict()["edited"] == ""
     [same] = [codec.event_from_dict(codec.event_to_dict(sk.events.ConfirmationDone(confirmation)))]
     assert same.confirmation.edited == ""  # type: ignore[attr-defined]

@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence, Set
 from itertools import repeat
 from typing import Any
 
-from ..errors import SourceError, UsageError
+from ..errors import SourceError, UsageError, server_message
+from ..messages.json_text import decode_json
 
 __all__ = [
     "async_iterator_of",
@@ -252,7 +253,9 @@ def wants_async(value: Any) -> UsageError:
 
 def http_error(response: Any, body: bytes) -> SourceError:
     """The error for a response with a status of 400 or more; `body` is its content."""
-    text = body[:2000].decode("utf-8", "replace")
-    error = SourceError(f"the server answered with HTTP status {response.status_code}: {text}")
-    error.status_code = response.status_code
+    said: Any = body.decode("utf-8", "replace")
+    with contextlib.suppress(ValueError, RecursionError):  # no JSON
+        said = decode_json(body)
+    error = SourceError(f"the server answered with HTTP status {response.status_code}: {server_message(said)}")
+    error.status_code, error.body = response.status_code, said or None
     return error

@@ -255,6 +255,7 @@ def _readers() -> dict[str | None, Reader]:
         None: read_untyped,
         "": read_untyped,
         "error": read_error,
+        "response.error": read_error,
         "response.created": partial(read_begin, is_created=True),
         "response.queued": partial(read_begin, is_created=False),
         "response.in_progress": partial(read_begin, is_created=False),
