@@ -127,6 +127,7 @@ class Event(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True, tag_fiel
         cursor: where to resume after it; None if its source cannot resume.
         message_id: the id of the message that a delta, annotation or active line belongs to; None for other events.
         hook: the name of the event's own hook, a class attribute.
+        other_hook: another name of that hook; "" if it has none.
         declared: `version()` when it was declared, a class attribute.
         hooks: the names of all hooks that it calls, in order, after `on_event`; a class attribute.
         family: the class of messages that it is about, None if it is about none; a class attribute.
@@ -138,6 +139,7 @@ class Event(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True, tag_fiel
     type: ClassVar[str] = "event"
     declared: ClassVar[int] = 0
     hook: ClassVar[str] = ""
+    other_hook: ClassVar[str] = ""
     hooks: ClassVar[tuple[str, ...]] = ()
     family: ClassVar[_MessageClass | None] = None
     message_id: ClassVar[Any] = None
@@ -225,7 +227,8 @@ def _register(kind: type[Event]) -> None:
         kind.hooks = (MessageCreated.hook, kind.hook) if of_any else kind.hooks
     elif issubclass(kind, Delta):
         family.delta_event = kind
-        kind.hooks = (kind.hook, MessageDelta.hook) if of_any else kind.hooks
+        names = (kind.hook, kind.other_hook) if kind.other_hook else (kind.hook,)
+        kind.hooks = (*names, MessageDelta.hook) if of_any else kind.hooks
     elif issubclass(kind, Done):
         family.done_event = kind
         kind.hooks = (kind.hook, MessageDone.hook) if of_any else kind.hooks
@@ -401,6 +404,7 @@ class ConsoleDelta(Delta):
 
     family = m.ConsoleMessage
     hook = "on_console_output"
+    other_hook = "on_console_delta"
 
 
 class ConsoleDone(Done):

@@ -545,3 +545,71 @@ def test_a_hook_that_is_assigned_among_deltas_is_called_from_the_next_other_even
     done = sk.events.TextDone(sk.TextMessage("m", content="0123"))
     sk.stream([*deltas, done, sk.events.TextDelta("n", "x"), sk.events.StreamEnd()], First()).until_done()
     assert (first, late) == (["0", "1", "2", "3"], ["x"])
+
+
+WRONG_NAMES = {
+    "on_error": "on_",
+    "on_message": "on_message_",
+    "on_text": "on_text_",
+    "on_tool_call": "on_tool_call_",
+    "on_code": "on_code_",
+    "on_done": "on_",
+    "on_finish": "on_",
+}
+
+
+@pytest.mark.parametrize("kind", [sk.EventHandler, sk.AsyncEventHandler])
+@pytest.mark.parametrize(("name", "nearest"), WRONG_NAMES.items())
+def test_a_method_that_is_no_hook_is_warned_about_once_when_its_handler_is_bound(
+    kind: type[Any], name: str, nearest: str
+) -> None:
+    handler = type(f"Wrong{name}{kind.__name__}", (kind,), {name: lambda self: None})
+    with pytest.warns(UserWarning, match=f"{name} is no hook.*; the nearest hook is {nearest}") as caught:
+        sk.astream([], handler())
+        sk.astream([], handler())
+    assert len(caught) == 1
+
+
+def test_the_hook_of_an_application_s_event_is_none_of_them() -> None:
+    class LateEventOfHandlers(sk.Event):
+        pass
+
+    class Waits(sk.EventHandler):
+        def on_late_event_of_handlers(self, event: LateEventOfHandlers) -> None:
+            pass
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sk.stream([], Waits())
+
+
+@every_face
+@pytest.mark.parametrize("name", ["on_console_output", "on_console_delta"])
+@body
+async def test_console_output_has_two_names(face: Face, name: str) -> None:
+    seen: list[str] = []
+    handler = type("Console", (sk.EventHandler,), {name: lambda self, delta, snapshot: seen.append(delta.value)})()
+    for one in (handler, sk.Throttled(handler, 0)):
+        seen.clear()
+        await face.stream(
+            [sk.events.ConsoleDelta("c", "hi"), sk.events.StreamEnd(status="completed")], one
+        ).until_done()
+        assert seen == ["hi"]
+
+
+@pytest.mark.parametrize(
+    ("name", "hook"),
+    [
+        ("on_text_delta", lambda self, delta: None),
+        ("on_text_delta", lambda self, delta, snapshot, more: None),
+        ("on_end", lambda self, status: None),
+        ("on_event", lambda self: None),
+        ("on_usage", lambda self, usage, *, more: None),
+    ],
+)
+def test_a_hook_that_cannot_take_its_arguments_is_refused_when_it_is_bound(name: str, hook: Any) -> None:
+    """Before the request; with more parameters that have values, it can."""
+    with pytest.raises(sk.UsageError, match=f"cannot be called with its arguments: it is {name}"):
+        sk.stream([], type("Wrong", (sk.EventHandler,), {name: hook})())
+    fits = {"on_text_delta": lambda self, delta, *rest: None, "on_end": lambda self, status=None: None}
+    sk.stream([], type("Right", (sk.EventHandler,), fits)())

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
 
 from ..events import EVENTS, Event, version
 
-__all__ = ["HOOKS", "hook_events", "names_no_hook", "warn_of_near_misses"]
+__all__ = ["HOOKS", "hook_events", "names_no_hook", "warn_of_near_misses", "warn_of_unknown_hooks"]
 
 HOOKS: tuple[str, ...] = ("on_event", *dict.fromkeys(name for kind in EVENTS.values() for name in kind.hooks))
 """The names of streamkit's own hooks, computed from the events."""
@@ -56,6 +57,8 @@ def warn_of_near_misses(cls: type, hooks: Collection[str], others: Mapping[str, 
         near = next(
             (hook for hook in hooks if abs(len(name) - len(hook)) <= 2 and _differing_characters(name, hook) <= 2), None
         )
+        if name in others or near is not None:
+            _warned.add((cls.__qualname__, name))
         if name in others:
             warnings.warn(
                 f"{cls.__name__}.{name} is a hook of the handlers of {others[name]} and will never be called here",
@@ -65,6 +68,27 @@ def warn_of_near_misses(cls: type, hooks: Collection[str], others: Mapping[str, 
         elif near is not None:
             text = f"{cls.__name__}.{name} is no hook and will never be called; did you mean {near}?"
             warnings.warn(text, UserWarning, stacklevel=stacklevel)
+
+
+_looked_at: weakref.WeakSet[type] = weakref.WeakSet()  # classes of handlers
+_warned: set[tuple[str, str]] = set()  # the classes' names, and those of their methods
+
+
+def warn_of_unknown_hooks(kind: type, roots: Collection[type], *, stacklevel: int) -> None:
+    """Warn once of each method of a handler's class that is named `on_…` and is the hook of no event: it is never called."""
+    if kind in _looked_at:
+        return
+    _looked_at.add(kind)
+    hooks = hook_events()
+    for base in kind.__mro__:
+        for name in () if base in roots else vars(base):
+            if name.startswith("on_") and name not in hooks and (base.__qualname__, name) not in _warned:
+                _warned.add((base.__qualname__, name))
+                import difflib  # only for names that are no hooks
+
+                nearest = difflib.get_close_matches(name, hooks, 1, 0)
+                text = f"{base.__name__}.{name} is no hook and will never be called; the nearest hook is {nearest[0]}"
+                warnings.warn(text, UserWarning, stacklevel=stacklevel)
 
 
 def _differing_characters(one: str, other: str) -> int:

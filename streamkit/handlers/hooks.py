@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Generator, Iterable, Iterator, Mapping
 from types import FunctionType
-from typing import Any, ClassVar, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 from ..answers import Confirmation
 from ..errors import UsageError
@@ -40,8 +40,11 @@ from ..messages import (
     ToolCallMessage,
     ToolOutputMessage,
 )
-from .hook_names import hook_events, warn_of_near_misses
+from .hook_names import hook_events, warn_of_near_misses, warn_of_unknown_hooks
 from .root import Call, Handler
+
+if TYPE_CHECKING:
+    from ..streams.state import StreamState
 
 __all__ = ["AsyncEventHandler", "EventHandler", "Hooks"]
 
@@ -59,6 +62,24 @@ def _is_plain(function: Any) -> bool:
 
 def _is_async(function: Any) -> bool:
     return not _is_plain(function) and inspect.iscoroutinefunction(function)
+
+
+def _check_arity(hook: Any, name: str) -> None:
+    """Check that a hook takes the arguments that it will be called with.
+
+    Raises:
+        UsageError: it does not.
+    """
+    declared: Any = vars(Hooks).get(name)
+    if declared is None:
+        return  # an application's event, which may have arguments of its own
+    wanted = declared.__code__.co_argcount - 1
+    code, defaults = hook.__func__.__code__, hook.__func__.__defaults__ or ()
+    most, required_keys = code.co_argcount - 1, code.co_kwonlyargcount - len(hook.__func__.__kwdefaults__ or ())
+    takes_more = most >= wanted or bool(code.co_flags & inspect.CO_VARARGS)
+    if most - len(defaults) > wanted or not takes_more or required_keys:
+        names = ", ".join(("self", *declared.__code__.co_varnames[1 : wanted + 1]))
+        raise UsageError(f"{hook.__qualname__} cannot be called with its arguments: it is {name}({names})")
 
 
 class Hooks(Handler, Generic[R]):
@@ -82,6 +103,10 @@ class Hooks(Handler, Generic[R]):
         super().__init_subclass__(**kwargs)
         cls._streamkit_classes = tuple(base for base in cls.__mro__ if base not in _ROOTS)
         warn_of_near_misses(cls, hook_events(), {_ASSISTANTS_HOOK: "streamkit.compat.openai"}, stacklevel=3)
+
+    def bind(self, stream: StreamState) -> None:
+        super().bind(stream)
+        warn_of_unknown_hooks(type(self), _ROOTS, stacklevel=5)
 
     def handle(self, event: Event, /) -> Any:
         """Call the hooks of this event, in order. Returns an awaitable if one of them has to be awaited, else None."""
@@ -121,6 +146,7 @@ class Hooks(Handler, Generic[R]):
     def _streamkit_call(self, name: str) -> Call:
         hook = getattr(self, name)
         if _is_plain(hook):
+            _check_arity(hook, name)
             return Call(hook, name == "on_event", False)
         if inspect.isgeneratorfunction(hook) or inspect.isasyncgenfunction(hook):
             raise UsageError(f"{type(self).__name__}.{name} has a `yield`: as a generator it would never run")
@@ -240,6 +266,10 @@ class Hooks(Handler, Generic[R]):
 
         `delta.metadata["stream"]` is `stdout` or `stderr`, where the source distinguishes them.
         """
+        return self._nothing
+
+    def on_console_delta(self, delta: ConsoleDelta, snapshot: ConsoleMessage, /) -> R:
+        """The same as `on_console_output`, in the name that deltas of other families have."""
         return self._nothing
 
     def on_console_done(self, message: ConsoleMessage, /) -> R:

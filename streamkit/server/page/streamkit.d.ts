@@ -160,6 +160,7 @@ export interface Hooks {
   on_code_done: Hook<[message: Message]>;
   on_console_created: Hook<[message: Message]>;
   on_console_output: Hook<[delta: Delta, snapshot: Message]>;
+  on_console_delta: Hook<[delta: Delta, snapshot: Message]>;
   on_console_done: Hook<[message: Message]>;
   on_tool_call_created: Hook<[message: Message]>;
   on_tool_call_delta: Hook<[delta: Delta, snapshot: Message]>;
@@ -206,6 +207,7 @@ export class EventHandler implements Hooks {
   on_code_done(message: Message): void | Promise<void>;
   on_console_created(message: Message): void | Promise<void>;
   on_console_output(delta: Delta, snapshot: Message): void | Promise<void>;
+  on_console_delta(delta: Delta, snapshot: Message): void | Promise<void>;
   on_console_done(message: Message): void | Promise<void>;
   on_tool_call_created(message: Message): void | Promise<void>;
   on_tool_call_delta(delta: Delta, snapshot: Message): void | Promise<void>;

@@ -34,6 +34,7 @@ const FAMILIES = ["message", "text", "reasoning", "refusal", "code", "console", 
 export const HOOKS = [
   "on_event",
   ...FAMILIES.flatMap((family) => ["created", "delta", "done"].map((phase) => hookOf(`${family}_${phase}`))),
+  "on_console_delta", // the same as on_console_output
   ...["image_file_done", "file_done", "run_created", "run_requires_action", "run_done"].map(hookOf),
   ...["run_step_created", "run_step_done", "confirmation_created", "confirmation_done", "active_line"].map(hookOf),
   ...["annotation_added", "usage", "stream_warning", "stream_exception", "stream_timeout", "stream_end"].map(hookOf),
@@ -413,6 +414,7 @@ function hookOf(type) {
 export function hooksOf(event) {
   const own = hookOf(event.type);
   if (isAbout(event, "_created") && own !== "on_message_created") return ["on_event", "on_message_created", own];
+  if (event.type === "console_delta") return ["on_event", own, "on_console_delta", "on_message_delta"];
   if (isDelta(event) && own !== "on_message_delta") return ["on_event", own, "on_message_delta"];
   if (isAbout(event, "_done") && own !== "on_message_done") return ["on_event", own, "on_message_done"];
   return own ? ["on_event", own] : ["on_event"];
