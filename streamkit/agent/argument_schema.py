@@ -40,6 +40,7 @@ class Arguments:
         tool_name: names the tool in errors.
         function: the function.
         descriptions: the parameters' descriptions, by name.
+        schema: a JSON schema in place of the one that the signature gives. Arguments are then passed as keywords, unchecked.
 
     Attributes:
         signature: the function's signature.
@@ -49,12 +50,23 @@ class Arguments:
         UsageError: a parameter cannot be described to a model.
     """
 
-    def __init__(self, tool_name: str, function: Callable[..., Any], descriptions: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        tool_name: str,
+        function: Callable[..., Any],
+        descriptions: Mapping[str, str],
+        schema: Mapping[str, Any] | None = None,
+    ) -> None:
         self._tool_name = tool_name
-        self.signature = _signature(tool_name, function)
+        self._has_own_schema = schema is not None
+        self.signature = _signature(tool_name, function, has_schema=schema is not None)
         hints = _type_hints(tool_name, function)
         contexts = [name for name in self.signature.parameters if _is_context(hints.get(name))]
         self._context_names = frozenset(contexts)
+        self.schema: dict[str, Any]
+        if schema is not None:
+            self.schema = dict(schema)
+            return
         fields = _fields(tool_name, self.signature, hints, descriptions, without=self._context_names)
         self._struct = _struct(tool_name, fields)
         self.schema = _schema(self._struct, fields)
@@ -68,6 +80,8 @@ class Arguments:
         Raises:
             ArgumentsError: the text is not JSON, or not what the function takes.
         """
+        if self._has_own_schema:
+            return self._decode_unchecked(arguments)
         try:
             values = msgspec.json.decode(arguments or "{}", type=self._struct, strict=False, dec_hook=_convert)
         except (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError) as error:
@@ -75,6 +89,17 @@ class Arguments:
         names = zip(values.__struct_fields__, values.__struct_encode_fields__, strict=True)
         read = {name: getattr(values, field) for field, name in names}
         return {name: value for name, value in read.items() if value is not msgspec.UNSET}
+
+    def _decode_unchecked(self, arguments: str) -> dict[str, Any]:
+        """The arguments of a tool that brings its own schema: an object whose keys the function takes."""
+        try:
+            values: Any = msgspec.json.decode(arguments or "{}")
+            if not isinstance(values, dict):
+                raise ArgumentsError(f"invalid arguments for {self._tool_name}: they are no JSON object")
+            self.signature.bind(**values, **dict.fromkeys(self._context_names))
+        except (msgspec.MsgspecError, UnicodeError, RecursionError, TypeError) as error:
+            raise ArgumentsError(f"invalid arguments for {self._tool_name}: {error}") from error
+        return cast("dict[str, Any]", values)  # the keys of a JSON object are str
 
     def bind(self, arguments: str, context: ToolContext | None = None) -> inspect.BoundArguments:
         """The arguments of a call as Python values.
@@ -93,6 +118,8 @@ class Arguments:
         by_name = self.decode(arguments)
         if context is not None:
             by_name |= dict.fromkeys(self._context_names, context)
+        if self._has_own_schema:
+            return self.signature.bind(**by_name)
         bound = self.signature.bind_partial()
         # In the signature's order, because positional-only arguments are passed by their place.
         bound.arguments = {name: by_name[name] for name in self.signature.parameters if name in by_name}
@@ -120,18 +147,16 @@ def underlying_function(function: Any) -> Any:
 # -- the signature
 
 
-def _signature(tool_name: str, function: Callable[..., Any]) -> inspect.Signature:
-    plain = underlying_function(function)
-    if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
-        raise UsageError(f"tool {tool_name} is a generator: return the output, and report progress with `progress`")
+def _signature(tool_name: str, function: Callable[..., Any], *, has_schema: bool) -> inspect.Signature:
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError) as error:
         raise UsageError(f"tool {tool_name} has no signature that Python can read: {error}") from error
     for parameter in signature.parameters.values():
-        if parameter.kind not in _NAMED:
+        if parameter.kind not in _NAMED and not (has_schema and parameter.kind is inspect.Parameter.VAR_KEYWORD):
             raise UsageError(
-                f"tool {tool_name}: {str(parameter)!r} cannot be described to a model; name each parameter"
+                f"tool {tool_name}: {str(parameter)!r} cannot be described to a model; name each parameter, or pass "
+                "`Tool(parameters=…)` with a JSON schema"
             )
     if next(iter(signature.parameters.values()), None) == _SELF:
         raise UsageError(f"tool {tool_name} takes `self`, which no model can pass: use the method of an object")

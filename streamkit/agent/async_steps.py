@@ -147,6 +147,7 @@ class _ToolCalls:
                 value = pending.run() if pending.tool.is_async else await self._call_in_thread(pending)
                 if inspect.isawaitable(value):
                     value = await value
+                value = await pending.collect(value)
             if scope.cancelled_caught:
                 pending.time_out()
         except (Exception, SystemExit) as error:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from ..errors import UsageError
 from ..events import Event, StreamWarning, ToolOutputCreated, ToolOutputDelta, ToolOutputDone
-from ..messages import ImageMessage, Message, Status, ToolCallMessage, ToolOutputMessage, output_text
+from ..messages import ImageMessage, Message, Status, TextMessage, ToolCallMessage, ToolOutputMessage, output_text
 from ..sources.interrupt import Stopped
 from ..streams.state import StreamState
 from .argument_schema import ArgumentsError
@@ -69,7 +69,24 @@ class PendingCall:
     def run(self) -> Any:
         """Call the function, and return what it returns. Raises what it raises."""
         self.began = True
-        return self.tool.call(self.call.content, ToolContext(self.call, self._stream))
+        value = self.tool.call(self.call.content, ToolContext(self.call, self._stream))
+        pieces = getattr(value, "text_deltas", value)
+        if not isinstance(value, Generator) and (pieces is value or not isinstance(pieces, Iterator)):
+            return value
+        return "".join(map(self._reported, cast("Iterator[object]", pieces)))
+
+    async def collect(self, value: Any) -> Any:
+        """What an async function returned: of an async generator or an async stream all of its text, each piece of which is
+        reported as progress."""
+        pieces = getattr(value, "text_deltas", value)
+        if not isinstance(pieces, AsyncIterator):
+            return value
+        return "".join([self._reported(piece) async for piece in cast("AsyncIterator[object]", pieces)])
+
+    def _reported(self, piece: object) -> str:
+        text = output_text(piece)
+        self.report_progress(text)
+        return text
 
     @property
     def progress(self) -> str:
@@ -108,7 +125,7 @@ class PendingCall:
         """A function's value as text, and its images: those of an `ImageMessage` or of a list with some."""
         is_sequence = isinstance(value, (list, tuple))
         parts = cast("Sequence[object]", value) if is_sequence else [value]  # type parameters cannot be checked
-        if not any(isinstance(part, ImageMessage) for part in parts):
+        if not any(isinstance(part, (ImageMessage, TextMessage)) for part in parts):
             return output_text(value), []
         texts: list[str] = []
         images: list[Message] = []
@@ -119,7 +136,7 @@ class PendingCall:
                 images.append(changed(image, id=id, role="computer", call_id=call_id_of(self.call), status="completed"))
                 texts.append(image_text(image))
             else:
-                texts.append(output_text(part))
+                texts.append(part.content if isinstance(part, TextMessage) else output_text(part))
         return "\n".join(texts), images
 
     def time_out(self) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from ..answers import Confirmation
@@ -169,7 +169,7 @@ def _protocol_of(client: Any) -> str:
 
 
 def _not_a_client(client: Any, what: str) -> str:
-    kind: type[Any] = type(client)
+    kind = cast("type[object]", type(client))
     return (
         f"a {kind.__module__.partition('.')[0]} `{kind.__name__}` is no client {what}: pass one of openai or anthropic, or an "
         "object with their methods (`responses.create`, `chat.completions.create` or `messages.create`). Most servers of other "

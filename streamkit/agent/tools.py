@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from ..arguments import check_kind
@@ -36,6 +36,8 @@ class Tool(Generic[P, R]):
         function: a plain function or method, or (for `AsyncAgent`) an `async def`.
         name: what the model calls it; by default the function's name. Letters, digits, `_` and `-`, at most 64.
         description: what the model reads about it; by default the function's docstring without its sections.
+        parameters: a JSON schema of the arguments, an object, in place of the one that the signature gives. It is sent as it is,
+            and the arguments come as keywords, unchecked; only here the function may take `**kwargs`.
         confirm: whether each call is a `Confirmation` first, which `on_confirmation` answers. Its `subject` is the call.
         timeout: seconds that a call may take; None, the default, is no limit. The model then reads an error. An `async def`
             is cancelled; a plain function that does not wait for the network or report progress cannot be stopped, and is
@@ -46,7 +48,7 @@ class Tool(Generic[P, R]):
         is_async: whether calling it returns an awaitable.
 
     Raises:
-        UsageError: `function` cannot be called, is a generator, or has a parameter that cannot be described to a model;
+        UsageError: `function` cannot be called, or has a parameter that cannot be described to a model;
             the name or the timeout is not allowed.
     """
 
@@ -56,6 +58,7 @@ class Tool(Generic[P, R]):
         *,
         name: str | None = None,
         description: str | None = None,
+        parameters: Mapping[str, Any] | None = None,
         confirm: bool = False,
         timeout: float | None = None,
     ) -> None:
@@ -76,7 +79,8 @@ class Tool(Generic[P, R]):
         self.is_async = _is_async(function)
         docstring = parse_docstring(_docstring(function))
         self.description = docstring.summary if description is None else description
-        self._arguments = Arguments(self.name, function, docstring.parameters)
+        check_kind("parameters", parameters, Mapping)
+        self._arguments = Arguments(self.name, function, docstring.parameters, parameters)
         self.parameters = self._arguments.schema
         functools.update_wrapper(self, underlying_function(function), updated=())
 
@@ -118,7 +122,12 @@ class Tool(Generic[P, R]):
 def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
 @overload
 def tool(
-    *, name: str | None = None, description: str | None = None, confirm: bool = False, timeout: float | None = None
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    confirm: bool = False,
+    timeout: float | None = None,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -126,6 +135,7 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
+    parameters: Mapping[str, Any] | None = None,
     confirm: bool = False,
     timeout: float | None = None,
 ) -> Any:
@@ -149,6 +159,8 @@ def tool(
         function: the function, where the decorator is used without arguments (`@sk.tool`).
         name: what the model calls it; by default the function's name. Letters, digits, `_` and `-`, at most 64.
         description: what the model reads about it; by default the function's docstring without its sections.
+        parameters: a JSON schema of the arguments, an object, in place of the one that the signature gives. It is sent as it is,
+            and the arguments come as keywords, unchecked; only here the function may take `**kwargs`.
         confirm: whether each call is a `Confirmation` first, which `on_confirmation` answers. Its `subject` is the call.
         timeout: seconds that a call may take, as `Tool` has it; None is no limit.
 
@@ -156,12 +168,14 @@ def tool(
         A `Tool`, which can be called like the function.
 
     Raises:
-        UsageError: the function is a generator, or has a parameter that cannot be described to a model; the name or the
+        UsageError: the function has a parameter that cannot be described to a model; the name or the
             timeout is not allowed.
     """
     if function is not None:
         return Tool(function)
-    return functools.partial(Tool[..., Any], name=name, description=description, confirm=confirm, timeout=timeout)
+    return functools.partial(
+        Tool[..., Any], name=name, description=description, parameters=parameters, confirm=confirm, timeout=timeout
+    )
 
 
 def _name(function: Any) -> str:
@@ -171,7 +185,7 @@ def _name(function: Any) -> str:
 
 def _is_async(function: Any) -> bool:
     kinds = (function, getattr(function, "func", function), getattr(function, "__call__", function))  # noqa: B004
-    return any(inspect.iscoroutinefunction(kind) for kind in kinds)
+    return any(inspect.iscoroutinefunction(kind) or inspect.isasyncgenfunction(kind) for kind in kinds)
 
 
 def _docstring(function: Any) -> str | None:
