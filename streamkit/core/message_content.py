@@ -161,7 +161,7 @@ class MessageContent(OpenMessages):
         message = self._message(final.id)
         if message is None or not final.has_content or message.content == final.content:
             return
-        if not (isinstance(message, ToolCallMessage) and _are_equal_json(message.content, final.content)):
+        if not (isinstance(message, ToolCallMessage) and _are_equal_arguments(message.content, final.content)):
             fault = f"the final content of message {final.id!r} is not the one with which it was done, which stays"
             yield self._warn("content-differs", fault, event)
 
@@ -261,6 +261,6 @@ class MessageContent(OpenMessages):
         return iter(())
 
 
-def _are_equal_json(one: str, other: str) -> bool:
+def _are_equal_arguments(one: str, other: str) -> bool:
     value = read_json(one)
-    return value is not None and value == read_json(other)
+    return isinstance(value, dict) and value == read_json(other)

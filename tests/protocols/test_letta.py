@@ -1685,6 +1685,24 @@ def test_a_return_that_is_no_text_is_warned_about_where_it_is_not_all_kept(
     assert story.codes == codes
 
 
+@pytest.mark.parametrize(
+    ("id", "arguments", "count"), [("m1", '{"a":1}', 1), ("m1", '{"a":2}', 2), ("m2", '{"a":1}', 2)]
+)
+def test_a_call_that_comes_twice_in_one_message_counts_once(id: str, arguments: str, count: int) -> None:
+    """Another message, or other arguments, are another call: some models number their calls anew."""
+    items = [
+        {
+            "message_type": "tool_call_message",
+            "id": id,
+            "tool_call": {"tool_call_id": "t1", "name": "f", "arguments": text},
+        }
+        for id, text in (("m1", '{"a":1}'), (id, arguments))
+    ]
+    story = tell_items(Decoder, [*items, {"message_type": "stop_reason", "stop_reason": "end_turn"}])
+    assert len(story.engine.messages) == count
+    assert story.codes == []
+
+
 def test_content_of_another_type_is_no_fault() -> None:
     """It is a raw event."""
     item = {"message_type": "user_message", "id": "message-1", "content": [{"type": "omitted_reasoning"}]}

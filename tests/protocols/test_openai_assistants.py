@@ -967,6 +967,67 @@ def test_laws_1_2_and_5_hold_for_interleaved_things(
     check_brackets(tell_items(Decoder, items[: data.draw(st.integers(0, len(items)))]).lines)
 
 
+# -- what is listed again
+
+
+ONE, TWO = '{"a":1}', '{"a":2}'
+FIRST_CALL = step_delta(call(0, ONE, "c1", "f"))
+BOTH_CALLS = [FIRST_CALL, step_delta(call(1, TWO, "c2", "f"))]
+# What was streamed, and the calls that the run requires -> the calls as (call_id, arguments).
+REQUIRED: dict[str, tuple[list[Any], list[dict[str, Any]], list[tuple[str | None, Any]]]] = {
+    "as they were streamed": (
+        BOTH_CALLS,
+        [call(None, ONE, "c1", "f"), call(None, TWO, "c2", "f")],
+        [("c1", 1), ("c2", 2)],
+    ),
+    "with another id": ([FIRST_CALL], [call(None, '{"a": 1}', "c9", "f")], [("c9", 1)]),
+    "with other ids, in another order": (
+        BOTH_CALLS,
+        [call(None, TWO, "c8", "f"), call(None, ONE, "c9", "f")],
+        [("c1", 1), ("c8", 2)],
+    ),
+    "one more": ([FIRST_CALL], [call(None, ONE, "c1", "f"), call(None, TWO, "c2", "f")], [("c1", 1), ("c2", 2)]),
+    "with the same id, not streamed": (
+        [],
+        [call(None, ONE, "c1", "f"), call(None, TWO, "c1", "f")],
+        [("c1", 1), ("c1", 2)],
+    ),
+    "with the same id": (
+        [FIRST_CALL, step_delta(call(1, TWO, "c1", "f"))],
+        [call(None, ONE, "c1", "f"), call(None, TWO, "c1", "f")],
+        [("c1", 1), ("c1", 2)],
+    ),
+}
+
+
+@pytest.mark.parametrize(("streamed", "required", "wanted"), REQUIRED.values(), ids=REQUIRED)
+def test_each_call_that_a_run_requires_counts_once(
+    streamed: list[Any], required: list[dict[str, Any]], wanted: list[tuple[str | None, Any]]
+) -> None:
+    """Whatever its id. A call that is not done before is answered under the id that the run requires."""
+    action = {"type": "submit_tool_outputs", "submit_tool_outputs": {"tool_calls": required}}
+    items = [run("created"), step("created"), *streamed, run("requires_action", required_action=action)]
+    calls = [m for m in decode(*items).engine.messages if isinstance(m, ToolCallMessage)]
+    assert [(call.call_id, call.arguments["a"]) for call in calls] == wanted
+
+
+def test_an_output_belongs_to_the_call_with_its_arguments() -> None:
+    """Where a step lists its calls under other ids, in another order."""
+    final = [call(None, TWO, "c8", "f", output="two"), call(None, ONE, "c9", "f", output="one")]
+    story = decode(run("created"), step("created"), *BOTH_CALLS, step("completed", *final), run("completed"))
+    calls = {m.call_id: m.arguments["a"] for m in story.engine.messages if isinstance(m, ToolCallMessage)}
+    outputs = {m.call_id: m.content for m in story.engine.messages if isinstance(m, ToolOutputMessage)}
+    assert {calls[id]: output for id, output in outputs.items()} == {1: "one", 2: "two"}
+
+
+def test_a_message_that_is_completed_again_with_another_text_is_warned_about() -> None:
+    """It stays as it was done."""
+    ends = [message("completed", text("a")), message("completed", text("b"))]
+    story = decode(run("created"), message("created"), message_delta(text("a")), *ends, run("completed"))
+    assert story.contents("message") == ["a"]
+    assert story.codes == ["content-differs"]
+
+
 # -- no input makes it fail
 
 JSON = q.recursive(

@@ -63,6 +63,14 @@ def test_a_call_begins_again_with_other_arguments() -> None:
     assert not stream.warnings
 
 
+@pytest.mark.parametrize(("again", "codes"), [({"city": "Oslo"}, []), ({"city": "Rome"}, ["content-differs"])])
+def test_a_call_that_is_available_again_counts_once(again: Any, codes: list[str]) -> None:
+    """Other arguments come too late for it, which is a warning."""
+    stream = read(TOOL, {**TOOL, "input": again})
+    assert shown(stream.messages) == [("tool_call", '{"city":"Oslo"}')]
+    assert [warning.code for warning in stream.warnings] == codes
+
+
 def test_outputs_grow_and_fail() -> None:
     """A preliminary output is replaced by the next one; an error is an output."""
     given = [

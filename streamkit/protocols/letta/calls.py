@@ -67,7 +67,7 @@ class ToolCalls:
         group = as_text(wire.get("id"))
         call = self._calls.find(call_id, group, name, arguments, needs_approval=needs_approval)
         if not call.is_open:
-            if arguments.strip() and not (needs_approval and arguments == call.arguments):
+            if arguments.strip() and not (name and arguments == call.arguments):
                 fault = f"more arguments came for tool call {call.call_id!r}, which was complete; they were dropped"
                 yield warning("late-arguments", fault, wire.get("message_type"))
             return

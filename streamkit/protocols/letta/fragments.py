@@ -227,7 +227,7 @@ class Calls:
     def find(self, call_id: str, group: str, name: str, arguments: str, *, needs_approval: bool) -> Call:
         """The call that a fragment belongs to; a new one if it begins one."""
         call = self._by_id.get(call_id) if call_id else self._continued(group, name)
-        if call is not None and not call.is_open and name and _is_another(call, arguments, needs_approval):
+        if call is not None and not call.is_open and name and _is_another(call, group, name, arguments, needs_approval):
             call = None  # some models number their calls anew in each step, or give all of them the id 0
         if call is None:
             call = Call(call_id=call_id, group=group)
@@ -290,8 +290,10 @@ class Calls:
         return last
 
 
-def _is_another(call: Call, arguments: str, needs_approval: bool) -> bool:
-    """Whether a fragment with a name and the id of a closed call begins another call."""
+def _is_another(call: Call, group: str, name: str, arguments: str, needs_approval: bool) -> bool:
+    """Whether a fragment with a name and the id of a closed call begins another call. The same item may come twice."""
+    if (group, name, arguments) == (call.group, call.name, call.arguments) and not call.is_answered:
+        return False
     if needs_approval and not call.needs_approval and not call.is_answered:
         return bool(arguments) and arguments != call.arguments
     return call.is_answered or bool(arguments.strip())

@@ -12,13 +12,19 @@ from typing import Any
 
 from ...events import CallPassed, Delta, Event, MessageCreated, MessageDone, MetadataHeld
 from ...messages import CodeMessage, ConsoleMessage, ImageMessage, Message, Status, ToolCallMessage, ToolOutputMessage
-from ..values import WireObject, as_object, as_objects, as_text, text_or_json
+from ..final_forms import ItemForm, content_key
+from ..values import WireObject, as_object, as_objects, as_text, is_object, parse_json, text_or_json
 from .wire import Warn, nonempty_values
 
-__all__ = ["TOOLS", "Call"]
+__all__ = ["TOOLS", "Call", "content_of"]
 
 TOOLS = ("function", "code_interpreter", "file_search")
 """The kinds of calls that the API documents."""
+
+
+def content_of(kind: str, body: WireObject) -> str:
+    """The arguments of a call of this kind, or its code, in its final form."""
+    return text_or_json(body.get("input" if kind == "code_interpreter" else "arguments"))
 
 
 class Call:
@@ -49,9 +55,12 @@ class Call:
         self._is_content_done = False
         self._initial_piece: str | None = None  # what the call had when its step began; a first delta may repeat it
         self._pieces_before_name: list[str] = []
+        self._is_passed = False  # the engine has ended it, as its arguments are complete
         self._has_open_console = False
         self._image_ids: set[str] = set()
         self._body: WireObject = {}  # of a call that neither is a function's nor has code
+        self._pieces: list[str] = []  # of its content, until that is done
+        self._content: int | None = None  # what is equal for equal contents, once that is done
 
     @property
     def takes_pieces(self) -> bool:
@@ -82,14 +91,22 @@ class Call:
                 self._body = {**self._body, **nonempty_values(body, body)}
                 yield from self._create()
 
+    @property
+    def form(self) -> ItemForm:
+        """What identifies it."""
+        content = self._content if self._is_content_done else content_key("".join(self._pieces))
+        return ItemForm(self.type, self.call_id, name=self._name, content=content)
+
     def passed(self) -> Iterator[Event]:
         """Another call of the step begins after it."""
         if self.type == "function" and self._is_created and not self._is_content_done:
+            self._is_passed = is_object(parse_json("".join(self._pieces)))
             yield CallPassed(self._message(status="completed"))
 
     def complete(self, entry: WireObject, status: Status) -> Iterator[Event]:
         """The call is there in its final form. A function's call without an output still waits for that."""
-        self.call_id = self.call_id or as_text(entry.get("id"))
+        if not (self._is_content_done or self._is_passed):  # outputs are submitted under the id that the run waits for
+            self.call_id = as_text(entry.get("id")) or self.call_id
         if self.is_done:
             return
         body = as_object(entry.get(self.type))
@@ -157,6 +174,7 @@ class Call:
 
     def delta(self, piece: str) -> Delta:
         """The event of a piece of its arguments, or of its code."""
+        self._pieces.append(piece)
         make_delta: Any = self._message_class.delta_event
         delta: Delta = make_delta(self.id, piece)
         return delta
@@ -174,10 +192,14 @@ class Call:
     ) -> Iterator[Event]:
         """Emit the end of the arguments, or of the code; without content, what was streamed stays."""
         if self._is_content_done:
+            if content:  # the engine compares it
+                yield MessageDone(self._message(content=content))
             return
         self._is_content_done = True
         if self._pieces_before_name and not content:
             content = "".join(self._pieces_before_name)
+        self._content = content_key(content or "".join(self._pieces))
+        self._pieces.clear()
         yield MessageDone(self._message(content=content or None, status=status, metadata=metadata))
 
     def _message(self, **fields: Any) -> Message:

@@ -39,7 +39,7 @@ from ..framing import Frames, as_frame
 from ..values import WireObject, as_object, as_objects, as_text
 from .calls import Call
 from .shape import name_and_data, recognises
-from .steps import Step
+from .steps import Step, match_calls
 from .thread_messages import ThreadMessage
 from .unassigned_usage import UnassignedUsage
 from .wire import (
@@ -243,22 +243,18 @@ class Decoder(base.Decoder):
         if self._end_status:
             return
         action = as_object(as_object(wire.get("required_action")).get("submit_tool_outputs"))
-        for entry in as_objects(action.get("tool_calls")):
-            step = self._step_with_call(as_text(entry.get("id")))
-            if step is None:
+        entries = as_objects(action.get("tool_calls"))
+        steps = {id(call): step for step in self._steps.values() for call in step.calls}
+        calls = [call for step in self._steps.values() for call in step.calls]
+        for entry, call in zip(entries, match_calls(entries, calls), strict=True):
+            step = self._latest_step if call is None else steps[id(call)]
+            if step is None or (call is None and step.is_done):
                 step = yield from self._add_step("", {})
-            yield from step.complete_call(entry)
+            yield from step.complete_call(entry, call, "completed")
         if self._usage.is_pending:
             yield self._usage.take()
         yield RunRequiresAction(run_of(wire, "requires_action"))
         yield from self._end_run(wire, "requires_action")
-
-    def _step_with_call(self, call_id: str) -> Step | None:
-        """The step that has this call, else the open one that a new call would be in."""
-        for step in reversed(self._steps.values()):
-            if step.has_call(call_id):
-                return step
-        return self._latest_step if self._latest_step is not None and not self._latest_step.is_done else None
 
     def _complete_run(self, wire: WireObject, status: RunStatus) -> Iterator[Event]:
         yield from self._begin_run(wire)

@@ -5,15 +5,16 @@ Calls grow side by side. An entry names its call by `id`, by `index`, by both or
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from ...events import Event
 from ...messages import Status
-from ..values import WireObject, as_count, as_objects, as_text
-from .calls import TOOLS, Call
+from ..final_forms import ItemForm, content_key, match_final
+from ..values import WireObject, as_count, as_object, as_objects, as_text
+from .calls import TOOLS, Call, content_of
 from .wire import Warn, kind_of
 
-__all__ = ["Step"]
+__all__ = ["Step", "match_calls"]
 
 
 class Step:
@@ -36,9 +37,10 @@ class Step:
         self._latest: Call | None = None
         self._next_index = 0
 
-    def has_call(self, call_id: str) -> bool:
-        """Whether a call with this id is one of its calls."""
-        return call_id in self._calls_by_id
+    @property
+    def calls(self) -> list[Call]:
+        """Its calls, by their indexes."""
+        return [call for _, call in sorted(self._calls.items())]
 
     def growing_call(self) -> tuple[int, Call] | None:
         """The call that the latest delta was for, and its index, if a further piece does no more than extend it."""
@@ -64,23 +66,17 @@ class Step:
             yield from call.add_delta(entry, is_initial=is_initial)
 
     def complete(self, details: WireObject, status: Status) -> Iterator[Event]:
-        """The step is done, with the final form of its calls. Those with another id than streamed come in their order."""
+        """The step is done, with the final form of its calls."""
         entries = as_objects(details.get("tool_calls"))
-        final_ids = {as_text(entry.get("id")) for entry in entries} - {""}
-        unmatched = iter([call for _, call in sorted(self._calls.items()) if call.call_id not in final_ids])
-        for entry in entries:
-            call = self._calls_by_id.get(as_text(entry.get("id"))) or next(unmatched, None)
-            if call is None or (entry.get("type") and call.type != kind_of(entry, TOOLS)):
-                call = self._add_call(self._next_index, entry)
-            if call is not None:
-                yield from call.complete(entry, status)
+        for entry, call in zip(entries, match_calls(entries, self.calls), strict=True):
+            yield from self.complete_call(entry, call, status)
         yield from self.close(status)
 
-    def complete_call(self, entry: WireObject) -> Iterator[Event]:
-        """A call that the run waits for is there in its final form."""
-        call = self._calls_by_id.get(as_text(entry.get("id"))) or self._add_call(self._next_index, entry)
+    def complete_call(self, entry: WireObject, call: Call | None, status: Status) -> Iterator[Event]:
+        """A call of this step is there in its final form; it is a new one if `call` is None."""
+        call = call or self._add_call(self._next_index, entry)
         if call is not None:
-            yield from call.complete(entry, "completed")
+            yield from call.complete(entry, status)
 
     def close(self, status: Status) -> Iterator[Event]:
         """End the calls that are open."""
@@ -123,3 +119,16 @@ class Step:
         if call_id:
             self._calls_by_id.setdefault(call_id, call)
         return call
+
+
+def match_calls(entries: Sequence[WireObject], calls: Sequence[Call]) -> list[Call | None]:
+    """The calls that these final forms belong to; None for those that were not streamed."""
+    places = match_final([_form_of(entry) for entry in entries], [call.form for call in calls])
+    return [None if place is None else calls[place] for place in places]
+
+
+def _form_of(entry: WireObject) -> ItemForm:
+    kind = kind_of(entry, TOOLS)
+    body = as_object(entry.get(kind))
+    name = as_text(body.get("name")) if kind == "function" else kind
+    return ItemForm(kind, as_text(entry.get("id")), name=name, content=content_key(content_of(kind, body)))

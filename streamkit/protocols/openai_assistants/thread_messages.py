@@ -200,8 +200,8 @@ class ThreadMessage:
         citations: Sequence[Annotation] = (),
     ) -> Iterator[Event]:
         """Emit the end of a part; `content` None leaves the content that was streamed."""
-        if part.is_done:
-            return
+        if part.is_done and not content:
+            return  # the engine compares what a message that is done has
         part.is_created = part.is_done = True
         fields: dict[str, Any] = {"annotations": citations} if part.kind == "text" else {}
         yield MessageDone(self._flat_message(part, content=content, status=status, metadata=metadata, **fields))

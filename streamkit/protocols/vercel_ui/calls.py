@@ -142,12 +142,16 @@ class ToolParts:
             yield from call.add(piece)
 
     def available(self, wire: WireObject, status: m.Status = "completed") -> Iterator[e.Event]:
-        """The arguments are complete. A call that is done already is not done again."""
+        """The arguments are complete. A call that is done already is not done again: the engine compares its arguments."""
         call = self._find(wire)
         if call is None:
             yield from self._begin(wire)
             call = self._find(wire)
-        if call is None or call.is_done:
+        if call is None:
+            return
+        if call.is_done:
+            if call.is_ours and (content := call.final_content(wire.get("input"))):
+                yield e.MessageDone(type(call.message)(call.message.id, content=content))
             return
         call.is_done = True
         self.growing.pop(call.id, None)
