@@ -137,8 +137,8 @@ class Delivery:
     # Pulls batches and delivers their events. Returns False if the source has ended, and True if the lifecycle has something to
     # decide before the next pull.
     # A delta of an open message is the common case: its text is appended, its hooks are called. Most deltas follow another one
-    # of the same message, so message and hooks are looked up only where the message changes. All other events are completed by
-    # the engine.
+    # of the same message, so message and hooks are looked up only where the message changes, and before the first content. All
+    # other events are completed by the engine.
     def _deliver_batches(self, source: BatchDecoder) -> Generator[Any, Any, bool]:
         engine, (message, message_id, kind, pieces, hooks, event), pull = self._engine, _NO_MESSAGE, self._pull_now
         (kinds, to_frames, decode), decoder, opened, again = NO_SHORTCUT, engine.decoder, engine.open_by_id, False
@@ -164,13 +164,11 @@ class Delivery:
                             continue
                         if len(pieces) >= COMPACT_AT:
                             engine.compact(message)
-                        message, message_id, kind, pieces = found, event.message_id, event.__class__, found.pieces
+                        message, kind, pieces = found, event.__class__, found.pieces
                         hooks = self._hooks.get(kind, ())
-                        if not self._has_content and not self._look_for_content(event):
-                            message_id = None  # so that the next one is looked at as well
+                        message_id = event.message_id if self._has_content or self._look_for_content(event) else None
                     pieces.append(event.value)
-                    event.snapshot = message
-                    self._current = event
+                    event.snapshot, self._current = message, event
                     for hook in hooks:
                         result = hook(event, message)
                         if result is not None and (type(result) is self._coroutine or self._must_await(hook, result)):
