@@ -537,7 +537,7 @@ def test_a_conversation_is_saved_forgotten_and_loaded(chat: Open, tmp_path: Path
 
 @on_terminal
 def test_what_fails_is_a_line_and_the_chat_goes_on(chat: Open) -> None:
-    """What had arrived stands there."""
+    """What had arrived stands there. A question whose answer failed gives way to the next one."""
     talk = chat(Reply("Rivers remember", error_after=1), Reply(status=401), Reply("Here."))
     talk.say("One.")
     talk.wait("streamkit: ")
@@ -546,7 +546,8 @@ def test_what_fails_is_a_line_and_the_chat_goes_on(chat: Open) -> None:
     talk.wait("(/undo takes the question back)", 2)
     talk.say("/undo", "Three.")
     talk.wait("Here.")
-    assert "One." in talk.sent()
+    assert "Three." in talk.sent()
+    assert "One." not in talk.sent()
     assert "Two." not in talk.sent()
 
 

@@ -47,6 +47,7 @@ BACKWARDS = {
     ("errors", "messages"): "an error carries the messages that had arrived",
     ("messages.message", "events"): "a class of messages names the events about it",
     ("messages.kinds", "answers"): "a tool call holds the answer that it waits for",
+    ("handlers.hooks", "streams.state"): "a handler has the stream that it is on",
     ("handlers.root", "streams.state"): "a handler has the stream that it is on",
     ("relay.questions", "relay.writer"): "a question waits for the readers of its writer",
     ("relay.lanes", "relay.emitter"): "a lane emits through its emitter",

@@ -74,7 +74,7 @@ _looked_at: weakref.WeakSet[type] = weakref.WeakSet()  # classes of handlers
 _warned: set[tuple[str, str]] = set()  # the classes' names, and those of their methods
 
 
-def warn_of_unknown_hooks(kind: type, roots: Collection[type], *, stacklevel: int) -> None:
+def warn_of_unknown_hooks(kind: type, roots: Collection[object], *, stacklevel: int) -> None:
     """Warn once of each method of a handler's class that is named `on_…` and is the hook of no event: it is never called."""
     if kind in _looked_at:
         return

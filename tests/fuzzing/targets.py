@@ -21,7 +21,7 @@ from streamkit.json_fields import JsonFields
 from streamkit.messages import Message
 from streamkit.protocols import ag_ui, codec, registry, vercel_ui
 from streamkit.protocols.framing import NdjsonFramer, SseFramer, as_frame, framer_for, sse_frame
-from streamkit.stores.content import messages_from, messages_to_bytes
+from streamkit.stores.content import messages_to_bytes, saved_from
 from streamkit.testing.check.damage import JUNK
 from streamkit.testing.check.order import bracket_fault, snapshot_fault
 from streamkit.testing.check.outcome import decode, difference
@@ -216,11 +216,11 @@ def conversation(data: bytes) -> None:
     """A saved conversation is refused with a `SourceError` or a `UsageError`, or read: then it is saved as it was, and becomes
     a request to each provider."""
     try:
-        messages = messages_from("c", data[HEAD:])
+        messages = saved_from("c", data[HEAD:], 1).messages
     except sk.StreamkitError as error:
         str(error)
         return
-    if messages_from("c", messages_to_bytes(messages)) != messages:
+    if saved_from("c", messages_to_bytes(messages), 1).messages != messages:
         raise BrokenLaw("the messages differ after they were saved and read")
     for name in ("openai_chat", "openai_responses", "anthropic", "open_interpreter", "letta", "vercel_ui", "ag_ui"):
         try:
@@ -269,7 +269,7 @@ def _posts(name: str) -> list[bytes]:
     """Requests with each of the saved conversations, as the protocol's own client posts them."""
     bodies: list[bytes] = []
     for saved in _conversations():
-        messages: list[Message] = messages_from("c", saved)
+        messages: list[Message] = saved_from("c", saved, 1).messages
         value: dict[str, Any] = {
             "messages": protocols.to_input(messages, name),
             "id": "c1",

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import streamkit as sk
+from streamkit import protocols
 from streamkit.testing import CodeInterpreter, ModelServer, Reasoning, Reply, ServiceError, Text, ToolCall
 
 HERE = Path(__file__).parent
@@ -66,8 +67,11 @@ def recorded(folder: str, reply: Reply) -> bytes:
 def encoded(protocol: str, ending: str, body: bytes) -> bytes:
     """A body of another protocol as this one's: server-sent events, or a JSON object per line."""
     items: list[dict[str, Any]] = []
+    options = {"status": True} if protocol == "open_interpreter" else {}  # as its own server ends
+    encoder = protocols.find(protocol).Encoder(**options)
     with contextlib.suppress(sk.RunFailedError):
-        items.extend(sk.stream([body]).chunks(protocol))
+        for event in sk.stream([body]):
+            items.extend(encoder.items(event))
     before, after = ("data: ", "\n\n") if ending == ".sse" else ("", "\n")
     return "".join(f"{before}{json.dumps(item)}{after}" for item in items).encode()
 
