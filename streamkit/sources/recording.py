@@ -372,6 +372,7 @@ def _failure(line: _Line, source: _SourceLine, *, is_last: bool) -> BaseExceptio
         kind = SourceTimeoutError if line.error == "SourceTimeoutError" else SourceError
         error = kind(line.message)
         error.status_code = status if isinstance(status, int) else None
+        error.body = line.details.get("body")
         return error
     if line.error == "LimitError" and line.details.get("code") == "limit-line" and isinstance(allowed, int):
         return LimitError("line", allowed)
