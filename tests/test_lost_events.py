@@ -56,9 +56,9 @@ def write(relay: RedisRelay, *, ended: bool) -> tuple[LogWriter, list[str]]:
     for start in (1, 11, 21, 31):
         cursors += writer.append(lines(10, start))
         writer.snapshot(b'{"type":"snapshot","dropped":0,"events":[]}')
-    writer.flush()
     if ended:
         writer.end("done")
+    writer.flush()
     return writer, cursors
 
 
@@ -151,7 +151,7 @@ async def test_a_stream_of_a_run_whose_events_are_lost_fails(
     """It keeps what it had."""
     emitter = sk.Emitter(relay, "run")
     emitter.text("Hello")
-    emitter.close()
+    await face.in_thread(emitter.close)  # which waits until it is stored; it does not in an event loop
     lose(server, relay, "log")
     async with face.stream(relay.reader("run")) as stream:
         with pytest.raises(StoredDataError):

@@ -74,6 +74,8 @@ def page(browser: Any, request: Any, build: Callable[[str], Path]) -> Generator[
 
 
 def say(page: Any, text: str) -> None:
+    """Send a message, once the page takes one: it does not while a run goes on."""
+    page.wait_for_selector("text=Send")
     page.fill("form input", text)
     page.keyboard.press("Enter")
 
@@ -107,7 +109,7 @@ def test_use_chat_approves_declines_stops_and_goes_on_after_a_reload(page: Any) 
     say(page, "Once more.")
     page.click("text=Decline")
     wait(page, "The code printed Not run")
-    say_when_ready(page, "slow please")
+    say(page, "slow please")
     wait(page, "word10 word11")
     page.reload()
     wait(page, "word20 word21")
@@ -115,16 +117,11 @@ def test_use_chat_approves_declines_stops_and_goes_on_after_a_reload(page: Any) 
     until(lambda: page.locator("article.assistant").last.inner_text().endswith("word119"), page)
     words = page.locator("article.assistant").last.inner_text().split()
     assert words == [f"word{number}" for number in range(120)], "nothing is lost, and nothing comes twice"
-    say_when_ready(page, "slow again")
+    say(page, "slow again")
     wait(page, "word10 word11")
     page.click("text=Stop")
     page.wait_for_selector("text=Send")
     assert "word119" not in page.locator("article.assistant").last.inner_text()
-
-
-def say_when_ready(page: Any, text: str) -> None:
-    page.wait_for_selector("text=Send")
-    say(page, text)
 
 
 @pytest.mark.parametrize("page", ["ag-ui"], indirect=True)
@@ -139,7 +136,7 @@ def test_the_ag_ui_client_is_interrupted_and_resumes(page: Any) -> None:
     wait(page, "The code printed Not run")
     assert page.locator("article.user").count() == 2
     assert page.is_hidden("#problem")
-    say_when_ready(page, "Do it twice.")
+    say(page, "Do it twice.")
     button(page, "Run").click()
     until(lambda: page.locator("article.tool", has_text="5050").count() == 2, page)
     button(page, "Run").click()
@@ -161,7 +158,7 @@ def test_a_page_of_ag_ui_goes_on_after_a_reload(page: Any) -> None:
     until(lambda: page.locator("article.assistant").last.inner_text().endswith("word119"), page)
     words = page.locator("article.assistant").last.inner_text().split()
     assert words == [f"word{number}" for number in range(120)], "nothing is lost, and nothing comes twice"
-    say_when_ready(page, "slow again")
+    say(page, "slow again")
     until(lambda: page.locator("article.assistant", has_text="word10 word11").count() == 2, page)
     button(page, "Stop").click()
     page.wait_for_selector("text=Send")
