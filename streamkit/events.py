@@ -591,6 +591,20 @@ class Usage(Event):
     total_tokens: int = 0
     details: Mapping[str, Any] = {}
 
+    def __add__(self, other: Usage) -> Usage:
+        """The tokens of both together. Of the details, numbers are added; of others the second one's stay."""
+        details = {**self.details, **other.details}
+        for key, value in self.details.items():
+            more = other.details.get(key)
+            if isinstance(value, (int, float)) and isinstance(more, (int, float)):
+                details[key] = value + more
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.total_tokens + other.total_tokens,
+            details,
+        )
+
 
 class Run(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One complete answer of an agent, with all of its model calls. It is live: it changes until the run is done.

@@ -675,3 +675,18 @@ async def test_the_rate_of_deltas_leaves_out_the_time_in_which_somebody_thought(
     timing = stream.timing
     assert timing.duration > 0.2
     assert timing.deltas / timing.deltas_per_second < timing.duration - 0.2
+
+
+@every_face
+@body
+async def test_a_stream_shows_its_protocol_status_and_messages(face: Face) -> None:
+    stream = face.stream(chat("Hello"))
+    manager = getattr(stream, "manager", stream)
+    assert repr(manager) == f"<{type(manager).__name__} in_progress, 0 messages>"
+    await stream.until_done()
+    assert repr(manager) == f"<{type(manager).__name__} openai_chat completed, 1 message>"
+
+
+def test_usage_can_be_added() -> None:
+    one, two = sk.Usage(1, 2, 3, {"cached": 1, "tier": "a"}), sk.Usage(10, 20, 30, {"cached": 2, "tier": "b"})
+    assert one + two == sk.Usage(11, 22, 33, {"cached": 3, "tier": "b"})

@@ -40,6 +40,11 @@ class Manager(Lifecycle, Readable):
         self._source_given = source
         super().__init__(handlers, options, waker=self, awaitables=awaitables)
 
+    def __repr__(self) -> str:
+        decoder, count = self._decoder, len(self._engine.messages)
+        protocol = "" if decoder is None else f" {decoder.name}"
+        return f"<{type(self).__name__}{protocol} {self._status}, {count} message{'' if count == 1 else 's'}>"
+
     @property
     def _answer_text(self) -> AnswerText:
         """Picks the pieces of the answer's text. All loops over `text_deltas` share it."""
