@@ -56,10 +56,10 @@ class Provider:
             raise UsageError(f"an agent cannot use protocol {protocol!r}; choose one of: {', '.join(_APIS)}")
         self._api = _APIS[self.protocol]
         try:
-            create = self._api.create(client)
-        except AttributeError as error:
-            raise UsageError(_not_a_client(client, f"for {self.protocol}: {error}")) from error
-        if not callable(create):
+            sends = callable(self._api.create(client))
+        except AttributeError:
+            sends = False
+        if not sends:
             raise UsageError(_not_a_client(client, f"for {self.protocol}"))
 
     def check_options(self, options: Mapping[str, Any], own: Iterable[str]) -> None:

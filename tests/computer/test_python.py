@@ -179,6 +179,15 @@ def test_a_step_comes_before_what_it_prints_and_after_what_the_one_before_printe
     assert order == [1, 2, "a", 3, "b", 4, 5, "c", "d", 6, "e", 7, "f", None]
 
 
+def test_many_fast_statements_do_not_each_wait_for_their_line(computer: Computer) -> None:
+    """Each line and all output is reported, but what 400 statements print comes in far fewer pieces."""
+    events = run(computer, "python", "\n".join(f"print({number})" for number in range(400))).events
+    pieces = [event.value for event in events if isinstance(event, sk.ConsoleDelta)]
+    assert [event.line for event in events if isinstance(event, sk.ActiveLine)] == [*range(1, 401), None]
+    assert "".join(pieces) == "".join(f"{number}\n" for number in range(400))
+    assert len(pieces) < 200
+
+
 def test_steps_are_reported_to_a_reader_that_comes_late(computer: Computer) -> None:
     """All of them; of the lines that were sampled meanwhile it gets the newest."""
     code = "import time\nx = 1\nfor i in range(10):\n    time.sleep(0.04)\n    time.sleep(0.04)\ny = 2"

@@ -25,12 +25,15 @@ from queue import Empty, SimpleQueue
 from signal import getsignal, pthread_kill
 from sys import _current_frames  # pyright: ignore[reportPrivateUsage]  # documented in spite of its name
 from threading import Thread, get_ident
+from time import monotonic
 from types import FrameType
 from typing import Any
 
 __all__ = ["Channel", "Run", "channel", "run_of_context", "write_all"]
 
 SAMPLING_INTERVAL = 0.02  # seconds between two looks at the line that runs
+_ORDERED_STEPS = 20  # so many steps of a run come before what they print, however fast they are
+_ORDER_INTERVAL = 0.005  # seconds: later ones do where this has passed since the last that did; to wait for each is slow
 
 
 class Run:
@@ -46,6 +49,8 @@ class Run:
         last_written: which of the two was written to last; 0 for neither.
         filename: the file name that its code was compiled with.
         line: the line that was reported last.
+        ordered_steps: how many steps were reported before anything else was printed.
+        order_after: when the next one will be, once these are 20.
         error_reported: whether its error was sent as a traceback.
         error: the error that was shown last, as fields of an `end` frame.
         displaying: whether the value of the code is being displayed.
@@ -60,6 +65,7 @@ class Run:
         self.last_written = 1
         self.filename = ""
         self.line: int | None = None
+        self.ordered_steps, self.order_after = 0, 0.0
         self.error_reported = self.displaying = self.failed_display = False
         self.error: dict[str, str] = {}
 
@@ -200,8 +206,10 @@ class Channel:
         if run is not None and run.line != line and not self.forked:
             run.line = line
             self._queue.put(_encode({"type": "line", "run": run.id, "line": line, "step": step}))
-            if step:
+            if step and (run.ordered_steps < _ORDERED_STEPS or monotonic() > run.order_after):
                 run.last_written = 0  # so that what is printed next waits until the line is reported
+                run.ordered_steps += 1
+                run.order_after = monotonic() + _ORDER_INTERVAL
 
     def find_run_frame(self, frame: FrameType | None) -> FrameType | None:
         """The innermost of this frame and its callers that is the run's own code; None if there is none."""
