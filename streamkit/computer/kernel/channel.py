@@ -33,7 +33,7 @@ __all__ = ["Channel", "Run", "channel", "run_of_context", "write_all"]
 
 SAMPLING_INTERVAL = 0.02  # seconds between two looks at the line that runs
 _ORDERED_STEPS = 20  # so many steps of a run come before what they print, however fast they are
-_ORDER_INTERVAL = 0.005  # seconds: later ones do where this has passed since the last that did; to wait for each is slow
+_ORDER_SHARE = 10  # … but later ones only after so many times as long as the last wait for the runner took
 
 
 class Run:
@@ -49,8 +49,8 @@ class Run:
         last_written: which of the two was written to last; 0 for neither.
         filename: the file name that its code was compiled with.
         line: the line that was reported last.
-        ordered_steps: how many steps were reported before anything else was printed.
-        order_after: when the next one will be, once these are 20.
+        ordered_steps: how many steps what is printed has waited for.
+        order_after: when it waits for the next one, once these are 20.
         error_reported: whether its error was sent as a traceback.
         error: the error that was shown last, as fields of an `end` frame.
         displaying: whether the value of the code is being displayed.
@@ -165,6 +165,14 @@ class Channel:
         finally:
             self._waiting.pop(number, None)
 
+    def wait_for_reader(self) -> None:
+        """Return when the runner has read all that was sent and printed before."""
+        began = monotonic()
+        self.request("sync")
+        if (run := self.current_run) is not None:
+            now = monotonic()
+            run.order_after = now + _ORDER_SHARE * (now - began)
+
     def _put(self, type: str, fields: dict[str, Any]) -> None:
         run = self.current_run
         if not self.forked and run is self.run:
@@ -209,7 +217,6 @@ class Channel:
             if step and (run.ordered_steps < _ORDERED_STEPS or monotonic() > run.order_after):
                 run.last_written = 0  # so that what is printed next waits until the line is reported
                 run.ordered_steps += 1
-                run.order_after = monotonic() + _ORDER_INTERVAL
 
     def find_run_frame(self, frame: FrameType | None) -> FrameType | None:
         """The innermost of this frame and its callers that is the run's own code; None if there is none."""

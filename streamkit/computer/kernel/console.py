@@ -46,7 +46,7 @@ class RunWriter(io.RawIOBase):
         run, number = channel.current_run, self._number
         if run is not None and run.last_written != number:
             # The runner reads what one stream has before the other gets more, so their order is that of the code.
-            channel.request("sync")
+            channel.wait_for_reader()
             run.last_written = number
         view = memoryview(data).cast("B")
         write_all(number if run is None else run.descriptors[number], view.tobytes())
