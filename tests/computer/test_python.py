@@ -195,7 +195,9 @@ def test_many_fast_statements_do_not_each_wait_for_their_line(
     monkeypatch.setattr(ProcessChannel, "send", count)
     events = run(computer, "python", "\n".join(f"print({number})" for number in range(400))).events
     assert [event.line for event in events if isinstance(event, sk.ActiveLine)] == [*range(1, 401), None]
-    assert "".join(event.value for event in events if isinstance(event, sk.ConsoleDelta)).split() == [*map(str, range(400))]
+    assert "".join(event.value for event in events if isinstance(event, sk.ConsoleDelta)).split() == [
+        *map(str, range(400))
+    ]
     assert len(acknowledged) < 200
 
 
