@@ -163,6 +163,13 @@ async def test_a_clients_lines_and_pieces_are_sources(face: Face, library: Any, 
                 assert await face.stream(getattr(response, way)()).get_final_text() == "Hello {there}"
 
 
+def test_data_that_is_no_json_may_be_cut_before_a_colon() -> None:
+    """What follows is no comment on a line of its own."""
+    pieces = BodyJoiner()
+    cut = [b'data:({"a": "', b'b"', b": 1}", b"}\n\n"]
+    assert b"".join(map(pieces.feed, cut)) == b"".join(cut)
+
+
 def test_a_long_first_line_is_joined_in_linear_time() -> None:
     """Each piece is looked at once."""
 

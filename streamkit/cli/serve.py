@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import os
 import secrets
 import socket
@@ -100,9 +101,12 @@ def run(
         options: dict[str, Any] = {"auto_run": auto_run, "images": images}
         options["protocol"] = protocol if is_real else "openai_responses"
         make = functools.partial(Agent, client, model=name, **options)
-        app = _app(create_app, make, computers, instructions, token=token, store=SQLiteStore(path), page=True)
+        # Whoever reads an error here has started the server, and needs the provider's words.
+        served: dict[str, Any] = {"store": SQLiteStore(path), "page": True, "expose_errors": True}
+        app = _app(create_app, make, computers, instructions, token=token, **served)
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/#token={token}"
         _introduce(url, f"{name} at {client.base_url}" if is_real else None, path, auto_run=auto_run)
+        stack.enter_context(_errors_in_one_line())
         _serve(uvicorn, app, listener, url if open_page else None)
     return 0
 
@@ -161,6 +165,30 @@ def _store_path(data: str | None) -> str:
     folder = data_folder()
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return str(folder / "conversations.sqlite")
+
+
+class _OneLine(logging.Formatter):
+    """Writes a record in one line: of an error its kind and its text, without the traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        error = record.exc_info[1] if record.exc_info else None
+        parts = [record.getMessage()] if error is None else [record.getMessage(), type(error).__name__, str(error)]
+        return printable(" ".join(": ".join(parts).split()))
+
+
+@contextlib.contextmanager
+def _errors_in_one_line() -> Generator[None]:
+    """Write what the server logs to the terminal, a line each."""
+    log, handler = logging.getLogger("streamkit.server"), logging.StreamHandler()
+    handler.setFormatter(_OneLine())
+    log.addHandler(handler)
+    propagates, log.propagate = log.propagate, False
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.propagate = propagates
 
 
 def _introduce(url: str, model: str | None, path: str, *, auto_run: bool) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from ..events import ActiveLine, Event
 from ..html_text import html_to_text
 from ..messages import CodeMessage, ConsoleMessage, ImageMessage, Message, Status
+from .background_run import ExecutionStatus
 from .output_queue import ActiveLineOutput, DisplayOutput, NoteOutput, OutputItem, TextOutput
 
 __all__ = ["RunEvents"]
@@ -70,13 +71,20 @@ class RunEvents:
                 case NoteOutput():
                     yield from self._text("stderr", item.text)
 
-    def finish(self, status: Status, *, ran: bool = True) -> Iterator[Event]:
-        """The last events of the run. `status` is that of the console message; `ran` says whether the code began."""
+    def finish(self, status: Status, execution: ExecutionStatus, *, ran: bool = True) -> Iterator[Event]:
+        """The last events of the run.
+
+        Args:
+            status: of the console message that is open.
+            execution: of the run: where it is not `completed`, that message has it as `metadata["execution"]`, so that
+                who sees only messages can show that code failed.
+            ran: whether the code began.
+        """
         if not self._displayed and self._console is None:
             yield from self._open_console()
         if ran:
             yield ActiveLine(self._id, None)
-        yield from self._close_console(status)
+        yield from self._close_console(status, {} if execution == "completed" else {"execution": execution})
 
     def _active_line(self, line: int) -> Iterator[Event]:
         self._line = line
@@ -89,10 +97,13 @@ class RunEvents:
         self._console = console = ConsoleMessage(self._id, call_id=self._call_id)
         yield console.created_event(console)
 
-    def _close_console(self, status: Status = "completed") -> Iterator[Event]:
+    def _close_console(
+        self, status: Status = "completed", metadata: Mapping[str, Any] | None = None
+    ) -> Iterator[Event]:
         console, self._console = self._console, None
         if console is not None:
-            yield console.done_event(ConsoleMessage(console.id, call_id=self._call_id, status=status))
+            ended = ConsoleMessage(console.id, call_id=self._call_id, status=status, metadata=metadata or {})
+            yield console.done_event(ended)
         if console is not None or self._line_emitted:  # the id is used
             self._number += 1
             self._line_emitted = False

@@ -146,7 +146,8 @@ class Execution(Readable):
         if not self._last_converted:
             self._last_converted = True
             ran = run.runner is not None and not request.result.start_error
-            return [*self._run_events.finish(_MESSAGE_STATUS.get(self.status, "incomplete"), ran=ran)]
+            message_status = _MESSAGE_STATUS.get(self.status, "incomplete")
+            return [*self._run_events.finish(message_status, self.status, ran=ran)]
         if request.failure is not None and not self._failure_raised:
             self._failure_raised = True
             raise request.failure

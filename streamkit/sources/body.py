@@ -6,8 +6,8 @@
 Which of the two it is shows only after some items. An item with a newline in it is a piece, and so are all after it. As
 long as there was none, an item starts a new line if the line before it cannot continue with it: that line is a complete
 JSON object or array (after `data:` or by itself), or both begin with an SSE field's name. From then on all items are
-lines. So pieces decode to the same events wherever they are cut. One exception: a comment or an event's name that is the
-body's first line, and is cut just before something like `data:`, is taken for a line.
+lines. So pieces decode to the same events wherever they are cut. One exception: a comment, an event's name or data that is
+no JSON, that is the body's first line and is cut just before something like `data:`, is taken for a line.
 """
 
 from __future__ import annotations
@@ -95,7 +95,10 @@ class BodyJoiner:
         value = head[field.end() :].lstrip(b" ") if field and field[1] == b"data" else head
         if value[:1] in (b"{", b"["):
             return self._json.complete and (item[:1] not in (b"", b" ", b"\t") or (not item and field is not None))
-        if field is None or field[1] is None:  # a comment may hold anything but the name of a field
+        if field is None or field[1] in (
+            None,
+            b"data",
+        ):  # a comment, or text, may hold anything but the name of a field
             return field is not None and re.match(_NAMED_FIELD, item) is not None
         return re.match(_NAMED_FIELD, item) is not None or item.startswith(b": ")
 

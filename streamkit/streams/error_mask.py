@@ -77,7 +77,8 @@ class ErrorMask:
             _log.error("%s: %s", self.instance, text, exc_info=error)
 
     def _of_exception(self, event: StreamException) -> StreamException:
-        self.log(event.message, event.exception)
+        if event.exception is not None or not self._exposes:  # what a client sees is logged for its traceback alone
+            self.log(event.message, event.exception)
         if self._exposes:
             return event
         name = event.error if _is_own(event.error, event.exception) else StreamkitError.__name__

@@ -95,6 +95,8 @@ class Model:
         match said.split()[0]:
             case "draw":
                 return Reply(Reasoning("A drawing."), Text("I will **draw**."), execute(DRAW), delay=0.002)
+            case "raise":
+                return Reply(Text("It **may** fail:\n\n1. `one`\n2. two\n"), execute("print('before')\n1 / 0"))
             case "endless":
                 return Reply(execute(ENDLESS.replace("PATH", repr(str(self.folder / "beats")))))
             case "slow":

@@ -62,6 +62,29 @@ def test_code_is_edited_before_it_runs_and_a_no_has_a_reason(tab: Tab) -> None:
     assert tab.count(".turn.user") == 2
 
 
+def test_code_that_raised_is_shown_as_failed(tab: Tab) -> None:
+    """After a reload, too."""
+    tab.send("raise an error")
+    tab.page.click(".question .primary")
+    tab.done()
+    assert tab.text(".card .state.failed") == "Failed"
+    assert "ZeroDivisionError" in tab.text(".card .console")
+    tab.page.reload()
+    tab.done()
+    assert tab.text(".card .state.failed") == "Failed"
+
+
+def test_a_copied_answer_is_its_markdown(tab: Tab, context: Any) -> None:
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    tab.send("raise an error")
+    tab.page.click(".question .primary")
+    tab.done()
+    tab.page.click("[aria-label='Copy the answer']")
+    tab.wait("[aria-label='Copied']")
+    copied = tab.page.evaluate("navigator.clipboard.readText()")
+    assert copied.startswith("It **may** fail:\n\n1. `one`\n2. two\n\n\nThe output was: before\n")
+
+
 def test_what_nobody_answered_is_not_shown_as_declined(tab: Tab, monkeypatch: Any) -> None:
     """Neither of code nor of a tool's call."""
     monkeypatch.setattr("streamkit.server.execution._LONGEST", 0.3)

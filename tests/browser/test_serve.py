@@ -16,17 +16,20 @@ from pathlib import Path
 import httpx
 import pytest
 
+from streamkit.testing import ModelServer, Reply
+
 from .test_streamkit_js import NODE, node
 
-COMMAND = [sys.executable, "-m", "streamkit", "serve", "--offline", "--fast"]
+SERVE = [sys.executable, "-m", "streamkit", "serve"]
+COMMAND = [*SERVE, "--offline", "--fast"]
 
 pytestmark = pytest.mark.slow
 
 
 @contextlib.contextmanager
-def served(data: Path) -> Generator[tuple[str, str]]:
-    """The command's address and token, while it runs."""
-    command = [*COMMAND, "--port", "0", "--data", str(data)]
+def served(data: Path, *command: str, logged: str = "") -> Generator[tuple[str, str]]:
+    """The command's address and token, while it runs. What it has written to stderr at the end matches `logged`."""
+    command = (*(command or COMMAND), "--port", "0", "--data", str(data))
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     assert process.stdout is not None
@@ -38,7 +41,8 @@ def served(data: Path) -> Generator[tuple[str, str]]:
     finally:
         process.send_signal(signal.SIGINT)
         out, error = process.communicate(timeout=300)
-    assert (process.returncode, error) == (0, ""), out
+    assert process.returncode == 0, out
+    assert re.fullmatch(logged, error), error
 
 
 GUIDE = Path(__file__).parents[2] / ".docs" / "browser.md"
@@ -73,6 +77,20 @@ def test_a_restart_keeps_conversations_and_the_examples_of_the_guide_run(tmp_pat
         assert [one["title"] for one in listed] == ["How is a sine?"]
         page = httpx.get(url)
         assert page.status_code == 200 and "page.js" in page.text
+
+
+def test_the_person_who_started_the_server_reads_what_the_provider_said(tmp_path: Path) -> None:
+    """Over HTTP, during the run and later; and in the terminal, in one line."""
+    said = "Incorrect API key provided."
+    line = rf"urn:uuid:\S+: run \S+ failed: SourceError: .*{re.escape(said)}.*\n"
+    with ModelServer(Reply(status=401)) as model:
+        command = (*SERVE, "--base-url", model.url, "--model", "some-model")
+        with served(tmp_path / "conversations.sqlite", *command, logged=line) as (url, token):
+            with httpx.Client(base_url=url, headers={"authorization": f"Bearer {token}"}, timeout=60) as client:
+                started = client.post("/runs", json={"input": "Hello"})
+                run = started.json()["id"]
+                assert said in client.get(f"/runs/{run}/events").text
+                assert said in client.get(f"/runs/{run}").json()["error"]["detail"]
 
 
 def test_a_port_that_is_taken_is_an_error() -> None:

@@ -1,7 +1,7 @@
 // A conversation on the page: turns of messages. It is a handler of streams, and shows finished messages in the same way.
 
 import { copyButton, element } from "./dom.js";
-import { partOf } from "./parts.js";
+import { partOf, TextPart } from "./parts.js";
 import { EventHandler } from "./streamkit.js";
 
 const LONGEST_WAIT = 5000; // milliseconds between two drawings
@@ -185,7 +185,7 @@ export class ConversationView extends EventHandler {
   #close(turn, { usage, error, status, retry }) {
     turn.querySelector(":scope > footer")?.remove();
     if (error) turn.append(element("div", { class: "problem", role: "alert" }, element("strong", {}, "This answer failed. "), error));
-    const texts = () => [...turn.querySelectorAll(".text > .prose")].map((prose) => prose.innerText).join("\n\n");
+    const texts = () => [...this.#parts].filter(([, part]) => part instanceof TextPart && turn.contains(part.element)).map(([message]) => message.content).join("\n\n");
     const tokens = usage?.total_tokens ? `${(usage.input_tokens ?? 0).toLocaleString()} tokens in, ${(usage.output_tokens ?? 0).toLocaleString()} out` : null;
     const words = { cancelled: "Stopped", incomplete: "Cut short" }[status];
     const notes = [words, tokens].filter(Boolean).join(" \u00b7 ");

@@ -11,7 +11,7 @@ const EDITED = "You edited this before it ran.";
 const ENDED = { cancelled: "stopped here", incomplete: "cut short here", failed: "failed here" };
 
 /** Text in Markdown, of the assistant. */
-class TextPart {
+export class TextPart {
   constructor(message) {
     this.prose = element("div", { class: "prose" });
     this.note = element("p", { class: "note", hidden: true });
@@ -196,6 +196,7 @@ class CodePart {
     else if (decision === "declined" || stopped.some(({ metadata }) => metadata?.action === "not_run")) [kind, text] = ["declined", "Not run"];
     else if (this.isRunning) [kind, text] = ["working", "Running"];
     else if (stopped.length || this.wasStopped) [kind, text] = ["declined", "Stopped"];
+    else if (this.outputs.some(({ metadata }) => metadata?.execution)) [kind, text] = ["failed", "Failed"];
     else if (decision === "approved" || this.outputs.length) [kind, text] = ["done", "Ran"];
     this.state.className = `state ${kind}`;
     this.state.textContent = text;
