@@ -85,12 +85,13 @@ def test_the_person_who_started_the_server_reads_what_the_provider_said(tmp_path
     line = rf"urn:uuid:\S+: run \S+ failed: SourceError: .*{re.escape(said)}.*\n"
     with ModelServer(Reply(status=401)) as model:
         command = (*SERVE, "--base-url", model.url, "--model", "some-model")
-        with served(tmp_path / "conversations.sqlite", *command, logged=line) as (url, token):
-            with httpx.Client(base_url=url, headers={"authorization": f"Bearer {token}"}, timeout=60) as client:
-                started = client.post("/runs", json={"input": "Hello"})
-                run = started.json()["id"]
-                assert said in client.get(f"/runs/{run}/events").text
-                assert said in client.get(f"/runs/{run}").json()["error"]["detail"]
+        with (
+            served(tmp_path / "conversations.sqlite", *command, logged=line) as (url, token),
+            httpx.Client(base_url=url, headers={"authorization": f"Bearer {token}"}, timeout=60) as client,
+        ):
+            run = client.post("/runs", json={"input": "Hello"}).json()["id"]
+            assert said in client.get(f"/runs/{run}/events").text
+            assert said in client.get(f"/runs/{run}").json()["error"]["detail"]
 
 
 def test_a_port_that_is_taken_is_an_error() -> None:

@@ -14,8 +14,8 @@ import pytest
 import streamkit as sk
 from streamkit.computer.output_queue import DisplayOutput, LimitedOutput, OutputQueue
 
-from .faults import FAULTS, Fault
 from ..server.parts import wait_for
+from .faults import FAULTS, Fault
 from .running import HELLO, LANGUAGES, Ran, language, run, stop_at, traced_computer
 
 
