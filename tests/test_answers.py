@@ -7,10 +7,13 @@ import json
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
+from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 import msgspec
 import pytest
 
@@ -1114,6 +1117,38 @@ async def test_an_awaitable_runs_beside_the_stream(face: Face, way: str) -> None
                 pass
     assert await stream.get_final_text() == "Well."
     assert sorted(m.content for m in stream.messages if m.type == "tool_output") == ["at once", "worked"]
+
+
+@async_faces
+@pytest.mark.parametrize("other", ["asyncio", "trio"])
+@body
+async def test_an_awaitable_from_a_thread_of_any_event_loop_runs_in_the_streams(face: Face, other: str) -> None:
+    """In the context of the task that reads the stream, too."""
+    variable: ContextVar[str] = ContextVar("variable", default="none")
+    loops: list[object] = []
+
+    async def work() -> str:
+        await anyio.lowlevel.checkpoint()
+        loops.append(anyio.lowlevel.current_token())
+        return variable.get()
+
+    async def respond(stream: Any) -> None:
+        stream.pending["call_0"].respond(work())
+
+    deferred = anyio.Event()
+
+    def defer(_: Any, call: Any) -> None:
+        call.defer(timeout=20)
+        deferred.set()
+
+    variable.set("the stream's")
+    stream = face.stream(calls("one"), AsyncTold(on_tool_call_done=defer), then=go_on(chat("Well.")))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(stream.until_done)
+        await deferred.wait()
+        await anyio.to_thread.run_sync(partial(anyio.run, respond, stream, backend=other))
+    assert [m.content for m in stream.messages if m.type == "tool_output"] == ["the stream's"]
+    assert loops == [anyio.lowlevel.current_token()]
 
 
 @async_faces

@@ -422,3 +422,37 @@ def test_a_stream_may_be_ended_at_any_moment(backend: str) -> None:
     seen, faults = rounds(40, 1, backend)
     assert faults == []
     assert len(seen) >= 5
+
+
+def test_a_stream_of_asyncio_that_is_collected_in_a_thread_of_trio_is_closed() -> None:
+    """The garbage collector runs in any thread, so asyncio closes what was dropped in the context of that one."""
+    source, errors = Source(chat("a", "b", "c")), list[Any]()
+    is_dropped, is_collected = threading.Event(), threading.Event()
+
+    async def drop() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+        stream: Any = sk.astream(source.generate_async())
+        await anext(aiter(stream))
+        circle: list[Any] = [stream]
+        circle.append(circle)
+        del stream, circle
+        is_dropped.set()
+        await anyio.to_thread.run_sync(is_collected.wait, 20)
+        for _ in range(1000):
+            await asyncio.sleep(0)
+
+    async def collect() -> None:
+        gc.collect()
+
+    gc.disable()
+    try:
+        thread = threading.Thread(target=asyncio.run, args=(drop(),))
+        thread.start()
+        assert is_dropped.wait(20)
+        anyio.run(collect, backend="trio")
+        is_collected.set()
+        thread.join()
+    finally:
+        gc.enable()
+    assert errors == []
+    assert source.closed

@@ -9,6 +9,7 @@ import contextlib
 import inspect
 import types
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
+from contextvars import Context, copy_context
 from functools import partial
 from types import AsyncGeneratorType, CoroutineType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -31,7 +32,7 @@ from .manager import NAMES, Manager
 from .options import NO_OPTIONS, StreamOptions
 from .readers import begin
 from .sleeps import TaskSleeps, sleeps_on
-from .tasks import Work, close_unused, is_called_by, scheduler, shielded
+from .tasks import Work, close_unused, in_context, is_called_by, scheduler, shielded
 
 if TYPE_CHECKING:
     from ..protocols import Encoder
@@ -64,6 +65,7 @@ class AsyncStreamManager(Manager):
     _sleeps: TaskSleeps | None = None  # of the task that performs steps
     _wakeup: anyio.Event | None = None  # while it waits for an answer
     _token: Any = None  # the event loop's own
+    _context: Context | None = None  # of the task that began to read it there; awaitables that answer calls run in it
     _running: Any = None  # the steps that are performed just now
     _pause: anyio.Event | None = None  # while another task waits until none are
     _guard: AsyncGeneratorType[None, None] | None = None  # closes it where it is dropped
@@ -407,12 +409,13 @@ class AsyncStreamManager(Manager):
     def _in_loop(self, function: Callable[[], object]) -> None:
         if self._token is not None:
             with contextlib.suppress(RuntimeError):  # the event loop is over, and so is everything that could wait
-                scheduler(self._token)(function)
+                scheduler(self._token, self._context)(function)
 
     def _enter_loop(self) -> TaskSleeps:
         """Get what depends on the event loop. After that `cancel` reaches it, so a stream looks whether it was cancelled
         before it begins."""
         self._token = token = anyio.lowlevel.current_token().native_token
+        self._context = copy_context()
         sleeps = sleeps_on(token, self)
         if not self._ended:
             self._sleeps = sleeps
@@ -458,11 +461,13 @@ class AsyncStreamManager(Manager):
     async def _end_when_dropped(self) -> AsyncGenerator[None, None]:
         """The event loop closes async generators that were dropped, and those that are left when it ends. This one ends the
         stream then."""
+        context = copy_context()
         try:
             yield
         finally:
             if not self._ended:
-                await self.close()
+                # The closing task has the context of the thread that collected the stream, maybe in another kind of loop.
+                await in_context(context, self.close())
 
 
-share_names(AsyncStreamManager, f"{NAMES} _course _token _running _guard _sleeps")
+share_names(AsyncStreamManager, f"{NAMES} _course _token _context _running _guard _sleeps")

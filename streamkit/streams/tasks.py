@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import partial
-from types import CodeType
+from types import CodeType, coroutine
 from typing import Any
 
 import anyio
@@ -20,18 +20,22 @@ import anyio.lowlevel
 from ..answers import Answer
 from ..errors import UsageError
 
-__all__ = ["Work", "close_unused", "is_called_by", "scheduler", "shielded", "start_soon", "start_task"]
+__all__ = ["Work", "close_unused", "in_context", "is_called_by", "scheduler", "shielded", "start_soon", "start_task"]
 
 
-def scheduler(token: Any = None) -> Callable[[Callable[[], object]], object]:
+def scheduler(
+    token: Any = None, context: contextvars.Context | None = None
+) -> Callable[[Callable[[], object]], object]:
     """A function that schedules another one in an event loop, from any thread.
 
     Args:
         token: the event loop's own, from `anyio.lowlevel.current_token`; None for the running loop.
+        context: in which the functions run; without it, in an empty one. It is never that of the thread that schedules
+            them, which may run another kind of event loop, and whose context says so.
     """
     token = token or anyio.lowlevel.current_token().native_token
-    soon: Callable[[Callable[[], object]], object] = getattr(token, "run_sync_soon", None) or token.call_soon_threadsafe
-    return soon
+    soon: Callable[..., object] = getattr(token, "run_sync_soon", None) or token.call_soon_threadsafe
+    return partial(soon, (context or contextvars.Context()).run)
 
 
 def is_called_by(code: CodeType, owner: object) -> bool:
@@ -48,6 +52,21 @@ async def shielded(awaitable: Awaitable[Any]) -> Any:
     """What an early end still awaits: no cancellation cuts it short."""
     with anyio.CancelScope(shield=True):
         return await awaitable
+
+
+@coroutine
+def in_context(context: contextvars.Context, work: Coroutine[Any, Any, None]) -> Generator[Any, Any, None]:
+    """Await a coroutine in this context, in place of the task's own."""
+    resume: Callable[[], Any] = partial(work.send, None)
+    while True:
+        try:
+            signal = context.run(resume)
+        except StopIteration:
+            return
+        try:
+            resume = partial(work.send, (yield signal))
+        except BaseException as error:
+            resume = partial(work.throw, error)
 
 
 _tasks: set[asyncio.Task[None]] = set()  # asyncio itself holds its tasks weakly: unreferenced ones can vanish
