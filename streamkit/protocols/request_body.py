@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from ..errors import RequestError
-from ..messages.json_text import decode_json, has_surrogates, is_nested_too_deep
+from ..messages.json_text import decode_request, has_surrogates, is_nested_too_deep
 from .values import WireObject, is_list, is_object, without_keys
 
 __all__ = ["Fields", "read_body"]
@@ -35,7 +35,7 @@ def read_body(body: bytes | bytearray | str | WireObject) -> Fields:
     value: Any = body
     if isinstance(body, (bytes, bytearray, str)):
         try:
-            value = decode_json(body)
+            value = decode_request(body)
         except (ValueError, RecursionError) as error:
             raise RequestError("", f"is not JSON: {error}", "bad-json") from None
     elif is_nested_too_deep(body):

@@ -15,7 +15,7 @@ from typing import Any
 
 from starlette.requests import Request
 
-from ..messages.json_text import decode_json, is_too_deep
+from ..messages.json_text import decode_request, is_too_deep
 from .problem import Problem
 
 __all__ = ["COOKIE", "Gate", "json_of", "preflight_headers"]
@@ -167,7 +167,7 @@ def json_of(body: bytes) -> Any:
         fault = f"is nested more than {_MAX_DEPTH} levels deep"
         raise Problem("invalid", f"the body {fault}", extra={"errors": [{"path": "", "fault": fault}]})
     try:
-        return decode_json(body)
+        return decode_request(body)
     except (ValueError, RecursionError) as error:
         raise Problem("bad-json", str(error)) from None
 

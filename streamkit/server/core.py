@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 import anyio
 from starlette.requests import Request
 
-from ..errors import SourceError, UsageError
+from ..errors import SourceError, StoredDataError, UsageError
 from ..relay import Relay, RunRecord
 from ..stores import Conversation, Store
 from .context import Context
@@ -233,6 +233,8 @@ def _past_run(conversation: Conversation) -> Run:
 
 def relay_problem(error: SourceError) -> Problem:
     """The problem that clients receive when the relay or the store fails."""
+    if isinstance(error, StoredDataError):
+        return Problem("unreadable")
     match error.status_code:
         case 404:
             return Problem("run-not-found")

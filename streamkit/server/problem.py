@@ -46,6 +46,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "too-many-readers": (429, "There are too many readers."),
     "too-many-runs": (429, "There are too many open runs."),
     "internal": (500, "The server failed."),
+    "unreadable": (500, "What is stored of it cannot be read."),
     "relay-unavailable": (503, "The relay cannot be reached."),
 }
 """For each code its status and its title."""

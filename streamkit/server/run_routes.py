@@ -115,6 +115,8 @@ class RunRoutes:
             try:
                 await self._server.runs.begin(context, info, partial(self._server.check_new_run, request, context))
             except UsageError:  # an equal request came at the same moment
+                if mark is None:
+                    raise
                 found = await self._server.begun_record(context.run_id)
                 if found is None:
                     raise Problem("conversation-busy", "An equal request was refused at this moment.") from None

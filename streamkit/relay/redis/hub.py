@@ -12,7 +12,7 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from ...errors import UsageError
+from ...errors import StoredData, UsageError
 from ...redis_link import Link, Server, text_to_bytes
 from ..cursors import Place
 from .feed import Feed
@@ -196,7 +196,8 @@ class Hub:
         entries, at = self.link.ask(
             ("XRANGE", keys.log, b"%d-%d" % place, "+", "COUNT", 1), ("HGET", keys.snapshot, "at")
         )
-        return has_place(place, entries, at)
+        with StoredData(f"run {run_id!r}: its log in Redis"):
+            return has_place(place, entries, at)
 
     # -- runs whose producer died
 

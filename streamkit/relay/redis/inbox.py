@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ...errors import StoredData
 from ...redis_link import text_from, text_to_bytes
 from ..interface import Answered, Cancelled, Control, Unattended
 from .keys import Keys
@@ -111,7 +112,8 @@ class Inbox:
         cancel, values = self._link.ask(("HGET", keys.run, "cancel"), ("HGETALL", keys.questions))
         if cancel is not None:
             self.receive(Cancelled(text_from(cancel)))
-        self._earlier = questions_of(values)
+        with StoredData(f"{text_from(keys.run)!r} in Redis: the run's questions"):
+            self._earlier = questions_of(values)
         for id, question in self._earlier.items():
             if question.answer is not None:
                 self.receive(Answered(id, question.answer))

@@ -11,7 +11,7 @@ from itertools import islice
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from ...errors import SourceError
+from ...errors import StoredDataError
 from ...redis_link import FIRST_PAUSE, LONGEST_PAUSE, Away
 from .reading import RedisReading, not_found
 from .record import STATE_FIELDS, State
@@ -131,7 +131,7 @@ class Poller:
                 raise
             except Exception as error:  # the other runs go on
                 _log.exception("run %r: what Redis holds of it cannot be read", feed.run_id)
-                feed.fail(SourceError(f"run {feed.run_id!r}: what Redis holds of it cannot be read: {error}"))
+                feed.fail(StoredDataError(f"run {feed.run_id!r}: what Redis holds of it cannot be read: {error}"))
 
     def _take(
         self, feed: Feed, readings: Sequence[RedisReading], trimmed: set[RedisReading], replies: Sequence[Any]

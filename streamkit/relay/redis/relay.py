@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from ...arguments import check_count, check_kind, check_page, check_seconds
-from ...errors import SourceError, UsageError
+from ...errors import SourceError, StoredData, UsageError
 from ...redis_link import check_prefix, connect, ids_of, text_to_bytes
 from ..cursors import Place, place_of
 from ..ending import end_abandoned_run
@@ -138,7 +138,11 @@ class RedisRelay(Relay):
         hub.add(outbox)
         self._index.enter(outbox)
         if not info:
-            outbox.inbox.receive_missed()
+            try:
+                outbox.inbox.receive_missed()
+            except SourceError:
+                outbox.give_up()  # else the run would seem to have a producer
+                raise
         return RedisWriter(outbox, self._settle_own)
 
     def end_abandoned(self, run_id: str) -> None:
@@ -209,7 +213,11 @@ class RedisRelay(Relay):
         self.catch_up(run_id)
         keys = self._hubs.keys(run_id)
         (value,) = self._link.ask(("HGET", keys.questions, question_id))
-        return None if value is None else Question(value).record
+        return None if value is None else self._question(run_id, value).record
+
+    def _question(self, run_id: str, value: bytes) -> Question:
+        with StoredData(f"run {run_id!r}: a question of it in Redis"):
+            return Question(value)
 
     def list(
         self,
@@ -247,7 +255,7 @@ class RedisRelay(Relay):
         """Answer a question. The first answer counts. Returns whether this one did, and the question as it is now."""
         self.catch_up(run_id)
         (value,) = self._link.ask(("HGET", self._hubs.keys(run_id).questions, question_id))
-        check_answer(question_id, {} if value is None else Question(value).record, answer)
+        check_answer(question_id, {} if value is None else self._question(run_id, value).record, answer)
         settled = self.settle(run_id, question_id, answer, passes_on=True)
         if settled is None:
             raise UsageError(f"run {run_id!r} has no question {question_id!r}")
@@ -299,7 +307,7 @@ class RedisRelay(Relay):
             return None
         if reply == b"none":
             return None
-        counts, question = reply[0] == 1, Question(reply[1])
+        counts, question = reply[0] == 1, self._question(run_id, reply[1])
         if not counts and answer is not None and question.answer is not None:
             counts = outcome_of(decode(encode(answer))) == outcome_of(question.answer)
         if passes_on and question.answer is not None and (outbox := self._hubs.of(run_id).outbox(run_id)) is not None:
