@@ -96,7 +96,7 @@ def test_bodies(client: Client) -> None:
 
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", None):
         assert post(b'{"input": "x"}', kind) == (415, "unsupported-media-type")
-    for text in (b"{", b"no", b'{"input": "\xff"}', b'{"input": NaN}', b'{"input": "\\ud800"}'):
+    for text in (b"{", b"no", b'{"input": "\xff"}', b'{"input": NaN}'):
         assert post(text) == (400, "bad-json")
     assert post(b'{"input": "%s"}' % (b"x" * 2000)) == (413, "body-too-large")
 
