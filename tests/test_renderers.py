@@ -25,6 +25,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
+from rich.segment import Segment
 from rich.text import Text
 
 import streamkit as sk
@@ -35,6 +36,7 @@ from streamkit.renderers.characters import ConsoleText, PrintableText, encodable
 from streamkit.renderers.code import Code
 from streamkit.renderers.markdown import LONGEST, IncrementalMarkdown
 from streamkit.renderers.prose import Prose
+from streamkit.renderers.region import Region
 from streamkit.renderers.rows import rows_of
 
 from .faces import LIMIT, Face, Source, body, calls, chat, every_face, interpreter
@@ -1562,3 +1564,17 @@ def test_a_text_that_was_cut_off_is_marked_on_request() -> None:
     events = run_of(created("message", "m"), piece("message", "m", "half"), done("message", "m", status="cancelled"))
     assert shown(events).splitlines() == ["half", "(cancelled)"]
     assert shown(events, cut_off=False).splitlines() == ["half"]
+
+
+def test_lines_are_drawn_again_where_the_terminal_has_another_width() -> None:
+    """Though they are the same: the terminal has wrapped or moved what stood there. With the same width nothing is written."""
+    output = console(80)
+    region = Region(output)
+    written = []
+    for width in (80, 80, 40, 40, 80):
+        output.width = width
+        before = len(output.file.getvalue())  # type: ignore[attr-defined]
+        region.show([], [[Segment("a line")]])
+        written.append("a line" in output.file.getvalue()[before:])  # type: ignore[attr-defined]
+    region.close()
+    assert written == [True, False, True, False, True]

@@ -111,7 +111,7 @@ class BackgroundRun:
 
     Attributes:
         status, exit_code, error, state_lost: see `Execution`.
-        ended: set when the run is over.
+        ended: set when a run that has begun is over.
     """
 
     def __init__(
@@ -161,7 +161,6 @@ class BackgroundRun:
             begun = self._thread is not None
             if not begun and self.status == "waiting":
                 self.status = "interrupted"
-                self.ended.set()
         if abandon:
             self.request.output.abandon()
         if begun:
