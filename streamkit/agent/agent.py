@@ -88,6 +88,9 @@ class Agent(_BaseAgent):
             function of the `CodeMessage` returns True. It returns a bool.
         max_steps: how many model calls one run may have, 20 by default. If the model asks for more, the run ends
             `incomplete` with the `finish_reason` "max_steps".
+        max_total_tokens: how many tokens one run may have used when a model call after the first begins; beyond it the run
+            ends `incomplete` with the `finish_reason` "max_total_tokens". A call that has begun is not bounded. None, the
+            default, is no limit.
         protocol: `openai_responses`, `openai_chat` or `anthropic`. By default `openai_responses` for openai's client at
             api.openai.com, `openai_chat` at any other address, and `anthropic` for its client.
         fields: further string arguments of tools that become messages of their own, as in `streamkit.stream`:
@@ -102,7 +105,7 @@ class Agent(_BaseAgent):
     Attributes:
         messages: the conversation, a list of flat messages. It grows while a stream runs; the application may change it
             between two streams.
-        model, computer, instructions, auto_run, max_steps, fields, output_limit, images, options: as the constructor
+        model, computer, instructions, auto_run, max_steps, max_total_tokens, fields, output_limit, images, options: as the constructor
             received them. They may be set between two streams.
         tools: the functions that the agent calls, a dict of `Tool`s by name. Do not change it.
 
@@ -168,6 +171,9 @@ class AsyncAgent(_BaseAgent):
             function of the `CodeMessage` returns True. It returns a bool.
         max_steps: how many model calls one run may have, 20 by default. If the model asks for more, the run ends
             `incomplete` with the `finish_reason` "max_steps".
+        max_total_tokens: how many tokens one run may have used when a model call after the first begins; beyond it the run
+            ends `incomplete` with the `finish_reason` "max_total_tokens". A call that has begun is not bounded. None, the
+            default, is no limit.
         protocol: `openai_responses`, `openai_chat` or `anthropic`. By default `openai_responses` for openai's client at
             api.openai.com, `openai_chat` at any other address, and `anthropic` for its client.
         fields: further string arguments of tools that become messages of their own, as in `streamkit.stream`:
@@ -182,7 +188,7 @@ class AsyncAgent(_BaseAgent):
     Attributes:
         messages: the conversation, a list of flat messages. It grows while a stream runs; the application may change it
             between two streams.
-        model, computer, instructions, auto_run, max_steps, fields, output_limit, images, options: as the constructor
+        model, computer, instructions, auto_run, max_steps, max_total_tokens, fields, output_limit, images, options: as the constructor
             received them. They may be set between two streams.
         tools: the functions that the agent calls, a dict of `Tool`s by name. Do not change it.
 

@@ -72,6 +72,7 @@ class AgentCore:
         instructions: str = "",
         auto_run: bool | Callable[[CodeMessage], bool] = False,
         max_steps: int = 20,
+        max_total_tokens: int | None = None,
         protocol: str | None = None,
         fields: Mapping[str, str] | None = None,
         output_limit: int = 10_000,
@@ -80,6 +81,7 @@ class AgentCore:
         **options: Any,
     ) -> None:
         check_count("max_steps", max_steps)
+        check_count("max_total_tokens", max_total_tokens, or_none=True)
         check_count("output_limit", output_limit, least=0)
         check_kind("instructions", instructions, str)
         check_computer(computer)
@@ -91,6 +93,7 @@ class AgentCore:
         self.instructions = instructions
         self.auto_run = check_auto_run(auto_run)
         self.max_steps = max_steps
+        self.max_total_tokens = max_total_tokens
         self.output_limit = output_limit
         self.images = images
         self.check_options(options)

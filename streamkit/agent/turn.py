@@ -94,7 +94,10 @@ class Turn:
         answered = yield from self._answer_open_calls()  # the provider's own questions, which the next request answers
         if answered is None:
             return
-        for _ in range(self._agent.max_steps):
+        for number in range(self._agent.max_steps):
+            if number and self._is_beyond_tokens():
+                yield _cut_short("max_total_tokens")
+                return
             first_confirmation = len(self.stream.confirmations)
             self._answer_begins = len(self.stream.messages)
             self._outcomes.begin([])
@@ -108,7 +111,12 @@ class Turn:
                 return
             if not (yield from self._answer(messages, answered)):
                 return
-        yield EmitEvents([RunDone(Run(status="incomplete", finish_reason="max_steps"))])
+        yield _cut_short("max_steps")
+
+    def _is_beyond_tokens(self) -> bool:
+        """Whether the run has used more tokens than it may."""
+        most, usage = self._agent.max_total_tokens, self.stream.usage
+        return most is not None and usage is not None and usage.total_tokens > most
 
     def _request(self, answered: Sequence[Confirmation]) -> Callable[[], Any]:
         agent = self._agent
@@ -308,6 +316,11 @@ class _RunDeclined(Exception):
 
 class _Unanswered(Exception):
     """Nobody answered a confirmation: the run ends, and the next stream asks again."""
+
+
+def _cut_short(limit: str) -> EmitEvents:
+    """The end of a run that has reached a limit, which is its `finish_reason`."""
+    return EmitEvents([RunDone(Run(status="incomplete", finish_reason=limit))])
 
 
 def _raise_if_run_declined(confirmation: Confirmation) -> None:
