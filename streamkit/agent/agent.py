@@ -45,11 +45,11 @@ class _BaseAgent(AgentCore):
         self._check_idle()
         self.check_options({**self.options, **options})
         turn = Turn(self, {**self.options, **options}, partial(self._start, self._checked_input(input)))
-        return turn, (_ConversationRecorder(self, turn), *handlers)
+        return turn, (_ConversationRecorder(self, turn), *self.handlers, *handlers)
 
     def _stream_options(self) -> StreamOptions:
         fields = {**(FIELDS if self.computer is not None else {}), **self.fields}
-        return StreamOptions(protocol=self.provider.protocol, fields=fields or None)
+        return StreamOptions(protocol=self.provider.protocol, fields=fields or None, timeouts=self.timeouts)
 
     def _connect(self, turn: Turn, stream: StreamState) -> None:
         turn.stream = stream
@@ -79,6 +79,10 @@ class Agent(_BaseAgent):
     Args:
         client: `openai.OpenAI`, `anthropic.Anthropic`, or an object with the same methods.
         model: the model's name.
+        name: the agent's own name, for the application.
+        handlers: receive each event of every stream of this agent, before the handlers of the stream itself.
+        timeouts: how long to wait for the model, in each of its calls, as `streamkit.stream(timeouts=)` has it; a number is
+            `Timeouts(total=…)`. Tools and code have their own: `tool(timeout=)`, `Computer(timeout=)`.
         tools: functions, which the agent calls itself; and schemas (dicts), for tools whose calls the application answers
             with `call.respond(...)` or that the provider runs.
         computer: runs the model's code, such as a `streamkit.computer.Computer`. Without one the model is offered no tool
@@ -105,7 +109,8 @@ class Agent(_BaseAgent):
     Attributes:
         messages: the conversation, a list of flat messages. It grows while a stream runs; the application may change it
             between two streams.
-        model, computer, instructions, auto_run, max_steps, max_total_tokens, fields, output_limit, images, options: as the constructor
+        model, name, handlers, timeouts, computer, instructions, auto_run, max_steps, max_total_tokens, fields, output_limit,
+            images, options: as the constructor
             received them. They may be set between two streams.
         tools: the functions that the agent calls, a dict of `Tool`s by name. Do not change it.
 
@@ -162,6 +167,10 @@ class AsyncAgent(_BaseAgent):
     Args:
         client: `openai.AsyncOpenAI`, `anthropic.AsyncAnthropic`, their sync forms, or an object with the same methods.
         model: the model's name.
+        name: the agent's own name, for the application.
+        handlers: receive each event of every stream of this agent, before the handlers of the stream itself.
+        timeouts: how long to wait for the model, in each of its calls, as `streamkit.stream(timeouts=)` has it; a number is
+            `Timeouts(total=…)`. Tools and code have their own: `tool(timeout=)`, `Computer(timeout=)`.
         tools: functions, which the agent calls itself; and schemas (dicts), for tools whose calls the application answers
             with `call.respond(...)` or that the provider runs.
         computer: runs the model's code, such as a `streamkit.computer.Computer`. Without one the model is offered no tool
@@ -188,7 +197,8 @@ class AsyncAgent(_BaseAgent):
     Attributes:
         messages: the conversation, a list of flat messages. It grows while a stream runs; the application may change it
             between two streams.
-        model, computer, instructions, auto_run, max_steps, max_total_tokens, fields, output_limit, images, options: as the constructor
+        model, name, handlers, timeouts, computer, instructions, auto_run, max_steps, max_total_tokens, fields, output_limit,
+            images, options: as the constructor
             received them. They may be set between two streams.
         tools: the functions that the agent calls, a dict of `Tool`s by name. Do not change it.
 

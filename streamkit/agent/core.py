@@ -12,6 +12,8 @@ from typing import Any, ParamSpec, TypeAlias, cast
 from ..answers import Confirmation
 from ..arguments import check_count, check_kind
 from ..errors import UsageError
+from ..handlers import Handler, no_handler
+from ..limits import Timeouts
 from ..messages import CodeMessage, Message, ToolCallMessage
 from ..protocols import is_object, to_input
 from ..streams.state import StreamState
@@ -67,6 +69,9 @@ class AgentCore:
         client: Any,
         *,
         model: str,
+        name: str = "",
+        handlers: Sequence[Handler] = (),
+        timeouts: Timeouts | float | None = None,
         tools: Iterable[AnyTool] = (),
         computer: Computing | None = None,
         instructions: str = "",
@@ -84,11 +89,15 @@ class AgentCore:
         check_count("max_total_tokens", max_total_tokens, or_none=True)
         check_count("output_limit", output_limit, least=0)
         check_kind("instructions", instructions, str)
+        check_kind("name", name, str)
         check_computer(computer)
         self.provider = Provider(client, protocol)
         if self.provider.is_async and not self._accepts_async:
             raise UsageError(f"{type(client).__name__} is asynchronous: use `AsyncAgent`")
         self.model = model
+        self.name = name
+        self.handlers = _checked_handlers(handlers)
+        self.timeouts = timeouts if timeouts is None or isinstance(timeouts, Timeouts) else Timeouts(total=timeouts)
         self.computer = computer
         self.instructions = instructions
         self.auto_run = check_auto_run(auto_run)
@@ -266,6 +275,16 @@ class AgentCore:
             raise UsageError(f"two tools have the name {name!r}")
         if name == CODE_TOOL and self.computer is not None:
             raise UsageError(f"a tool cannot have the name {name!r}: that tool runs code on the computer")
+
+
+def _checked_handlers(handlers: object) -> list[Handler]:
+    """The handlers of every stream. Raises `UsageError` where one is no handler."""
+    if not isinstance(handlers, (list, tuple)):
+        raise UsageError(f"`handlers` is a list of handlers, not {handlers!r}")
+    for handler in cast("Sequence[object]", handlers):
+        if not isinstance(handler, Handler):
+            raise no_handler(handler)
+    return [*cast("Sequence[Handler]", handlers)]
 
 
 _ARGUMENTS = tuple(

@@ -152,7 +152,7 @@ class Lifecycle(StreamState):
             raise
         if source is None:
             raise Stopped
-        if self._clock is not None:
+        if self._clock is not None and not source.traits.same_step:  # an agent's tools and code have times of their own
             self._clock.guard(source)
         self._source = source
         self._source_opened(source)

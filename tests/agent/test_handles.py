@@ -1,0 +1,103 @@
+"""What an agent gives each of its streams."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import openai
+import pytest
+
+import streamkit as sk
+from streamkit.agent import tool
+from streamkit.testing import ModelServer, Reply, ToolCall
+
+from ..faces import Face, async_faces, body, every_face
+from .parts import Approving, agent_on, every_provider
+
+
+class Noting(sk.EventHandler):
+    """Notes its name where a text is done."""
+
+    def __init__(self, name: str, order: list[str]) -> None:
+        self.name, self.order = name, order
+
+    def on_text_done(self, message: sk.TextMessage) -> None:
+        self.order.append(self.name)
+
+
+@every_face
+@every_provider
+@body
+async def test_an_agents_handlers_get_every_stream_before_its_own(face: Face, provider: str) -> None:
+    order: list[str] = []
+    handlers = [Noting("first", order), Noting("second", order)]
+    with ModelServer([Reply("One."), Reply("Two.")]) as server:
+        async with agent_on(face, server, provider, handlers=handlers) as talker:
+            await talker.say("Go.", Noting("own", order))
+            await talker.say("Go on.")
+    assert order == ["first", "second", "own", "first", "second"]
+
+
+@async_faces
+@body
+async def test_an_async_agents_handlers_may_be_async(face: Face) -> None:
+    order: list[str] = []
+
+    class Async(sk.AsyncEventHandler):
+        async def on_text_done(self, message: sk.TextMessage) -> None:
+            order.append(message.content)
+
+    with ModelServer(Reply("One.")) as server:
+        async with agent_on(face, server, handlers=(Async(),)) as talker:
+            await talker.say("Go.")
+    assert order == ["One."]
+
+
+@pytest.mark.parametrize("wrong", [sk.EventHandler(), [sk.EventHandler], ["x"], "x", None])
+def test_handlers_are_a_list_of_handlers(wrong: Any) -> None:
+    with pytest.raises(sk.UsageError, match="handler"):
+        sk.Agent(openai.OpenAI(api_key="any"), model="m", handlers=wrong)
+
+
+def test_an_agents_name_is_a_text() -> None:
+    assert sk.Agent(openai.OpenAI(api_key="any"), model="m", name="weather").name == "weather"
+    with pytest.raises(sk.UsageError, match="`name` is a `str`"):
+        sk.Agent(openai.OpenAI(api_key="any"), model="m", name=5)  # type: ignore[arg-type]
+
+
+WAITS = [("openai_responses", 1.5), ("openai_chat", 1.5), ("anthropic", 1.5), ("openai_chat", sk.Timeouts(first=1.5))]
+
+
+@every_face
+@pytest.mark.parametrize(("provider", "timeouts"), WAITS)
+@body
+async def test_an_agent_waits_so_long_for_its_model(face: Face, provider: str, timeouts: Any) -> None:
+    """In each model call; a number is the total. Nothing of the failed answer is in the conversation."""
+    silent = Reply("Never.", first_delay=30)
+    with ModelServer([Reply(ToolCall("quick")), silent]) as server:
+        async with agent_on(face, server, provider, tools=[quick], timeouts=timeouts) as talker:
+            with pytest.raises(sk.SourceTimeoutError, match=r"1\.5 seconds"):
+                await talker.say("Go.")
+            assert len(server.requests) == 2
+            assert talker.messages[-1].content == "done"
+
+
+def quick() -> str:
+    return "done"
+
+
+@tool(confirm=True)
+def slow() -> str:
+    time.sleep(1.2)
+    return "done"
+
+
+@every_face
+@body
+async def test_a_tool_takes_none_of_the_models_time(face: Face) -> None:
+    """It has a time of its own: `tool(timeout=)`."""
+    with ModelServer([Reply(ToolCall("slow")), Reply("Done.")]) as server:
+        async with agent_on(face, server, tools=[slow], timeouts=sk.Timeouts(first=1, idle=1, total=1)) as talker:
+            stream = await talker.say("Go.", Approving())
+    assert (stream.status, talker.contents[-1]) == ("completed", ("message", "Done."))
