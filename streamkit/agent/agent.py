@@ -37,14 +37,14 @@ class _BaseAgent(AgentCore):
     """Starts the streams of both agents."""
 
     def _new_turn(
-        self, input: UserInput | Handler, handlers: tuple[Handler, ...], options: Mapping[str, Any]
+        self, input: UserInput | Handler, handlers: tuple[Handler, ...], deps: object, options: Mapping[str, Any]
     ) -> tuple[Turn, tuple[Handler, ...]]:
         """A turn, and the handlers of its stream. Where the input is left out, the first handler is in its place."""
         if isinstance(input, Handler):
-            return self._new_turn(None, (input, *handlers), options)
+            return self._new_turn(None, (input, *handlers), deps, options)
         self._check_idle()
         self.check_options({**self.options, **options})
-        turn = Turn(self, {**self.options, **options}, partial(self._start, self._checked_input(input)))
+        turn = Turn(self, {**self.options, **options}, partial(self._start, self._checked_input(input)), deps)
         return turn, (_ConversationRecorder(self, turn), *self.handlers, *handlers)
 
     def _stream_options(self) -> StreamOptions:
@@ -119,7 +119,9 @@ class Agent(_BaseAgent):
             name; a message is malformed; another argument is of another kind.
     """
 
-    def stream(self, input: UserInput | Handler = None, /, *handlers: Handler, **options: Any) -> StreamManager:
+    def stream(
+        self, input: UserInput | Handler = None, /, *handlers: Handler, deps: object = None, **options: Any
+    ) -> StreamManager:
         """One stream over all model calls, tool calls and runs of code that the answer takes.
 
         The first request is sent when the stream is entered or first read. Tools run one after the other in a thread.
@@ -132,6 +134,7 @@ class Agent(_BaseAgent):
                 path is read. May be left out: the conversation then continues as it stands, and what nobody answered
                 is asked again. The input of a stream that failed in its first answer gives way to the next one.
             handlers: receive each event, in this order.
+            deps: the application's own object for this run, which tools get as `ToolContext.deps`.
             options: further arguments of the requests of this stream, besides those of the agent.
 
         Returns:
@@ -141,7 +144,7 @@ class Agent(_BaseAgent):
             UsageError: a stream of this agent is still running; a handler has `async def` hooks; a message is malformed,
                 or the provider does not take it; an image cannot be read; the client has no such option.
         """
-        turn, all_handlers = self._new_turn(input, handlers, options)
+        turn, all_handlers = self._new_turn(input, handlers, deps, options)
         stream = StreamManager(first_source(turn.course), all_handlers, self._stream_options())
         self._connect(turn, stream)
         return stream
@@ -209,7 +212,9 @@ class AsyncAgent(_BaseAgent):
 
     _accepts_async = True
 
-    def stream(self, input: UserInput | Handler = None, /, *handlers: Handler, **options: Any) -> AsyncStreamManager:
+    def stream(
+        self, input: UserInput | Handler = None, /, *handlers: Handler, deps: object = None, **options: Any
+    ) -> AsyncStreamManager:
         """One stream over all model calls, tool calls and runs of code that the answer takes.
 
         The first request is sent when the stream is entered or first read.
@@ -221,6 +226,7 @@ class AsyncAgent(_BaseAgent):
                 path is read. May be left out: the conversation then continues as it stands, and what nobody answered
                 is asked again. The input of a stream that failed in its first answer gives way to the next one.
             handlers: receive each event, in this order; sync and async ones.
+            deps: the application's own object for this run, which tools get as `ToolContext.deps`.
             options: further arguments of the requests of this stream, besides those of the agent.
 
         Returns:
@@ -230,7 +236,7 @@ class AsyncAgent(_BaseAgent):
             UsageError: a stream of this agent is still running; a message is malformed, or the provider does not take
                 it; an image cannot be read; the client has no such option.
         """
-        turn, all_handlers = self._new_turn(input, handlers, options)
+        turn, all_handlers = self._new_turn(input, handlers, deps, options)
         stream = AsyncStreamManager(first_async_source(turn.course), all_handlers, self._stream_options())
         self._connect(turn, stream)
         return stream

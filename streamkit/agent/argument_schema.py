@@ -101,7 +101,7 @@ class Arguments:
             raise ArgumentsError(f"invalid arguments for {self._tool_name}: {error}") from error
         return cast("dict[str, Any]", values)  # the keys of a JSON object are str
 
-    def bind(self, arguments: str, context: ToolContext | None = None) -> inspect.BoundArguments:
+    def bind(self, arguments: str, context: ToolContext[Any] | None = None) -> inspect.BoundArguments:
         """The arguments of a call as Python values.
 
         Args:
@@ -203,7 +203,8 @@ def _fields(
 
 
 def _is_context(kind: Any) -> bool:
-    return kind is ToolContext or ToolContext in typing.get_args(kind)
+    kinds = (kind, *typing.get_args(kind))  # of a union, its members
+    return any(one is ToolContext or typing.get_origin(one) is ToolContext for one in kinds)
 
 
 def _field(tool_name: str, parameter: inspect.Parameter, kind: Any, description: str | None) -> _Field:

@@ -37,6 +37,7 @@ class PendingCall:
         call: the model's call.
         tool: what it calls.
         stream: the agent's stream, for the tool's context.
+        deps: the application's own object, for the same.
 
     Attributes:
         images: the images of its output.
@@ -44,10 +45,11 @@ class PendingCall:
         output: its output once it has ended, whether the stream still emits it or not; None before that.
     """
 
-    def __init__(self, call: ToolCallMessage, tool: Tool[..., Any], stream: StreamState) -> None:
+    def __init__(self, call: ToolCallMessage, tool: Tool[..., Any], stream: StreamState, deps: object = None) -> None:
         self.call = call
         self.tool = tool
         self._stream = stream
+        self._deps = deps
         self.began = False
         self.output: ToolOutputMessage | None = None
         self.images: list[Message] = []
@@ -69,7 +71,8 @@ class PendingCall:
     def run(self) -> Any:
         """Call the function, and return what it returns. Raises what it raises."""
         self.began = True
-        value = self.tool.call(self.call.content, ToolContext(self.call, self._stream))
+        arguments = self.tool.check(self.call.content)
+        value = self.tool.call(self.call.content, ToolContext(self.call, self._stream, self._deps, arguments))
         pieces = getattr(value, "text_deltas", value)
         if not isinstance(value, Generator) and (pieces is value or not isinstance(pieces, Iterator)):
             return value

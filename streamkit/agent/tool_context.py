@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any, Generic, cast
+
+from typing_extensions import TypeVar
 
 from ..messages import ToolCallMessage
 from ..streams.state import StreamState
@@ -10,21 +13,31 @@ from ..streams.state import StreamState
 __all__ = ["ToolContext"]
 
 
+D = TypeVar("D", default=Any)
+
+
 @dataclass(frozen=True)
-class ToolContext:
+class ToolContext(Generic[D]):
     """The call that a tool serves. A parameter with this annotation receives it; the model sees nothing of that parameter.
 
         def remember(text: str, context: ToolContext) -> str:
             notes[context.call_id] = text
             return "noted"
 
+    `ToolContext[Database]` is one whose `deps` are a `Database`.
+
     Attributes:
         call: the model's call.
         stream: the agent's stream, whose `messages` are those of the run so far. `stream.cancel()` stops it.
+        deps: the application's own object, which `agent.stream(deps=…)` received; None without one. It is in no request, no
+            recording and no message.
+        arguments: the call's arguments as Python values, checked against the function's annotations.
     """
 
     call: ToolCallMessage
     stream: StreamState
+    deps: D = field(default=cast("Any", None), repr=False)  # an application that passes none has none
+    arguments: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def call_id(self) -> str:

@@ -87,7 +87,7 @@ class Tool(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
 
-    def call(self, arguments: str, context: ToolContext | None = None) -> Any:
+    def call(self, arguments: str, context: ToolContext[Any] | None = None) -> Any:
         """Call the function with a model's arguments, and return what it returns.
 
         Args:
@@ -102,15 +102,15 @@ class Tool(Generic[P, R]):
         function: Callable[..., Any] = self.function  # the arguments were checked against its signature
         return function(*bound.args, **bound.kwargs)
 
-    def check(self, arguments: str) -> None:
-        """Check a model's arguments, as `call` does, without a call.
+    def check(self, arguments: str) -> dict[str, Any]:
+        """Check a model's arguments, as `call` does, without a call. Returns them as Python values, by name.
 
         Raises:
             ArgumentsError: the text is not JSON, or not what the function takes.
         """
-        self._arguments.decode(arguments)
+        return self._arguments.decode(arguments)
 
-    def bind(self, arguments: str, context: ToolContext | None = None) -> inspect.BoundArguments:
+    def bind(self, arguments: str, context: ToolContext[Any] | None = None) -> inspect.BoundArguments:
         """A model's arguments as Python values. Takes and raises what `call` does."""
         return self._arguments.bind(arguments, context)
 

@@ -45,6 +45,7 @@ class Turn:
         agent: whose run it is.
         options: further arguments of its requests.
         on_start: called with the stream when the first step is taken.
+        deps: the application's own object, for the contexts of its tools.
 
     Attributes:
         stream: the stream that the run is in. To be set before the first step is taken.
@@ -54,12 +55,19 @@ class Turn:
 
     stream: StreamState
 
-    def __init__(self, agent: AgentCore, options: Mapping[str, Any], on_start: Callable[[StreamState], object]) -> None:
+    def __init__(
+        self,
+        agent: AgentCore,
+        options: Mapping[str, Any],
+        on_start: Callable[[StreamState], object],
+        deps: object = None,
+    ) -> None:
         self.course: Iterator[Step] = self._course()
         self.presents_again = False
         self._agent = agent
         self._options = options
         self._on_start = on_start
+        self._deps = deps
         self._outcomes = Outcomes(agent)
         self._answer_begins = 0  # where in the stream's messages the model's newest answer begins
         self._answer_is_complete = True
@@ -186,7 +194,7 @@ class Turn:
                 not tool.confirm
                 or ((yield from self._confirm_call(action)) and (yield from self._is_callable(action, tool)))
             ):
-                approved.append((action, PendingCall(action.call, tool, self.stream)))
+                approved.append((action, PendingCall(action.call, tool, self.stream, self._deps)))
         if approved:
             for action, call in approved:
                 self._outcomes.start(action, call)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
 
 import streamkit as sk
-from streamkit.agent import tool
+from streamkit.agent import ToolContext, tool
 from streamkit.testing import ModelServer, Reply, ToolCall
 
 from ..faces import Face, async_faces, body, every_face
@@ -101,3 +102,58 @@ async def test_a_tool_takes_none_of_the_models_time(face: Face) -> None:
         async with agent_on(face, server, tools=[slow], timeouts=sk.Timeouts(first=1, idle=1, total=1)) as talker:
             stream = await talker.say("Go.", Approving())
     assert (stream.status, talker.contents[-1]) == ("completed", ("message", "Done."))
+
+
+class Shop:
+    """What an application passes to its tools."""
+
+    def __init__(self, secret: str) -> None:
+        self.secret = secret
+        self.bought: list[Any] = []
+
+    def __repr__(self) -> str:
+        return self.secret
+
+
+def buy(what: str, context: ToolContext[Shop], number: int = 1) -> str:
+    """Buy something."""
+    context.deps.bought.append((what, number, context.arguments))
+    return "bought"
+
+
+@every_face
+@every_provider
+@body
+async def test_tools_get_the_applications_own_object(face: Face, provider: str, tmp_path: Path) -> None:
+    """That of this stream; it is in no request, no message and no recording."""
+    one, other, path = Shop("s3cret"), Shop("s3cret"), tmp_path / "run.jsonl"
+    replies = [
+        Reply(ToolCall("buy", {"what": "tea", "number": "2"})),
+        Reply("Done."),
+        Reply(ToolCall("buy", {"what": "milk"})),
+    ]
+    with ModelServer([*replies, Reply("Done.")]) as server:
+        async with agent_on(face, server, provider, tools=[buy]) as talker:
+            await talker.say("Go.", sk.Recorder(path), deps=one)
+            await talker.say(sk.EventHandler(), deps=other)
+            messages = str([message.to_dict() for message in talker.messages])
+        requests = str([request.content for request in server.requests])
+    assert one.bought == [("tea", 2, {"what": "tea", "number": 2})]
+    assert other.bought == [("milk", 1, {"what": "milk"})]
+    for text in (messages, requests, path.read_text(), repr(ToolContext(None, None, one))):  # type: ignore[arg-type]
+        assert "s3cret" not in text
+    assert "context" not in requests
+
+
+@every_face
+@body
+async def test_without_an_object_there_is_none(face: Face) -> None:
+    seen: list[object] = []
+
+    def look(context: ToolContext) -> None:
+        seen.append(context.deps)
+
+    with ModelServer([Reply(ToolCall("look")), Reply("Done.")]) as server:
+        async with agent_on(face, server, tools=[look]) as talker:
+            await talker.say("Go.")
+    assert seen == [None]
