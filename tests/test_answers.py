@@ -1387,3 +1387,35 @@ async def test_an_answer_that_comes_while_the_task_sleeps_is_delivered_after_the
         await anyio.wait_all_tasks_blocked()
         wakes.set()
     assert "".join(course) == "abcd42efgh"
+
+
+@every_face
+@body
+async def test_our_answer_is_void_where_the_sources_own_output_follows_at_once(face: Face) -> None:
+    """In the same batch: the call was settled before the stream took our answer."""
+    call = sk.ToolCallMessage("call", name="f", call_id="call", content="{}")
+    output = sk.ToolOutputMessage("output", name="f", call_id="call", content="theirs")
+    events = [sk.ToolCallDone(call), sk.ToolOutputDone(output), sk.TextDelta("text", "Done."), sk.StreamEnd()]
+    told = face.told(on_tool_call_done=lambda _, call: call.respond("ours"))
+    stream = face.stream(events, told, then=lambda _: None)
+    await stream.until_done()
+    assert [message.content for message in stream.messages] == ["{}", "theirs", "Done."]
+    assert stream.status == "completed"
+
+
+def test_an_answer_that_comes_before_the_streams_own_decision_counts() -> None:
+    """The stream has decided to go on without one, in another thread, when it looks once more."""
+    answer = Answer("question", lambda: None)
+    answer.give("ours")
+    assert not answer.give_up("nobody's")
+    assert (answer.value, answer.answered) == ("ours", True)
+
+
+def test_a_deferral_that_began_anew_does_not_end_with_the_one_before() -> None:
+    answer = Answer("question", lambda: None)
+    answer.defer(1)
+    answer.defer(1)
+    answer.expire(1)
+    assert (answer.open, answer.deferred) == (True, True)
+    answer.expire(2)
+    assert (answer.open, answer.deferred) == (False, False)

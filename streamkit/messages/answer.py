@@ -169,7 +169,7 @@ class Answer:
         with self._lock:
             if self.deferrals == deferral:
                 self.deferred = False
-                self.closed = self.closed or not self.given
+                self.closed = True
         self.changes.append(self)
 
     def close(self) -> bool:
