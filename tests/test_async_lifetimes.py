@@ -456,3 +456,31 @@ def test_a_stream_of_asyncio_that_is_collected_in_a_thread_of_trio_is_closed() -
         gc.enable()
     assert errors == []
     assert source.closed
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("way", ["events", "text", "messages"])
+def test_a_stream_whose_event_loop_has_ended_is_not_taken_for_an_empty_one(backend: str, way: str) -> None:
+    """As where a notebook or a script calls `asyncio.run` again for the rest."""
+    source = Source(chat("a", "b", "c"))
+    streams: list[Any] = []
+
+    async def begin() -> None:
+        streams.append(sk.astream(source.generate_async()))
+        await anext(aiter(streams[0]))
+
+    async def go_on() -> None:
+        (stream,) = streams
+        match way:
+            case "events":
+                async for _ in stream:
+                    pass
+            case "text":
+                await stream.get_final_text()
+            case _:
+                await stream.get_final_messages()
+
+    anyio.run(begin, backend=backend)
+    assert source.closed
+    with pytest.raises(sk.UsageError, match="event loop in which the stream was opened has ended"):
+        anyio.run(go_on, backend=backend)

@@ -810,6 +810,20 @@ async def test_plain_text_is_no_stream_and_the_error_says_what_is(face: Face, pi
     assert caught.value.code == "unknown-protocol"
 
 
+class ForeignEvent:
+    """What another framework's stream has as its items."""
+
+
+@every_face
+@body
+async def test_the_error_for_another_frameworks_objects_names_them_and_the_way_in(face: Face) -> None:
+    """No `protocol=` can fit them."""
+    with pytest.raises(sk.ProtocolError, match=rf"{__name__}\.ForeignEvent .*Emitter") as caught:
+        await face.stream([ForeignEvent()]).until_done()
+    assert caught.value.code == "unknown-protocol"
+    assert "protocol=" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     "body", [b"da", b"data: {", b"event: x\n", b": ping", b"id: 1\n", b"\xef\xbb\xbfdata", b"", b"\n"]
 )

@@ -36,6 +36,12 @@ __all__ = ["Agent", "AsyncAgent"]
 class _BaseAgent(AgentCore):
     """Starts the streams of both agents."""
 
+    def __repr__(self) -> str:
+        count = len(self.messages)
+        return (
+            f"<{type(self).__name__} {self.model} {self.provider.protocol}, {count} message{'' if count == 1 else 's'}>"
+        )
+
     def _new_turn(
         self, input: UserInput | Handler, handlers: tuple[Handler, ...], deps: object, options: Mapping[str, Any]
     ) -> tuple[Turn, tuple[Handler, ...]]:

@@ -36,6 +36,7 @@ _OTHER = (
     Event,
     int,
 )  # classes of a batch's elements that are no parsed items: a frame, an event, one of the bytes
+_PLAIN_ITEMS = (str, bytes, dict, tuple)  # any of which may be an item of a protocol: a frame is a tuple
 _SHOWN = 60  # bytes of an unknown source that an error shows
 _UNRECOGNISED_LIMIT = 200  # items held while the protocol is not known
 
@@ -438,11 +439,15 @@ share_names(ItemDecoder, _NAMES)
 
 def _unrecognised(first: Any) -> StreamkitError:
     """The error about a source whose protocol was not recognised. `first` is its first item."""
+    kind, hint = "", f"give `protocol=`, one of: {', '.join(registry.names())}"
+    if not isinstance(first, _PLAIN_ITEMS):
+        kind = f"the {type(first).__module__}.{type(first).__qualname__} "
+        hint = (
+            "objects of another framework are no stream of a protocol: pass the stream of the model's client, or report what "
+            "they say with an `Emitter`"
+        )
     return ProtocolError(
-        "unknown-protocol",
-        f"no protocol has items like {repr(parsed_item(first))[:200]}; "
-        f"give `protocol=`, one of: {', '.join(registry.names())}",
-        index=0,
+        "unknown-protocol", f"no protocol has items like {kind}{repr(parsed_item(first))[:200]}; {hint}", index=0
     )
 
 

@@ -19,6 +19,7 @@ import anyio.lowlevel
 
 from ..core.delivery import Steps
 from ..core.steps import PULL, CallForSource, OpenSource, Step, Stopped, WaitForAnswers
+from ..errors import UsageError
 from ..events import Event, Run, RunStep
 from ..handlers import Handler
 from ..messages import Message
@@ -468,6 +469,10 @@ class AsyncStreamManager(Manager):
             if not self._ended:
                 # The closing task has the context of the thread that collected the stream, maybe in another kind of loop.
                 await in_context(context, self.close())
+                self._error = self._error or UsageError(
+                    "the event loop in which the stream was opened has ended, and closed the stream: read it to its end in "
+                    "one event loop, for example in one `asyncio.run`"
+                )
 
 
 share_names(AsyncStreamManager, f"{NAMES} _course _token _context _running _guard _sleeps")

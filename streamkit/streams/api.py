@@ -6,8 +6,9 @@ The two managers are thin shells around one course of events (`lifecycle.py`); t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
+from ..errors import UsageError
 from ..handlers import Handler
 from ..limits import Limits, Timeouts
 from ..protocols import Decoder
@@ -68,6 +69,7 @@ def stream(
     after: str | None = None,
     limits: Limits | None = None,
     timeouts: Timeouts | None = None,
+    **unknown: Never,
 ) -> StreamManager:
     """A manager for a stream, driven by the caller's thread.
 
@@ -98,8 +100,10 @@ def stream(
 
     Raises:
         UsageError: a handler is async, or is on another live stream; there is no such protocol; a field is malformed;
-            `max_steps` is no number from 1 on.
+            `max_steps` is no number from 1 on; there is no such argument.
     """
+    if unknown:
+        _refuse_arguments("stream", unknown)
     options = StreamOptions(protocol, strict, then, max_steps, fields, after, limits, timeouts)
     return StreamManager(_for_stream(source), handlers, options)
 
@@ -116,6 +120,7 @@ def astream(
     after: str | None = None,
     limits: Limits | None = None,
     timeouts: Timeouts | None = None,
+    **unknown: Never,
 ) -> AsyncStreamManager:
     """A manager for a stream, driven by the caller's task, on asyncio or trio.
 
@@ -129,10 +134,27 @@ def astream(
     loop has to be `async def`. `then` is called on the event loop, as hooks are; for a request that blocks, it returns a
     callable.
     """
+    if unknown:
+        _refuse_arguments("astream", unknown)
     options = StreamOptions(protocol, strict, then, max_steps, fields, after, limits, timeouts)
     from .aio import AsyncStreamManager  # it brings asyncio, which no sync stream needs
 
     return AsyncStreamManager(_for_stream(source), handlers, options)
+
+
+def _refuse_arguments(function: str, unknown: Mapping[str, object]) -> Never:
+    """Name the first argument that there is not, and what belongs in its place."""
+    name = next(iter(unknown))
+    if "handler" in name:
+        raise UsageError(f"`{function}` has no argument `{name}`: handlers are passed after the source, without a name")
+    if name in ("source", "response", "events"):
+        raise UsageError(f"`{function}` has no argument `{name}`: the source is passed first, without a name")
+    from difflib import get_close_matches
+
+    names = list(stream.__kwdefaults__ or ())
+    near = get_close_matches(name, names, 1)
+    hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(f'`{one}`' for one in names)}"
+    raise UsageError(f"`{function}` has no argument `{name}`: {hint}")
 
 
 def _for_stream(source: Any) -> Any:

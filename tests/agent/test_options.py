@@ -121,3 +121,12 @@ async def test_extra_body_passes_anything(face: Face, provider: str) -> None:
         async with agent_on(face, server, provider, **option) as talker:
             await talker.say("Go.", extra_body={"xyzzy": 1})
         assert server.requests[0].body.items() >= {"xyzzy": 1, **option}.items()
+
+
+@KINDS
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_an_agent_shows_its_model_protocol_and_messages(kind: Any, provider: str) -> None:
+    agent = maker(kind, provider)()
+    assert repr(agent) == f"<{kind.__name__} m {provider}, 0 messages>"
+    agent.messages.append(sk.TextMessage("m1", role="user", content="Hello"))
+    assert repr(agent) == f"<{kind.__name__} m {provider}, 1 message>"
