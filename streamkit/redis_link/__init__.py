@@ -2,7 +2,7 @@
 Cluster, and what is tried again while a server is away."""
 
 from .connect import connect
-from .link import FIRST_PAUSE, LONGEST_PAUSE, Link
+from .link import FIRST_PAUSE, LONGEST_PAUSE, Link, words_of
 from .server import Away, Script, Server
 from .text import check_prefix, ids_of, tag_of, text_from, text_to_bytes
 
@@ -19,4 +19,5 @@ __all__ = [
     "tag_of",
     "text_from",
     "text_to_bytes",
+    "words_of",
 ]

@@ -8,6 +8,7 @@ from typing import Any
 from ..errors import UsageError
 from .cluster import Address, ClusterLink
 from .link import Link, ServerLink
+from .permissions import CheckedServer
 from .server import Script, Server
 
 __all__ = ["connect"]
@@ -20,13 +21,14 @@ _CLUSTER = ("redis+cluster://", "rediss+cluster://")
 _OF_ITS_POOL = ("maint_notifications", "oss_cluster", "orig_", "event_dispatcher", "redis_connect_func")
 
 
-def connect(target: Any, scripts: Sequence[Script]) -> Link:
+def connect(target: Any, scripts: Sequence[Script], prefix: str) -> Link:
     """The link to a server, or to a Cluster. It connects when it is used first.
 
     Args:
         target: a URL, `redis://…` or `redis+cluster://…` with any of its nodes; or a `redis.Redis` (Sentinel's too) or a
             `redis.RedisCluster`, whose settings are used for connections of its own.
         scripts: those that are called.
+        prefix: what the keys begin with.
 
     Raises:
         UsageError: redis-py is not installed; or it is none of these.
@@ -37,7 +39,7 @@ def connect(target: Any, scripts: Sequence[Script]) -> Link:
         return _cluster_at(redis, target, scripts, failures)
     if isinstance(target, redis.RedisCluster):
         return _cluster_of(redis, target, scripts, failures)
-    return ServerLink(Server(redis, _pool(redis, target), scripts), target, failures)
+    return ServerLink(CheckedServer(redis, _pool(redis, target), scripts, prefix), target, failures)
 
 
 def _redis_py() -> Any:

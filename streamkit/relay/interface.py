@@ -367,6 +367,11 @@ class Relay(Closable, ABC):
             before: the id of a run: only those that were opened earlier; none if there is no such run in the list.
         """
 
+    def count_open(self, owner: str) -> int:
+        """Return how many runs of an owner have not ended. One that is gone, without anybody having listed it since, may be
+        counted."""
+        return len(self.list(owner=owner, open_only=True, limit=2**31))
+
     @abstractmethod
     def answer(self, run_id: str, question_id: str, answer: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
         """Answer a question. The first answer counts; the same once more is none the worse, and another one is no error.
@@ -452,6 +457,10 @@ class Relay(Closable, ABC):
     async def alist(self, **options: Any) -> Sequence[RunRecord]:
         """As `list`, for tasks."""
         return await self.in_task(self.list, **options)
+
+    async def acount_open(self, owner: str) -> int:
+        """As `count_open`, for tasks."""
+        return await self.in_task(self.count_open, owner)
 
     async def aanswer(self, run_id: str, question_id: str, answer: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
         """As `answer`, for tasks."""

@@ -110,7 +110,7 @@ class RedisStore(Store):
 
     def __init__(self, target: Any, *, prefix: str = "sk") -> None:
         self._prefix = check_prefix(prefix)
-        self._link = connect(target, (_SAVE, _LOCK, _UNLOCK, _DELETE, _SCAN))
+        self._link = connect(target, (_SAVE, _LOCK, _UNLOCK, _DELETE, _SCAN), prefix)
         self._all = f"{prefix}:conversations"
         self._has_owners = False  # whether each conversation is known to be in the list of its owner
 

@@ -22,6 +22,7 @@ from .writer import MemoryWriter
 __all__ = ["MemoryRelay", "Overflow"]
 
 _PURGE_INTERVAL = 1.0  # seconds between two searches for expired runs
+_MOST_ENDED = 10_000  # runs that have ended, beyond which the oldest are deleted
 
 
 class _RunList:
@@ -39,6 +40,9 @@ class _RunList:
         if place < len(self._runs) and self._runs[place] is run:
             del self._runs[place]
         return bool(self._runs)
+
+    def __len__(self) -> int:
+        return len(self._runs)
 
     def newest_first(self, before: MemoryRun | None) -> Iterator[MemoryRun]:
         end = len(self._runs) if before is None else self._place(before)
@@ -174,6 +178,12 @@ class MemoryRelay(Relay):
     def _is_listed(self, run: MemoryRun, *, open_only: bool) -> bool:
         return not self._has_expired(run, time.monotonic()) and not (open_only and run.status_now in FINAL)
 
+    def count_open(self, owner: str) -> int:
+        """Return how many runs of an owner have not ended."""
+        with self._listing:
+            runs = self._lists.get((None, owner, True))
+            return 0 if runs is None else len(runs)
+
     def answer(self, run_id: str, question_id: str, answer: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
         """Answer a question. The first answer counts."""
         return self._existing(run_id).answer(question_id, answer)
@@ -248,6 +258,9 @@ class MemoryRelay(Relay):
         for run in [*self._runs.values()]:
             if self._has_expired(run, now):
                 self.delete(run.id)
+        ended = [run.id for run in [*self._runs.values()] if run.status in FINAL]
+        for run_id in ended[: max(0, len(ended) - _MOST_ENDED)]:
+            self.delete(run_id)
 
     def _has_expired(self, run: MemoryRun, now: float) -> bool:
         return now - run.last_active >= self._lifetime(run)

@@ -57,6 +57,11 @@ class RunIndex:
         (members,) = self._link.ask(LIST(*keys, int(open_only), limit, before))
         return members  # type: ignore[no-any-return]  # a reply
 
+    def count_open(self, owner: str) -> int:
+        """Return how many entries the list of an owner's open runs has."""
+        (found,) = self._link.ask(("ZCARD", ListKeys.of(self._prefix, None, owner).open))
+        return int(found)
+
     def drop(
         self, conversation: str | None, owner: str | None, gone: Collection[bytes], ended: Collection[bytes]
     ) -> None:

@@ -6,7 +6,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
-from ...redis_link import FIRST_PAUSE, LONGEST_PAUSE
+from ...redis_link import FIRST_PAUSE, LONGEST_PAUSE, words_of
 
 if TYPE_CHECKING:
     from ...redis_link import Link, Server
@@ -54,6 +54,11 @@ class Listener:
                 self._listen(subscriber)
                 pause = FIRST_PAUSE
             except self._link.failures as error:
+                if words_of(error)[0] == "NOPERM" and pause == FIRST_PAUSE:
+                    _log.error(
+                        "Redis refuses to let this connection subscribe, so that readers look every 2 seconds: %s",
+                        error,
+                    )
                 self._hub.unsubscribed(self._subscribed, self)
                 self._link.lost(self._server, error)
                 if self._hub.retire(self._server):

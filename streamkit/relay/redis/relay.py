@@ -92,7 +92,7 @@ class RedisRelay(Relay):
         self.prefix = check_prefix(prefix)
         self._timeout = math.inf if timeout is None else timeout
         self._lifetimes = Lifetimes(lease, ttl_running, ttl_paused, ttl_ended)
-        self._link = connect(target, every_script())
+        self._link = connect(target, every_script(), prefix)
         self._index = RunIndex(self._link, prefix)
         this = weakref.ref(self)
 
@@ -250,6 +250,10 @@ class RedisRelay(Relay):
             last = page[-1]
         self._index.drop(conversation, owner, gone, ended)
         return found
+
+    def count_open(self, owner: str) -> int:
+        """Return how many runs of an owner have not ended."""
+        return self._index.count_open(owner)
 
     def answer(self, run_id: str, question_id: str, answer: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
         """Answer a question. The first answer counts. Returns whether this one did, and the question as it is now."""
