@@ -29,6 +29,7 @@ __all__ = [
     "NOT_RUN",
     "WAITING",
     "Action",
+    "as_waiting",
     "complete_records",
     "interrupted_output",
     "is_question",
@@ -143,6 +144,16 @@ def pending_of(
         elif "action" not in call.metadata:
             pending[call.call_id or call.id] = call
     return pending
+
+
+def as_waiting(messages: Sequence[Message], run_id: str) -> list[Message]:
+    """The conversation, in which the actions of a run wait that are recorded as begun: for where it is known that none began."""
+    return [
+        changed(message, metadata={**message.metadata, "action": WAITING})
+        if message.run_id == run_id and message.metadata.get("action") == BEGAN
+        else message
+        for message in messages
+    ]
 
 
 def complete_records(messages: Sequence[Message], *, at_end: bool, limit: int) -> list[Message]:

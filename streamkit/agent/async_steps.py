@@ -98,7 +98,7 @@ class _ToolCalls:
     """
 
     def __init__(self, step: CallTools) -> None:
-        self._calls = step.calls
+        self._step = step
         self._mailbox = Mailbox()
         self._wakeup = anyio.Event()
         self._scope = anyio.CancelScope()
@@ -131,8 +131,14 @@ class _ToolCalls:
 
     async def _work(self) -> None:
         with self._scope:
+            if self._step.before is not None:
+                try:
+                    await anyio.to_thread.run_sync(self._step.before, limiter=anyio.CapacityLimiter(1))
+                except Exception as error:
+                    self._mailbox.end(error)
+                    return
             async with anyio.create_task_group() as tasks:
-                for call in self._calls:
+                for call in self._step.calls:
                     tasks.start_soon(self._call, call)
 
     def _end(self, finished: anyio.Event) -> None:

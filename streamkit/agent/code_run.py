@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from ..core.engine import Engine
@@ -33,14 +34,18 @@ class CodeRun:
         computer: runs the code.
         code: the code.
         call: the call that asked for it.
+        before: called in its thread before it begins; what it raises, `read` raises.
 
     Attributes:
         began: whether the computer began the run.
         finished: whether the run came to its own end.
     """
 
-    def __init__(self, computer: Computing, code: Code, call: ToolCallMessage) -> None:
+    def __init__(
+        self, computer: Computing, code: Code, call: ToolCallMessage, before: Callable[[], None] | None = None
+    ) -> None:
         self._computer = computer
+        self._before = before
         self._code = code
         self._call_id = call_id_of(call)
         self.began = False
@@ -136,6 +141,8 @@ class CodeRun:
             return True
 
     def _run(self) -> None:
+        if self._before is not None:
+            self._before()
         running = self._computer.run(self._code.language, self._code.source, call_id=self._call_id)
         with self._changed:
             if self._closing:

@@ -38,9 +38,10 @@ class CallModel(NamedTuple):
 
 
 class CallTools(NamedTuple):
-    """Call these functions: at once in tasks, one after the other in a thread."""
+    """Call these functions: at once in tasks, one after the other in a thread. `before` is called first, in a thread."""
 
     calls: Sequence[PendingCall]
+    before: Callable[[], None] | None
 
 
 class RunCode(NamedTuple):

@@ -78,7 +78,7 @@ class ToolsSource(Source):
 
     def __init__(self, step: CallTools) -> None:
         super().__init__(self._batches_of_outputs(), self._end, OWN_EVENTS)
-        self._calls = step.calls
+        self._step = step
         self._mailbox = Mailbox()
         self._wakeup = threading.Event()
         self._mailbox.wake = self._wakeup.set
@@ -106,7 +106,9 @@ class ToolsSource(Source):
 
     def _work(self) -> None:
         try:
-            for call in self._calls:
+            if self._step.before is not None:
+                self._step.before()
+            for call in self._step.calls:
                 if self._stopped.is_set():
                     break
                 self._call(call)

@@ -198,7 +198,7 @@ class Turn:
         if approved:
             for action, call in approved:
                 self._outcomes.start(action, call)
-            yield CallTools([call for _, call in approved])
+            yield CallTools([call for _, call in approved], self.stream.before_actions)
             self._outcomes.settle(action for action, _ in approved)
         for action in actions:
             if action.call.name in tools:
@@ -275,7 +275,7 @@ class Turn:
                 edited = changed(code.message, content=confirmation.edited, metadata=metadata)
                 put_in_place(self._agent.messages, code.message, edited)
         first = len(self.stream.messages)
-        run = CodeRun(computer, code, call)
+        run = CodeRun(computer, code, call, self.stream.before_actions)
         self._outcomes.start(action, run)
         yield RunCode(run)
         if not any(message.role == "computer" for message in self.stream.messages[first:]):

@@ -61,6 +61,9 @@ class StreamState(StreamView):
     _answers_taken = 0
     on_wait: Callable[[], None] | None = None
     """Called before the stream waits for answers, without which it cannot go on. For streamkit itself."""
+    before_actions: Callable[[], None] | None = None
+    """Called in a thread before tools or code of an agent run there. It may wait; what it raises ends the stream, and nothing
+    runs. For streamkit itself."""
 
     def __init__(self, handlers: Sequence[Handler], options: StreamOptions, *, waker: Waker, awaitables: bool) -> None:
         attached: list[Handler] = []
