@@ -49,7 +49,8 @@ def check_plain_methods(name: str, value: object, kind: type) -> None:
     for method, function in inspect.getmembers(kind, inspect.isfunction):
         if inspect.iscoroutinefunction(function) or method.startswith("_"):
             continue
-        if inspect.iscoroutinefunction(getattr(value, method, None)):
+        own = getattr(value, method, None)
+        if inspect.iscoroutinefunction(own) or inspect.isasyncgenfunction(own):
             raise UsageError(
                 f"`{name}`: {type(value).__name__}.{method} is `async def`, but threads call it too: make it a plain method, and "
                 f"write what tasks call as `a{method}`"

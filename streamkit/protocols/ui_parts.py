@@ -187,7 +187,8 @@ def output_value(content: str) -> Any:
 
 def seconds_of(milliseconds: Any) -> float | None:
     """A time in seconds, None if this is no time in milliseconds."""
-    return as_seconds(milliseconds / 1000) if isinstance(milliseconds, int | float) else None
+    value = as_seconds(milliseconds)
+    return None if value is None else value / 1000
 
 
 def usage_object(usage: Usage) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any, Self
 import msgspec
 
 from ..answers import Confirmation
-from ..arguments import check_kind
+from ..arguments import check_kind, check_plain_methods
 from ..core.split_text import split_or_whole
 from ..errors import SourceError, StreamkitError, UsageError, raise_source_error
 from ..events import (
@@ -79,6 +79,7 @@ class Writer(StreamState):
         super().__init__((), StreamOptions(strict=strict), waker=_Waker(answered), awaitables=False)
         self._engine.takes_approvals = self._engine.takes_edits = self._engine.takes_outputs = True
         check_kind("relay", relay, Relay)
+        check_plain_methods("relay", relay, Relay)
         check_kind("run_id", run_id, str)
         check_kind("model", model, str)
         self.relay: Relay = MemoryRelay() if relay is None else relay
@@ -99,7 +100,7 @@ class Writer(StreamState):
 
     @property
     def messages(self) -> Sequence[Message]:
-        """The newest messages, as many as the relay's log has entries but at least 1000, and those that are open. All
+        """The newest messages, about as many as the relay's log has entries, or about 1000, and those that are open. All
         of them, where it is not bounded. (The same holds for `confirmations` and the run's steps.)"""
         return super().messages
 

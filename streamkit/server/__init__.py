@@ -9,15 +9,14 @@ from ..lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .app import App, create_app
-    from .context import Context
-    from .records import Run
+    from .records import Context, Run
     from .response import EventStreamResponse, JsonLinesResponse
 
 __all__ = ["App", "Context", "EventStreamResponse", "JsonLinesResponse", "Run", "create_app"]
 
 _PLACES = {
     "App": ".app",
-    "Context": ".context",
+    "Context": ".records",
     "EventStreamResponse": ".response",
     "JsonLinesResponse": ".response",
     "Run": ".records",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import weakref
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import anyio
 import anyio.to_thread
@@ -19,13 +19,14 @@ from ..arguments import check_callable, check_count, check_kind, check_plain_met
 from ..errors import RequestError, SourceError, UsageError
 from ..relay import MemoryRelay, Relay
 from ..stores import MemoryStore, Store
-from .checks import Gate, json_of, preflight_headers
-from .context import Context
 from .conversation_routes import ConversationRoutes
 from .core import Authorize, Server, relay_problem
+from .event_stream import EventStream
 from .inputs import problem_of
 from .page_files import page_response
 from .problem import Problem, problem_response
+from .records import Context
+from .request_guard import RequestGuard, json_of, preflight_headers
 from .run_routes import RunRoutes
 from .runs import DEFAULT_PAUSE, Runs
 from .ui_routes import UiRoutes
@@ -36,13 +37,19 @@ Endpoint: TypeAlias = Callable[[Request, Any], Awaitable[Response]]
 _SAFE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
-class _Place(NamedTuple):
-    """One row of the table of endpoints."""
+class _Row(NamedTuple):
+    """One row of the table of endpoints.
+
+    Attributes:
+        access: what a request has to show: the `token` or the cookie that it was exchanged for, the token itself (`token only`),
+            or nothing (`open`).
+        any_host: whether it may name any host.
+    """
 
     method: str
     path: str
     endpoint: Endpoint
-    is_open: bool = False  # without a token
+    access: Literal["token", "token only", "open"] = "token"
     any_host: bool = False
 
 
@@ -56,6 +63,7 @@ def create_app(
     allowed_hosts: Sequence[str] = ("localhost",),
     allowed_origins: Sequence[str] = (),
     max_runs: int = 64,
+    max_owner_runs: int = 100,
     max_readers: int = 1000,
     max_body: int = 4 * 2**20,
     pause_after: float | None = DEFAULT_PAUSE,
@@ -82,6 +90,8 @@ def create_app(
             always allowed.
         allowed_origins: other origins whose pages may call it, such as `https://example.org`.
         max_runs: how many runs this process executes at once, besides those that wait for answers. Beyond it: status 429.
+        max_owner_runs: how many runs an owner may have open at once, in all processes, with those that wait for answers.
+            Beyond it: status 429.
         max_readers: how many responses with events this process sends at once. Beyond it: status 429.
         max_body: how many bytes a request's body may have. Beyond it: status 413.
         pause_after: seconds for which an agent waits for an answer. Its run is then paused, and goes on in whichever process
@@ -93,13 +103,20 @@ def create_app(
         UsageError: there is neither a token nor `authorize`, the token is empty, or an argument is of another kind.
     """
     _check_arguments(factory, token, relay, store, authorize)
-    for name, limit in (("max_runs", max_runs), ("max_readers", max_readers), ("max_body", max_body)):
+    limits = {"max_runs": max_runs, "max_owner_runs": max_owner_runs, "max_readers": max_readers, "max_body": max_body}
+    for name, limit in limits.items():
         check_count(name, limit, least=0)
     check_seconds("pause_after", pause_after, or_none=True)
     runs = Runs(factory, relay or MemoryRelay(), store or MemoryStore(), max_runs=max_runs, pause_after=pause_after)
-    gate = Gate(token, allowed_hosts, allowed_origins, max_body)
-    server = Server(runs, authorize=authorize, max_readers=max_readers, expose_errors=expose_errors)
-    return App(server, gate, secret=(token or "streamkit").encode(), page=page)
+    guard = RequestGuard(token, allowed_hosts, allowed_origins, max_body)
+    server = Server(
+        runs,
+        authorize=authorize,
+        max_readers=max_readers,
+        max_owner_runs=max_owner_runs,
+        expose_errors=expose_errors,
+    )
+    return App(server, guard, secret=(token or "streamkit").encode(), page=page)
 
 
 def _check_arguments(factory: object, token: object, relay: object, store: object, authorize: object) -> None:
@@ -123,36 +140,36 @@ class App:
         runs: the runs that this process executes.
     """
 
-    def __init__(self, server: Server, gate: Gate, *, secret: bytes, page: bool) -> None:
+    def __init__(self, server: Server, guard: RequestGuard, *, secret: bytes, page: bool) -> None:
         self.runs = server.runs
         self._server = server
-        self._gate = gate
+        self._guard = guard
         run = RunRoutes(server, secret)
         conversation = ConversationRoutes(server)
         ui = UiRoutes(server, run, conversation)
-        places = [
-            _Place("GET", "/health", self._health, True, True),
-            _Place("POST", "/session", self._session),
-            _Place("POST", "/runs", run.begin),
-            _Place("GET", "/runs", run.all),
-            _Place("GET", "/runs/{run}", run.get),
-            _Place("GET", "/runs/{run}/events", run.events),
-            _Place("POST", "/runs/{run}/cancel", run.cancel),
-            _Place("POST", "/runs/{run}/answers/{question:path}", run.answer),
-            _Place("GET", "/conversations", conversation.all),
-            _Place("GET", "/conversations/{conversation}", conversation.get),
-            _Place("GET", "/conversations/{conversation}/messages", conversation.messages),
-            _Place("POST", "/conversations/{conversation}/rollback", conversation.rollback),
-            _Place("DELETE", "/conversations/{conversation}", conversation.delete),
-            _Place("POST", "/chat", ui.chat),
-            _Place("GET", "/chat/{conversation}", ui.chat_messages),
-            _Place("GET", "/chat/{conversation}/stream", ui.chat_stream),
-            _Place("POST", "/chat/{conversation}/stop", ui.chat_stop),
-            _Place("POST", "/agui", ui.agui),
+        rows = [
+            _Row("GET", "/health", self._health, "open", True),
+            _Row("POST", "/session", self._session, "token only"),
+            _Row("POST", "/runs", run.begin),
+            _Row("GET", "/runs", run.all),
+            _Row("GET", "/runs/{run}", run.get),
+            _Row("GET", "/runs/{run}/events", run.events),
+            _Row("POST", "/runs/{run}/cancel", run.cancel),
+            _Row("POST", "/runs/{run}/answers/{question:path}", run.answer),
+            _Row("GET", "/conversations", conversation.all),
+            _Row("GET", "/conversations/{conversation}", conversation.get),
+            _Row("GET", "/conversations/{conversation}/messages", conversation.messages),
+            _Row("POST", "/conversations/{conversation}/rollback", conversation.rollback),
+            _Row("DELETE", "/conversations/{conversation}", conversation.delete),
+            _Row("POST", "/chat", ui.chat),
+            _Row("GET", "/chat/{conversation}", ui.chat_messages),
+            _Row("GET", "/chat/{conversation}/stream", ui.chat_stream),
+            _Row("POST", "/chat/{conversation}/stop", ui.chat_stop),
+            _Row("POST", "/agui", ui.agui),
         ]
         if page:
-            places += [_Place("GET", "/", page_response, True), _Place("GET", "/{file}", page_response, True)]
-        self._table = [(place, Route(place.path, _unused, methods=[place.method])) for place in places]
+            rows += [_Row("GET", "/", page_response, "open"), _Row("GET", "/{file}", page_response, "open")]
+        self._table = [(row, Route(row.path, _unused, methods=[row.method])) for row in rows]
         atexit.register(_leave, weakref.ref(self.runs))
 
     def shutdown(self) -> None:
@@ -178,11 +195,13 @@ class App:
 
     async def _serve(self, request: Request, send: Send) -> None:
         response = await self._respond(request)
-        for name, value in self._gate.cors_headers(request).items():
+        for name, value in self._guard.cors_headers(request).items():
             response.headers.append(name, value)
         if response.headers.get("content-type", "").partition(";")[0] != "text/event-stream":
             for name, value in _SAFE.items():
                 response.headers.setdefault(name, value)
+        if request.method == "HEAD":
+            response = _without_body(response)
         await response(request.scope, request.receive, send)
 
     async def _live(self, receive: Receive, send: Send) -> None:
@@ -213,49 +232,55 @@ class App:
 
     async def _pass(self, request: Request) -> Response:
         """The checks, in their order, and the endpoint."""
-        gate = self._gate
-        place, params, allowed = self._find(request.scope)
-        if place is None or not place.any_host:
-            gate.check_host(request)
-        gate.check_origin(request)
+        guard = self._guard
+        row, params, allowed = self._find(request.scope)
+        if row is None or not row.any_host:
+            guard.check_host(request)
+        guard.check_origin(request)
         if request.method == "OPTIONS" and allowed and "access-control-request-method" in request.headers:
             return Response(status_code=204, headers=dict(preflight_headers()))
-        if place is None and allowed:
+        if row is None and allowed:
             raise Problem("method-not-allowed", headers={"Allow": ", ".join(sorted(allowed))})
-        if place is None:
+        if row is None:
             raise Problem("not-found")
         request.scope["path_params"] = params
-        if not place.is_open:
-            gate.check_token(request)
+        if row.access != "open":
+            guard.check_token(request, or_cookie=row.access == "token")
         body: Any = {}
         if request.method == "POST":
-            body = json_of(await gate.body(request))
-        return await place.endpoint(request, body)
+            body = json_of(await guard.body(request))
+        return await row.endpoint(request, body)
 
-    def _find(self, scope: Scope) -> tuple[_Place | None, dict[str, str], Collection[str]]:
+    def _find(self, scope: Scope) -> tuple[_Row | None, dict[str, str], Collection[str]]:
         """The endpoint, the parts of the path, and the methods that the path allows."""
         allowed: set[str] = set()
-        for place, route in self._table:
+        for row, route in self._table:
             match, child = route.matches(scope)
-            if match is Match.FULL and scope["method"] == place.method:  # a GET's route takes HEAD, too
-                return place, child["path_params"], {place.method}
+            if match is Match.FULL:
+                return row, child["path_params"], allowed
             if match is not Match.NONE:
-                allowed.add(place.method)
+                allowed |= {"GET", "HEAD"} if row.method == "GET" else {row.method}
         return None, {}, allowed
 
     # -- endpoints of the app itself
 
     async def _health(self, request: Request, body: Any) -> Response:
-        try:
-            await self._server.relay.alist(limit=1)
-        except SourceError as error:
-            raise Problem("relay-unavailable") from error
+        await self._server.check_relay()
         return JSONResponse({"status": "ok", "version": __version__})
 
     async def _session(self, request: Request, body: Any) -> Response:
-        if not self._gate.has_token:
+        if not self._guard.has_token:
             raise Problem("not-found")
-        return Response(status_code=204, headers={"Set-Cookie": self._gate.session(request)})
+        return Response(status_code=204, headers={"Set-Cookie": self._guard.session(request)})
+
+
+def _without_body(response: Response) -> Response:
+    """The response to a HEAD request, by that to a GET."""
+    if isinstance(response, EventStream):
+        response.close()
+    head = Response(status_code=response.status_code)
+    head.raw_headers = response.raw_headers
+    return head
 
 
 async def _unused(request: Request) -> Response:

@@ -1,8 +1,8 @@
 """The events of a run as Server-Sent Events.
 
 The native protocol passes the relay's lines on as they are. Another protocol's encoder needs the events from the run's
-beginning: those before the client's cursor are encoded, too, and not sent. Readers of one run share what they can: frames in
-`shared_frames.py`, encoders in `shared_encoding.py`.
+beginning: those before the client's cursor are encoded, too, and not sent. Readers of one run share what they can: frames here, and
+encoders in `shared_encoding.py`.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import anyio
+from msgspec.structs import replace
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from ..errors import SourceError, UsageError
-from ..events import Event, RunRequiresAction, StreamException
+from ..events import Event, RunDone, RunRequiresAction, RunStepDone, StreamException
 from ..protocols.event_stream import KEEPALIVE, EventStreamWriter
 from ..relay import Entry, Reading, RunRecord
 from ..relay.cursors import place_of
@@ -25,13 +26,16 @@ from ..streams.failures import details_of
 from .core import Server
 from .log_events import LogEvents
 from .problem import Problem
-from .shared_frames import SharedFrames
 
 __all__ = [
+    "AtQuestion",
     "Encoded",
     "EventStream",
     "Frames",
     "Native",
+    "SharedFrames",
+    "at_question_of",
+    "ends_as_waiting",
     "is_within",
     "number_of",
     "open_questions",
@@ -76,6 +80,21 @@ class Frames:
     def failure(self, event: Event) -> bytes:
         """The frames of an event that says that the log cannot be read."""
         return self.writer.event(event)
+
+
+class SharedFrames:
+    """The newest frames of one run. Who reads at the same place has the same entries, which are made into frames once."""
+
+    def __init__(self) -> None:
+        self._newest: tuple[Sequence[Entry], bytes] = ((), b"")
+
+    def of(self, entries: Sequence[Entry], make: Callable[[Sequence[Entry]], bytes]) -> bytes:
+        """The frames of these entries, which `make` makes unless they are the newest ones."""
+        newest, frames = self._newest
+        if entries != newest:  # almost always the same objects, so that no bytes are compared
+            frames = make(entries)
+            self._newest = entries, frames
+        return frames
 
 
 class Native(Frames):
@@ -161,6 +180,40 @@ class Encoded(Frames):
         return not self.events.engine.pending.keys().isdisjoint(self.questions)
 
 
+# -- where a run waits for answers
+#
+# Clients of the UI protocols send an answer only when their stream is over. The run waits, and the next response goes on with it.
+
+
+def ends_as_waiting(events: LogEvents, writer: EventStreamWriter, before_end: bytes = b"") -> list[bytes]:
+    """The frames of a run that requires action: the ends of its step and of itself, with other frames between them."""
+    runs = events.engine.runs
+    frames: list[bytes] = []
+    if runs.step is not None:
+        frames.append(writer.event(RunStepDone(replace(runs.step, status="completed"))))
+    frames.append(before_end)
+    if runs.run is not None:
+        frames.append(writer.event(RunDone(replace(runs.run, status="requires_action"))))
+    return frames
+
+
+AtQuestion: TypeAlias = Callable[[LogEvents, EventStreamWriter], list[bytes]]
+"""Gives the frames with which a response ends where the run waits for answers."""
+
+_AT_QUESTION: dict[str, AtQuestion] = {
+    "vercel_ui": ends_as_waiting,
+    "ag_ui": ends_as_waiting,
+}
+
+
+def at_question_of(protocol: str) -> AtQuestion | None:
+    """Returns the function that ends a stream of this protocol at a question; None if the stream goes on."""
+    return _AT_QUESTION.get(protocol)
+
+
+# -- the response
+
+
 class EventStream(StreamingResponse):
     """A response with the events of a run.
 
@@ -190,6 +243,10 @@ class EventStream(StreamingResponse):
         self._frames = frames
         self._on_disconnect = on_disconnect
         self._is_complete = False
+
+    def close(self) -> None:
+        """Stop reading, where it is not sent."""
+        self._reading.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it."""

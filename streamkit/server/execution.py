@@ -18,18 +18,18 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from ..agent import Agent, AsyncAgent
-from ..agent.actions import BEGAN, open_calls
+from ..agent.actions import is_question, open_calls
 from ..agent.code import CODE_TOOL
-from ..agent.conversation import as_messages, changed
 from ..errors import ProducerFenced, StaleVersionError, UsageError
-from ..events import ConfirmationCreated, ConfirmationDone, Event, RunStepDone, ToolCallDone, ToolOutputDone
+from ..events import ConfirmationCreated, ConfirmationDone, Done, Event, RunStepDone, ToolCallDone
 from ..handlers import AsyncEventHandler, EventHandler
 from ..messages import CodeMessage, Message, ToolCallMessage
 from ..relay import Answered, Cancelled, Control, Fenced, LogWriter
 from ..relay.answers import value_of
 from ..streams.tasks import scheduler, start_task
-from .context import Context
 from .publisher import Publisher
+from .records import AG_UI, Context
+from .saved_conversation import SavedConversation
 
 if TYPE_CHECKING:
     from .runs import Runs
@@ -40,7 +40,6 @@ log = logging.getLogger("streamkit.server")
 
 _LONGEST = 7 * 86_400.0  # seconds that a question waits; a paused run is kept for as long
 _PATIENCE = 60.0  # seconds to wait until the relay knows that the agent acts on an answer
-_TITLE = 80  # characters of a conversation's title
 
 
 class Execution:
@@ -51,14 +50,14 @@ class Execution:
         context: the run that the agent is made for. Its `messages` are the conversation.
 
     Attributes:
-        version: the version of the conversation in the store.
+        conversation: in the store.
         waits_since: when the agent began to wait for answers, on the monotonic clock; None while it does not wait.
         pause_after: for how many seconds it may wait; None for no limit.
     """
 
     def __init__(self, runs: Runs, context: Context) -> None:
         self.context = context
-        self.version = 0
+        self.conversation = SavedConversation(runs.store, context)
         self.publisher: Publisher | None = None
         self.waits_since: float | None = None
         self.pause_after: float | None = None
@@ -70,12 +69,17 @@ class Execution:
         self._agent: Any = None
         self._stream: Any = None
         self._is_cancelled = self._has_left = False
-        self._earlier: set[str | None] = set()  # the ids of earlier runs in the conversation
 
     @property
     def run_id(self) -> str:
         """The run's id."""
         return self.context.run_id
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """The messages of its agent."""
+        messages: Sequence[Message] = self._agent.messages
+        return messages
 
     @property
     def has_left(self) -> bool:
@@ -134,14 +138,18 @@ class Execution:
     def begin(self, writer: LogWriter) -> None:
         """Begin a new run, in a task of the present event loop."""
         context = self.context
-        self.publisher = Publisher(context.run_id, writer, self._runs.relay.limit)
+        self.publisher = self._publisher(writer)
         self.publisher.begin(context.input)
         start_task(self._execute, self._is_over)
 
     def take_over(self, writer: LogWriter) -> None:
         """Become the producer of a paused run: read its log so far."""
-        self.publisher = Publisher(self.run_id, writer, self._runs.relay.limit)
+        self.publisher = self._publisher(writer)
         self.publisher.continue_from(self._runs.relay)
+
+    def _publisher(self, writer: LogWriter) -> Publisher:
+        forgets = {AG_UI}.intersection(self.context.metadata)
+        return Publisher(self.run_id, writer, self._runs.relay.limit, forgets)
 
     def resume(self) -> None:
         """Go on, in a task of the present event loop."""
@@ -188,7 +196,6 @@ class Execution:
     def _prepare(self) -> None:
         agent, messages = self._agent, self.context.messages
         agent.messages = [*messages]
-        self._earlier = {message.run_id for message in messages}
         self.pause_after = self._runs.pause_of(agent)
         own = {*agent.tools, *agent.application_tools, *([CODE_TOOL] if agent.computer is not None else [])}
         for tool in self._runs.tools_of(self.context):
@@ -226,6 +233,7 @@ class Execution:
         earlier = self.context.messages
         stream.engine.reserve(earlier if self.context.input else _not_shown_again(earlier))
         stream.on_wait = self._on_wait
+        stream.before_actions = self._begin_actions
         self._stream = stream
         if self._is_cancelled:
             stream.cancel()
@@ -244,13 +252,17 @@ class Execution:
 
     # -- events
 
-    def acts_on_answer(self, event: Event) -> bool:
-        """Whether with this event the agent begins to act on an answer, after it did nothing but wait."""
-        return isinstance(event, (ConfirmationDone, ToolOutputDone)) and not self._writer.busy
+    def goes_on(self, event: Event) -> bool:
+        """Whether with this event the agent goes on, after it did nothing but wait. (That its tools and its code begin is reported
+        by `_begin_actions`.)"""
+        if self._has_left or self._writer.busy:
+            return False
+        is_providers = isinstance(event, ConfirmationDone) and is_question(event.confirmation.subject)
+        return is_providers or isinstance(event, RunStepDone)
 
-    def begin_to_act(self, timeout: float = _PATIENCE) -> None:
-        """Make sure that the run is still this process's, and record that it does not merely wait any more: a process that was
-        stopped for a while may find that another one has acted on the answer.
+    def go_on(self, timeout: float = _PATIENCE) -> None:
+        """Make sure that the run is still this process's, and record that it does not merely wait any more. Up to here another
+        process may have acted on the answers, where this one was stopped for a while; from here on none will.
 
         Raises:
             ProducerFenced: the run is another producer's, or has ended.
@@ -262,9 +274,19 @@ class Execution:
             self._has_left = True
             raise
 
-    async def abegin_to_act(self) -> None:
-        """As `begin_to_act`, for tasks."""
-        await self._runs.relay.in_task(self.begin_to_act)
+    async def ago_on(self) -> None:
+        """As `go_on`, for tasks."""
+        await self._runs.relay.in_task(self.go_on)
+
+    def _begin_actions(self) -> None:
+        """Tools or code are about to run in this thread: the conversation says that they have begun, and then the relay."""
+        try:
+            self.conversation.save(self._agent.messages)
+        except StaleVersionError:
+            self.go_on()  # which raises where another producer has the run
+            raise
+        if not self._writer.busy:
+            self.go_on()
 
     @property
     def _writer(self) -> LogWriter:
@@ -272,15 +294,18 @@ class Execution:
         return self.publisher.log
 
     def must_save(self, event: Event) -> bool:
-        """Whether the conversation is to be saved before this event is published. It is saved where the agent begins to wait;
-        while it waits, or asks again in the place of another producer, there is nothing new."""
-        if self._has_left or not self._writer.busy:
+        """Whether the conversation is to be saved before this event is published: before the agent waits, with all that ran
+        until then. While it waits, or asks again in the place of another producer, there is nothing new."""
+        if self._has_left or self._is_cancelled or not self._writer.busy:
             return False
         match event:
-            case ConfirmationCreated() | ConfirmationDone() | RunStepDone():
-                return not self._is_cancelled
+            case ConfirmationCreated() | RunStepDone():
+                return True
             case ToolCallDone(message=ToolCallMessage() as call):
-                return call.waiting and not self._is_cancelled
+                return call.waiting
+            case Done(message=message):
+                assert self.publisher is not None
+                return message.role == "computer" and bool(self.publisher.open_questions)
             case _:
                 return False
 
@@ -295,35 +320,6 @@ class Execution:
             waiting.defer(_LONGEST)
         self.publisher.publish(event)
 
-    # -- the conversation
-
-    def messages_at(self, event: Event | None) -> list[Message]:
-        """The conversation as it is to be saved. An action that is about to begin is marked as begun: if the process dies
-        then, nobody can tell how far it came."""
-        approved: set[object] = set()
-        if isinstance(event, ConfirmationDone):
-            approved = {one.id for one in self._stream.confirmations if one.status == "approved"}
-        out: list[Message] = []
-        for message in as_messages(self._agent.messages):
-            if message.run_id not in self._earlier:
-                message = changed(message, run_id=self.run_id)
-            if message.metadata.get("confirmation") in approved:
-                message = changed(message, metadata={**message.metadata, "action": BEGAN})
-            out.append(message)
-        return out
-
-    def save(self, event: Event | None = None) -> None:
-        """Save the conversation."""
-        context = self.context
-        messages = self.messages_at(event)
-        self.version = self._runs.store.save(context.conversation_id, messages, self.version, run=context.run_id)
-
-    async def asave(self, event: Event) -> None:
-        """As `save`, for tasks."""
-        context = self.context
-        store, messages = self._runs.store, self.messages_at(event)
-        self.version = await store.asave(context.conversation_id, messages, self.version, run=context.run_id)
-
     # -- its end
 
     def _end(self, status: str, error: BaseException | None) -> None:
@@ -336,9 +332,9 @@ class Execution:
             log.error("%s: run %s failed", publisher.instance, self.run_id, exc_info=error)
         try:
             if not self._writer.busy:
-                self.begin_to_act(5.0)
+                self.go_on(5.0)
             if self._agent is not None:
-                self.save()
+                self.conversation.save(self._agent.messages)
         except ProducerFenced:  # another producer has the run by now, and saves the conversation
             return
         except StaleVersionError as stale:  # the conversation was deleted
@@ -347,7 +343,7 @@ class Execution:
             log.error("%s: run %s cannot be saved", publisher.instance, self.run_id, exc_info=failure)
             error = error or failure
         try:
-            self._runs.release(self.context.conversation_id, self.run_id)
+            self.conversation.unlock()
         except Exception as failure:  # the lock of a run that is over counts for nothing
             log.error("%s: run %s keeps its lock", publisher.instance, self.run_id, exc_info=failure)
         summary = None if error is None else {"type": type(error).__name__, "message": str(error)}
@@ -361,10 +357,10 @@ class _Publishing(EventHandler):
         self._execution = execution
 
     def on_event(self, event: Event) -> None:
-        if self._execution.acts_on_answer(event):
-            self._execution.begin_to_act()
+        if self._execution.goes_on(event):
+            self._execution.go_on()
         if self._execution.must_save(event):
-            self._execution.save(event)
+            self._execution.conversation.save(self._execution.messages)
         self._execution.publish(event)
 
 
@@ -375,10 +371,10 @@ class _AsyncPublishing(AsyncEventHandler):
         self._execution = execution
 
     async def on_event(self, event: Event) -> None:
-        if self._execution.acts_on_answer(event):
-            await self._execution.abegin_to_act()
+        if self._execution.goes_on(event):
+            await self._execution.ago_on()
         if self._execution.must_save(event):
-            await self._execution.asave(event)
+            await self._execution.conversation.asave(self._execution.messages)
         self._execution.publish(event)
 
 
@@ -412,11 +408,3 @@ def _not_shown_again(messages: Sequence[Message]) -> list[Message]:
         one.id in ids or (isinstance(one, CodeMessage) and one.call_id in call_ids)
     )
     return [message for message in messages if not is_shown(message)]
-
-
-def title_of(messages: Sequence[Message]) -> str:
-    """The title of a conversation: the beginning of the user's first text."""
-    for message in messages:
-        if message.role == "user" and message.type == "message" and message.content.strip():
-            return " ".join(message.content.split())[:_TITLE]
-    return ""

@@ -14,7 +14,17 @@ from ..protocols.request_body import Fields
 from ..protocols.values import is_list
 from .problem import Problem
 
-__all__ = ["RunRequest", "answer_in", "checked_input", "fingerprint", "limit_in", "problem_of"]
+__all__ = [
+    "RunRequest",
+    "answer_in",
+    "check_metadata",
+    "checked_input",
+    "fingerprint",
+    "limit_in",
+    "problem_of",
+]
+
+_MOST_METADATA = 65_536  # bytes of JSON: lists have that of each run
 
 _FIELDS = ("id", "type", "format", "content", "name", "group")
 _FORMATS = (None, "url", "base64", "base64.png", "base64.jpeg", "base64.gif", "base64.webp", "file_id")
@@ -129,6 +139,16 @@ def limit_in(query: Mapping[str, str]) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 4 and 1 <= int(text) <= 200):
         raise Problem("bad-query", "`limit` is a number from 1 to 200")
     return int(text)
+
+
+def check_metadata(metadata: Mapping[str, Any]) -> None:
+    """Refuse more metadata than is kept of a run.
+
+    Raises:
+        Problem: it is too large.
+    """
+    if len(json.encode(metadata)) > _MOST_METADATA:
+        raise Problem("body-too-large", f"A run's metadata may have {_MOST_METADATA} bytes.")
 
 
 def fingerprint(value: Any) -> str:

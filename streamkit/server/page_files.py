@@ -12,10 +12,11 @@ from .problem import Problem
 
 __all__ = ["page_response"]
 
-_FOLDER = Path(__file__).parent / "page"
+_FILES = {path.name: path for path in (Path(__file__).parent / "page").iterdir()}
 _TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
+    ".ts": "text/plain; charset=utf-8",  # the types of `streamkit.js`, for editors
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
     ".png": "image/png",
@@ -33,9 +34,8 @@ _HEADERS = {
 
 async def page_response(request: Request, body: Any) -> Response:
     """One of the files; the page itself at `/`."""
-    name = request.path_params.get("file", "index.html")
-    path = _FOLDER / name
-    kind = _TYPES.get(path.suffix)
-    if kind is None or path.name != name or not path.is_file():
+    path = _FILES.get(request.path_params.get("file", "index.html"))
+    kind = None if path is None else _TYPES.get(path.suffix)
+    if path is None or kind is None:
         raise Problem("not-found")
     return Response(path.read_bytes(), headers={**_HEADERS, "Content-Type": kind})

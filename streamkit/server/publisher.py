@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -55,13 +55,14 @@ class Publisher:
         run_id: the run's id.
         log: writes the run.
         limit: the `limit` of the relay; None if it never drops events.
+        forgets: the entries of the run's info that nobody needs any more once it has ended.
 
     Attributes:
         open_questions: the ids of the questions whose answers the agent does not have, in the order they were asked.
         instance: the id of the error that ended the run, in the log and in what clients receive.
     """
 
-    def __init__(self, run_id: str, log: LogWriter, limit: int | None) -> None:
+    def __init__(self, run_id: str, log: LogWriter, limit: int | None, forgets: Iterable[str] = ()) -> None:
         self.run_id = run_id
         self.log = log
         self.open_questions: dict[str, None] = {}
@@ -71,9 +72,11 @@ class Publisher:
         self._snapshots = LogSnapshots(self._events.engine, log, limit)
         self._continues_step = False
         self._is_shown: set[str] = set()  # ids of messages that the log has already and the stream repeats
+        self._is_decided: set[str] = set()  # ids of confirmations whose outcomes the log has, likewise
         self._waits_at: str | None = None  # the cursor of the newest event that reports that the agent waits
         self._is_over = False
         self._error: Mapping[str, Any] | None = None
+        self._forgotten = dict.fromkeys(forgets)
 
     # -- how it begins
 
@@ -100,6 +103,7 @@ class Publisher:
         engine = self._events.engine
         self._continues_step = engine.runs.step is not None
         self._is_shown = {message.id for message in engine.messages if message.status != "in_progress"}
+        self._is_decided = {one.id for one in engine.confirmations if one.status != "pending"}
 
     # -- events of the agent's stream
 
@@ -141,7 +145,8 @@ class Publisher:
                     self._publish_question(confirmation)
                 case ConfirmationDone(confirmation=confirmation):
                     self._settle(confirmation)
-                    self._write(ConfirmationDone(_copy(confirmation)))
+                    if confirmation.id not in self._is_decided:
+                        self._write(ConfirmationDone(_copy(confirmation)))
                 case StreamException():
                     self._error = {"type": event.error, "message": event.message, "instance": self.instance}
                     self._close_run("incomplete" if event.error == IncompleteStreamError.__name__ else "failed")
@@ -168,7 +173,7 @@ class Publisher:
     # -- questions
 
     def _publish_question(self, confirmation: Confirmation) -> None:
-        if confirmation.id in self._events.engine.pending:  # asked again: the log has it
+        if confirmation.id in self._events.engine.pending or confirmation.id in self._is_decided:  # the log has it
             self._ask(confirmation, ())
             return
         self._write(ConfirmationCreated(_copy(confirmation)), confirmation)
@@ -233,6 +238,7 @@ class Publisher:
             self._write(StreamEnd(status=ended))
             self._is_over = True
             info = {} if run is None else {"finish_reason": run.finish_reason, "usage": _usage(run)}
+            info |= self._forgotten
             return self.log.end(_STATUS.get(ended, "done"), self._error, info)
 
     def _close_run(self, status: Any) -> None:

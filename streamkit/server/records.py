@@ -1,4 +1,4 @@
-"""What clients see of runs, questions and conversations."""
+"""The run that an agent is made for, and what clients see of runs, questions and conversations."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from typing import Any
 
 import msgspec
 
+from ..messages import Message
 from ..relay import RunRecord, Status
 from ..stores import Conversation
 from .problem import run_error
 
-__all__ = ["Run", "conversation_of", "question_of", "run_of"]
+__all__ = ["AG_UI", "Context", "Run", "conversation_of", "question_of", "run_of"]
+
+AG_UI = "ag_ui"  # the key of what a client of AG-UI sent, in a run's info and in `Context.metadata`
 
 _QUESTION = (
     "id",
@@ -27,6 +30,27 @@ _QUESTION = (
     "error",
     "answered_at",
 )
+
+
+class Context(msgspec.Struct, kw_only=True):
+    """The run that an agent is made for.
+
+    Attributes:
+        run_id: the run's id.
+        conversation_id: the id of the conversation that it belongs to.
+        messages: the conversation before this run; if the run was paused, also what it has done so far. The server puts them
+            into the agent.
+        input: the new messages of the user; empty if the run was paused and now goes on.
+        metadata: what the client sent in `metadata`.
+        owner: who began it, as `authorize` returned it; None if it returned no name.
+    """
+
+    run_id: str
+    conversation_id: str
+    messages: list[Message]
+    input: list[Message]
+    metadata: dict[str, Any]
+    owner: str | None
 
 
 class Run(msgspec.Struct, kw_only=True):
@@ -86,7 +110,7 @@ def question_of(question: Mapping[str, Any]) -> dict[str, Any]:
     return {key: question[key] for key in _QUESTION if key in question}
 
 
-def conversation_of(conversation: Conversation, run: str | None) -> dict[str, Any]:
+def conversation_of(conversation: Conversation, run: RunRecord | None) -> dict[str, Any]:
     """A conversation, and its open run."""
     return {
         "id": conversation.id,
@@ -94,5 +118,5 @@ def conversation_of(conversation: Conversation, run: str | None) -> dict[str, An
         "created_at": conversation.created_at,
         "updated_at": conversation.updated_at,
         "messages": conversation.messages,
-        "run": run,
+        "run": None if run is None else run.id,
     }

@@ -21,15 +21,23 @@ from ..protocols.event_stream import EventStreamWriter
 from ..protocols.request_body import Fields
 from ..relay import RunRecord
 from ..streams.error_mask import ErrorMask
-from .context import Context
-from .core import Server
-from .event_stream import Encoded, EventStream, Frames, Native, is_within, number_of, open_reading
-from .inputs import RunRequest, answer_in, fingerprint, limit_in
+from .core import Server, list_response
+from .event_stream import (
+    AtQuestion,
+    Encoded,
+    EventStream,
+    Frames,
+    Native,
+    SharedFrames,
+    at_question_of,
+    is_within,
+    number_of,
+    open_reading,
+)
+from .inputs import RunRequest, answer_in, check_metadata, fingerprint, limit_in
 from .problem import Problem
-from .records import question_of
+from .records import AG_UI, Context, question_of
 from .shared_encoding import EncodedTogether, SharedEncoding
-from .shared_frames import SharedFrames
-from .ui_questions import AtQuestion, at_question_of
 
 __all__ = ["RunRoutes"]
 
@@ -62,7 +70,7 @@ class RunRoutes:
         run_id = secrets.token_urlsafe(16) if key is None else self.id_of("key", owner or "", key)
         conversation = wanted.conversation or (secrets.token_urlsafe(16) if key is None else f"c-{run_id}")
         if wanted.conversation is not None:
-            await self._server.check_conversation(request, conversation)
+            await self._server.find_conversation(request, conversation)
         if wanted.stream:
             self._server.add_reader(request)
         context = Context(
@@ -94,24 +102,28 @@ class RunRoutes:
         return hmac.new(self._secret, value, hashlib.sha256).hexdigest()[:40]
 
     async def run(
-        self, request: Request, context: Context, mark: str | None, more: Mapping[str, Any] | None = None
+        self, request: Request, context: Context, mark: str | None, *, ag_ui: Mapping[str, Any] | None = None
     ) -> tuple[RunRecord, bool]:
         """Begin a run, unless there is one with this id. Returns its record, and whether there was one.
 
         Args:
             mark: what an equal request has too; None where there is none.
-            more: further entries of the run's `info`.
+            ag_ui: what a client of AG-UI sent for the agent. It is kept until the run has ended, and no client sees it.
         """
         relay = self._server.relay
-        info = {
+        check_metadata(context.metadata)
+        info: dict[str, Any] = {
             "conversation": context.conversation_id,
             "owner": context.owner,
             "metadata": context.metadata,
             "mark": mark,
-            **(more or {}),
         }
+        if ag_ui is not None:
+            info[AG_UI] = ag_ui
+            context.metadata = {**context.metadata, AG_UI: ag_ui}
         found = await self._server.begun_record(context.run_id) if mark is not None else None
         if found is None:
+            await self._server.check_owner(context.owner)
             try:
                 await self._server.runs.begin(context, info, partial(self._server.check_new_run, request, context))
             except UsageError:  # an equal request came at the same moment
@@ -135,16 +147,10 @@ class RunRoutes:
         status, conversation, before = query.get("status"), query.get("conversation"), query.get("before")
         if status is not None and status not in _STATUSES:
             raise Problem("bad-query", f"`status` is one of {', '.join(_STATUSES)}")
-        limit = limit_in(query)
-        await self._server.owner(request)
-        runs, more = await self._server.visible_runs(
-            request,
-            lambda record: status is None or record.status == status,
-            conversation=conversation,
-            limit=limit,
-            before=before,
+        page = await self._server.visible_runs(
+            request, status=status, conversation=conversation, limit=limit_in(query), before=before
         )
-        return JSONResponse({"runs": msgspec.to_builtins(runs), "more": more})
+        return list_response("runs", page)
 
     async def get(self, request: Request, body: Any) -> Response:
         """One run."""

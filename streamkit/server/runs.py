@@ -12,15 +12,14 @@ import anyio
 import anyio.lowlevel
 
 from ..errors import SourceError, StaleVersionError, StreamkitError
-from ..messages import Message
 from ..protocols.values import is_list, is_object
 from ..relay import LogWriter, Relay, RunRecord
 from ..stores import Store
 from ..streams.tasks import start_soon
-from .context import Context
-from .execution import Execution, title_of
+from .execution import Execution
 from .heartbeat import Heartbeat
 from .problem import Problem
+from .records import AG_UI, Context
 
 __all__ = ["DEFAULT_PAUSE", "Runs"]
 
@@ -69,7 +68,7 @@ class Runs:
     def tools_of(self, context: Context) -> Iterable[Mapping[str, Any]]:
         """The tools that the client itself runs. Any client may send this metadata: what is no tool is left out, and so is a
         second one of the same name."""
-        sent = context.metadata.get("ag_ui")
+        sent = context.metadata.get(AG_UI)
         tools = sent.get("tools") if is_object(sent) else None
         found: dict[str, Mapping[str, Any]] = {}
         for tool in tools if is_list(tools) else ():
@@ -92,10 +91,6 @@ class Runs:
             del self.active[execution.run_id]
         if not self.active:
             self.heartbeat.rest()
-
-    def release(self, conversation_id: str, run_id: str) -> None:
-        """Unlock the conversation for another run."""
-        self.store.unlock(conversation_id, run_id)
 
     # -- beginning
 
@@ -131,7 +126,7 @@ class Runs:
             await check()
             if holder != context.run_id:
                 raise Problem("conversation-busy", "The conversation has an open run.", extra={"run": holder})
-            execution.version = await self._save_input(context)
+            await execution.conversation.add_input()
         except BaseException as error:
             with anyio.CancelScope(shield=True):
                 await self._undo(context, writer)
@@ -150,15 +145,6 @@ class Runs:
             await writer.aend("cancelled")
         finally:
             await self.store.aunlock(context.conversation_id, context.run_id)
-
-    async def _save_input(self, context: Context) -> int:
-        """Add what the user says to the conversation. Returns its version."""
-        saved = await self.store.aload(context.conversation_id)
-        context.messages, version = ([*saved.messages], saved.version) if saved is not None else ([], 0)
-        _name(context.input, context.messages, context.run_id)
-        title = title_of(context.input) if not any(one.role == "user" for one in context.messages) else None
-        messages = [*context.messages, *context.input]
-        return await self.store.asave(context.conversation_id, messages, version, title=title, run=context.run_id)
 
     async def _lock(self, context: Context) -> str:
         """Lock the conversation for this run. The lock of a run that has ended is taken from it. Returns the run that has
@@ -214,7 +200,7 @@ class Runs:
             conversation_id=conversation_id,
             messages=[],
             input=[],
-            metadata=record.info.get("metadata") or {},
+            metadata=_metadata_in(record.info),
             owner=record.info.get("owner"),
         )
         execution = Execution(self, context)
@@ -232,13 +218,10 @@ class Runs:
 
     async def _resume(self, execution: Execution, writer: LogWriter) -> bool:
         """Go on with a run that was taken over. False if that is not possible."""
-        context = execution.context
-        saved = await self.store.aload(context.conversation_id)  # now that no other producer can save it any more
-        if saved is None or writer.busy:  # busy: another one took it over at the same moment, and died at work
-            self.remove(execution)
+        if writer.busy or not await execution.conversation.take_over():
+            self.remove(execution)  # busy: another one took it over at the same moment, and died at work
             writer.abandon()
             return False
-        context.messages, execution.version = saved
         await self.relay.in_task(execution.take_over, writer)
         execution.resume()
         self.heartbeat.wake()
@@ -264,11 +247,7 @@ class Runs:
                     continue  # another process has the run by now
 
 
-def _name(input: Iterable[Message], earlier: Iterable[Message], run_id: str) -> None:
-    """Give the input's messages the id of their run, and ids of their own that are new in the conversation."""
-    used = {message.id for message in earlier}
-    for number, message in enumerate(input, 1):
-        if not message.id or message.id in used:
-            message.id = f"{run_id}.{number}"
-        used.add(message.id)
-        message.run_id = run_id
+def _metadata_in(info: Mapping[str, Any]) -> dict[str, Any]:
+    """The `Context.metadata` of a run."""
+    ag_ui = {AG_UI: info[AG_UI]} if info.get(AG_UI) is not None else {}
+    return {**(info.get("metadata") or {}), **ag_ui}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 import msgspec
@@ -22,20 +22,19 @@ from ..protocols.ui_answers import Approval, UiAnswer
 from ..protocols.ui_parts import DENIED
 from ..relay import RunRecord
 from ..relay.registry import outcome_of
-from ..stores import Conversation
-from .context import Context
-from .conversation_routes import ConversationRoutes
+from ..stores import Conversation, Saved
+from .conversation_routes import ConversationRoutes, messages_before
 from .core import Server, is_id
-from .event_stream import EventStream, open_reading
+from .event_stream import EventStream, ends_as_waiting, open_reading
 from .inputs import checked_input
 from .problem import Problem
-from .records import question_of
+from .records import Context, question_of
 from .run_routes import RunRoutes
-from .ui_questions import ends_as_waiting
 from .ui_streams import AgUiStream, chat_continued, so_far
 
 __all__ = ["UiRoutes"]
 
+_NOTHING = Saved([], 0)
 _SUPERSEDED = "superseded"
 _PATIENCE = 5.0  # seconds to wait for the end of a run that was stopped
 
@@ -57,20 +56,27 @@ class UiRoutes:
         self._server.add_reader(request)
         if wanted.trigger == "submit-message" and not wanted.new_messages:
             return await self._chat_answers(run, wanted.answers, version)
-        again = conversation if wanted.trigger == "regenerate-message" else None
+        again = conversation is not None and wanted.trigger == "regenerate-message"
+        edited = conversation if again or wanted.message_id is not None else None
+        saved = await self._saved(edited)
+        turn = _turn_in(saved.messages, wanted, again=again)
         input = checked_input(wanted.new_messages)
-        turn = None if again is None else await self._turn_of(again, wanted.message_id)
-        if again is None and not input:
+        if not again and not input:
             raise RequestError("messages", "have nothing new of the user's")
         self._server.runs.check_room()
         if run is not None:  # nothing is wrong with the request: now it may change something
             await self._supersede(run)
-        if again is not None:
-            input = await self._regenerate(again, turn)
-        elif conversation is not None and wanted.message_id is not None:
-            await self._replace(conversation, wanted.message_id)
+            saved = await self._saved(edited)
+        if edited is not None and turn is not None:
+            removed = await self._conversations.roll_back(edited, saved, turn.before)
+            input = (
+                [one for one in removed if one.role == "user" and one.run_id == removed[0].run_id] if again else input
+            )
         record = await self._begin(request, wanted.id, input, dict(wanted.body), owner)
         return await self._chat_from_beginning(record, version)
+
+    async def _saved(self, conversation: Conversation | None) -> Saved:
+        return _NOTHING if conversation is None else await self._conversations.saved(conversation)
 
     async def _chat_answers(self, run: RunRecord | None, answers: Sequence[UiAnswer], version: Any) -> Response:
         given = _checked_answers(run, answers)
@@ -80,34 +86,6 @@ class UiRoutes:
         for question, answer in given:
             await self._runs.give(run, question, answer)
         return await chat_continued(self._server, run, version, found)
-
-    async def _turn_of(self, conversation: Conversation, message_id: str | None) -> str | None:
-        """The id of the user's message with which the turn of this message begins; None, the last turn, if no message is
-        named.
-
-        Raises:
-            RequestError: there is no such message.
-        """
-        if message_id is None:
-            return None
-        saved = await self._server.store.aload(conversation.id)
-        for message in [] if saved is None else saved.messages:
-            if message.role == "user" and message_id in (message.run_id, message.id, message.group):
-                return message.id
-        raise RequestError("messageId", "is the id of no message in this conversation")
-
-    async def _regenerate(self, conversation: Conversation, before: str | None) -> list[Message]:
-        """Remove the turn that begins with this message, or the last one, and all after it. Returns the user's messages of
-        that turn."""
-        removed = await self._conversations.roll_back(conversation, before)
-        return [message for message in removed if message.role == "user" and message.run_id == removed[0].run_id]
-
-    async def _replace(self, conversation: Conversation, message_id: str) -> None:
-        """Remove an edited message of the user and all after it."""
-        saved = await self._server.store.aload(conversation.id)
-        messages = [] if saved is None else saved.messages
-        if any(one.role == "user" and message_id in (one.id, one.group) for one in messages):
-            await self._conversations.roll_back(conversation, message_id)
 
     async def chat_stream(self, request: Request, body: Any) -> Response:
         """The open run, from the beginning of its message; 204 if there is none."""
@@ -128,12 +106,10 @@ class UiRoutes:
 
     async def chat_messages(self, request: Request, body: Any) -> Response:
         """The messages of runs that have ended, and the input of the open one, for `useChat({messages})`."""
-        found = await self._server.conversation(request, request.path_params["conversation"])
-        messages, run = await self._conversations.past(found)
-        saved = await self._server.store.aload(found.id) if run is not None else None
-        said = [] if saved is None or run is None else [one for one in saved.messages if one.run_id == run.id]
-        input = [one for one in said if one.role == "user"]
-        shown = vercel_ui.to_input([*messages, *input], version=_version(request))
+        found, run = await self._server.conversation(request, request.path_params["conversation"])
+        saved = (await self._conversations.saved(found)).messages
+        input = [one for one in saved if run is not None and one.run_id == run.id and one.role == "user"]
+        shown = vercel_ui.to_input([*messages_before(run, saved), *input], version=_version(request))
         return JSONResponse({"id": found.id, "messages": shown})
 
     async def _chat_from_beginning(self, record: RunRecord, version: Any) -> EventStream:
@@ -174,8 +150,8 @@ class UiRoutes:
             raise RequestError("messages", "have nothing new of the user's")
         more = {"state": wanted.state, "context": wanted.context, "forwardedProps": wanted.forwarded_props}
         tools = [msgspec.to_builtins(tool) for tool in wanted.tools]
-        metadata = {"ag_ui": {"runId": wanted.run_id, "tools": tools, **more}}
-        record = await self._begin(request, wanted.thread_id, input, metadata, owner, run_id)
+        received = {"runId": wanted.run_id, "tools": tools, **more}
+        record = await self._begin(request, wanted.thread_id, input, {}, owner, run_id, ag_ui=received)
         return await stream.beginning(record, past)
 
     async def _newest(self, request: Request, conversation: str) -> RunRecord | None:
@@ -189,10 +165,11 @@ class UiRoutes:
 
     async def _past(self, conversation: Conversation | None, run: RunRecord | None) -> list[Message]:
         """The messages before a run."""
-        saved = None if conversation is None else await self._server.store.aload(conversation.id)
-        messages = [] if saved is None else saved.messages
-        place = next((n for n, one in enumerate(messages) if run is not None and one.run_id == run.id), len(messages))
-        return messages[:place]
+        return (
+            []
+            if conversation is None
+            else messages_before(run, (await self._conversations.saved(conversation)).messages)
+        )
 
     # -- both
 
@@ -203,17 +180,17 @@ class UiRoutes:
         if not is_id(id):
             raise RequestError(name, "is no id: those have letters, digits, `-` and `_`, 128 at most")
         owner = await self._server.owner(request)
-        await self._server.check_conversation(request, id)
-        conversation = await self._server.store.aget(id)
-        return owner, conversation, await self._server.open_run(conversation)
+        found = await self._server.find_conversation(request, id)
+        return (owner, None, None) if found is None else (owner, found.conversation, found.run)
 
     async def _open_run(self, request: Request) -> RunRecord | None:
         await self._server.owner(request)
         id = request.path_params["conversation"]
-        conversation = await self._server.store.aget(id) if is_id(id) else None
-        if conversation is None or not await self._server.may_see(request, conversation):
+        try:
+            found = await self._server.find_conversation(request, id) if is_id(id) else None
+        except Problem:  # that it may not be seen is not to be seen
             return None
-        return await self._server.open_run(conversation)
+        return None if found is None else found.run
 
     async def _begin(
         self,
@@ -223,6 +200,7 @@ class UiRoutes:
         metadata: dict[str, Any],
         owner: str | None,
         run_id: str = "",
+        ag_ui: Mapping[str, Any] | None = None,
     ) -> RunRecord:
         context = Context(
             run_id=run_id or secrets.token_urlsafe(16),
@@ -232,7 +210,7 @@ class UiRoutes:
             metadata=metadata,
             owner=owner,
         )
-        record, _ = await self._runs.run(request, context, run_id or None)
+        record, _ = await self._runs.run(request, context, run_id or None, ag_ui=ag_ui)
         return record
 
     async def _supersede(self, run: RunRecord) -> None:
@@ -258,6 +236,30 @@ def _version(request: Request) -> Any:
     if version not in ("5", "6", "7"):
         raise Problem("bad-query", "`version` is 5, 6 or 7")
     return int(version)
+
+
+class _Turn(NamedTuple):
+    """A turn of a conversation that is taken back: that with this message of the user, or the last one."""
+
+    before: str | None
+
+
+def _turn_in(messages: Sequence[Message], wanted: vercel_ui.ChatRequest, *, again: bool) -> _Turn | None:
+    """The turn that a request puts another one in place of: the one of the message that it names, which is to be answered
+    `again`, or which the user has edited; None if there is none.
+
+    Raises:
+        RequestError: it is to be answered again, and there is no such message.
+    """
+    id = wanted.message_id
+    if id is None:
+        return _Turn(None) if again else None
+    for message in messages:
+        if message.role == "user" and id in (message.id, message.group, message.run_id if again else None):
+            return _Turn(message.id)
+    if again:
+        raise RequestError("messageId", "is the id of no message in this conversation")
+    return None
 
 
 def _pending(run: RunRecord) -> dict[str, dict[str, Any]]:

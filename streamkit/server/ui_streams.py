@@ -17,10 +17,9 @@ from ..relay import RunRecord
 from ..relay.cursors import place_of
 from ..streams.error_mask import ErrorMask
 from .core import Server
-from .event_stream import Encoded, EventStream, number_of, open_questions, open_reading
+from .event_stream import Encoded, EventStream, ends_as_waiting, number_of, open_questions, open_reading
 from .log_events import LogEvents
 from .run_routes import is_no_input
-from .ui_questions import ends_as_waiting
 
 __all__ = ["AgUiStream", "chat_continued", "frame_of", "so_far"]
 

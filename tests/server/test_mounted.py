@@ -14,7 +14,7 @@ import pytest
 
 import streamkit as sk
 from streamkit.computer import Computer
-from streamkit.server import create_app, page_files
+from streamkit.server import create_app
 from streamkit.testing import ModelServer, Reply
 
 from ..agent.parts import code
@@ -64,12 +64,8 @@ def test_it_is_mounted(agents: Agents, mount: Any) -> None:
     app.shutdown()
 
 
-def test_the_page_is_served(agents: Agents, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_is_served(agents: Agents) -> None:
     """Its files without a token, and nothing else; with a policy that lets nothing foreign in."""
-    (tmp_path / "index.html").write_text("<!doctype html>")
-    (tmp_path / "streamkit.js").write_text("export {}")
-    (tmp_path / "notes.txt").write_text("no")
-    monkeypatch.setattr(page_files, "_FOLDER", tmp_path)
     with serve(create_app(agents, token=TOKEN, page=True)) as url, Client(url, headers={"Authorization": ""}) as client:
         page = client.get("/")
         assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
@@ -78,8 +74,17 @@ def test_the_page_is_served(agents: Agents, tmp_path: Any, monkeypatch: pytest.M
             " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
         )
         assert client.get("/streamkit.js").headers["content-type"] == "text/javascript; charset=utf-8"
-        for path in ("/notes.txt", "/missing.js", "/..%2fapp.py", "/%2e%2e/app.py"):
-            assert client.get(path).status_code == 404
+        types = client.get("/streamkit.d.ts")
+        assert (types.headers["content-type"], "export class" in types.text) == ("text/plain; charset=utf-8", True)
+        for path in (
+            "/notes.txt",
+            "/missing.js",
+            "/..%2fapp.py",
+            "/%2e%2e/app.py",
+            f"/{'a' * 300}.js",
+            "/%00.js",
+        ):
+            assert code_of(client.get(path)) == (404, "not-found")
         assert code_of(client.get("/runs")) == (401, "unauthorized")
         assert client.get("/health").status_code == 200
 

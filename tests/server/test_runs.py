@@ -15,7 +15,7 @@ import pytest
 import streamkit as sk
 from streamkit.protocols.event_stream import EventStreamWriter
 from streamkit.relay import Entry
-from streamkit.server.shared_frames import SharedFrames
+from streamkit.server.event_stream import SharedFrames
 
 from .backends import Backend
 from .parts import Agents, Client, frames_of, said, serve, wait_for

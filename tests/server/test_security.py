@@ -7,22 +7,27 @@ the limits, run on every backend.
 
 from __future__ import annotations
 
+import contextlib
+import inspect
+import itertools
 import json
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import httpx
 import pytest
 
 import streamkit as sk
+from streamkit.relay import Relay
 from streamkit.server import create_app
-from streamkit.server.checks import Gate
 from streamkit.server.problem import PROBLEMS
+from streamkit.server.request_guard import RequestGuard
+from streamkit.stores import MemoryStore, Store
 
 from .backends import Backend, RelayFault
-from .parts import SECRET, TOKEN, Agents, Client, Records, serve, wait_for
+from .parts import SECRET, TOKEN, Agents, Client, Records, said, serve, wait_for
 from .test_runs import code_of
 
 ORIGIN = "https://chat.example"
@@ -62,6 +67,30 @@ def owned(agents: Agents, backend: Backend) -> Iterator[Client]:
         yield made
 
 
+def test_a_part_whose_methods_are_async_is_refused(agents: Agents) -> None:
+    """Each of them: nobody would await it. Its `a…` form may be async."""
+
+    async def method(self: Any, *arguments: Any, **options: Any) -> None:
+        raise NotImplementedError
+
+    async def generator(self: Any, *arguments: Any, **options: Any) -> AsyncIterator[int]:
+        yield 1
+
+    for option, base, kind in (("relay", Relay, sk.MemoryRelay), ("store", Store, MemoryStore)):
+        names = [name for name, _ in inspect.getmembers(base, inspect.isfunction) if not name.startswith("_")]
+        plain = [name for name in names if not inspect.iscoroutinefunction(getattr(base, name))]
+        assert {"list", "get", "close", "delete"} <= {*plain}
+        for name, own in itertools.product(plain, (method, generator)):
+            part: Any = type("Async", (kind,), {name: own})()
+            with pytest.raises(sk.UsageError, match=rf"Async\.{name} is `async def`"):
+                create_app(agents, token=TOKEN, **{option: part})
+            if option == "relay":
+                with pytest.raises(sk.UsageError, match=rf"Async\.{name} is `async def`"):
+                    sk.Emitter(part)
+        part = type("Async", (kind,), {"aget": method})()
+        create_app(agents, token=TOKEN, **{option: part})
+
+
 def test_an_app_has_a_token_or_authorize(agents: Agents) -> None:
     for options in ({"token": None}, {"token": ""}):
         with pytest.raises(sk.UsageError, match="token"):
@@ -76,17 +105,37 @@ def test_paths_and_methods(client: Client) -> None:
     for path in ("/nowhere", "/runs/a/b/c", "/runsx", "/", "/streamkit.js"):
         assert code_of(client.get(path)) == (404, "not-found")
     for method, path, allowed in (
-        ("PUT", "/runs", "GET, POST"),
-        ("DELETE", "/runs/x", "GET"),
+        ("PUT", "/runs", "GET, HEAD, POST"),
+        ("DELETE", "/runs/x", "GET, HEAD"),
         ("GET", "/chat", "POST"),
     ):
         response = client.request(method, path)
         assert code_of(response) == (405, "method-not-allowed")
         assert response.headers["allow"] == allowed
-    assert client.head("/runs").status_code == 405
     for id in ("x" * 129, "a b", "a.b", "%00", "é"):
         assert code_of(client.get(f"/runs/{id}")) == (404, "run-not-found")
         assert code_of(client.get(f"/conversations/{id}")) == (404, "conversation-not-found")
+
+
+def test_head_is_get_without_a_body(client: Client) -> None:
+    """Also of a stream, which is not read for it, and of what is not there."""
+    run = client.begin("hello")
+    client.until(run["id"], "done")
+    for path in ("/health", "/runs", f"/runs/{run['id']}", f"/runs/{run['id']}/events", "/runs/x", "/nowhere"):
+        head, get = client.head(path), client.get(path)
+        assert (head.status_code, head.content) == (get.status_code, b""), path
+        assert head.headers["content-type"] == get.headers["content-type"]
+    assert code_of(client.post("/health")) == (405, "method-not-allowed")
+
+
+def test_half_of_a_surrogate_pair_is_no_reason_to_refuse_a_text(client: Client) -> None:
+    """A text that was cut amid an emoji."""
+    body = rb'{"input": "hello \ud83d", "metadata": {"\ud83d": "\udc4d"}}'
+    response = client.post("/runs", content=body, headers={"Content-Type": "application/json"})
+    assert response.status_code == 201
+    run = response.json()
+    assert run["metadata"] == {"\ufffd": "\ufffd"}
+    assert said(client.events(run["id"])) == "You said: hello \ufffd"
 
 
 def test_bodies(client: Client) -> None:
@@ -310,13 +359,13 @@ def test_a_page_gets_a_cookie(client: Client) -> None:
     session = client.post("/session")
     assert session.status_code == 204
     cookie = session.headers["set-cookie"]
-    assert cookie.startswith("streamkit=")
+    assert cookie.startswith("streamkit-")
     assert cookie.endswith("; Path=/; Max-Age=43200; HttpOnly; SameSite=Strict")
-    value = cookie.split(";")[0].removeprefix("streamkit=")
+    name, value = cookie.split(";")[0].split("=")
     expiry, signature = value.split(".")
     assert 43_100 < int(expiry) - time.time() <= 43_200
     with httpx.Client(base_url=client.base_url) as page:
-        good = {"Cookie": f"streamkit={value}"}
+        good = {"Cookie": f"{name}={value}"}
         assert page.get("/runs", headers=good).status_code == 200
         begun = page.post("/runs", json={"input": "hello"}, headers={**good, **own})
         assert begun.status_code == 201
@@ -326,7 +375,7 @@ def test_a_page_gets_a_cookie(client: Client) -> None:
             403,
             "origin-not-allowed",
         )
-        old = Gate(TOKEN, (), (), 1)._signature("1000000000")
+        old = RequestGuard(TOKEN, (), (), 1)._signature("1000000000")
         for wrong in (
             f"{int(expiry) + 1}.{signature}",
             f"{expiry}.{signature[:-1]}{'1' if signature.endswith('0') else '0'}",
@@ -336,10 +385,30 @@ def test_a_page_gets_a_cookie(client: Client) -> None:
             "",
             ".",
         ):
-            assert code_of(page.get("/runs", headers={"Cookie": f"streamkit={wrong}"})) == (401, "unauthorized"), wrong
+            assert code_of(page.get("/runs", headers={"Cookie": f"{name}={wrong}"})) == (401, "unauthorized"), wrong
+            two = {"Cookie": f"{name}={wrong}; other=x; {name}={value}"}  # of two paths, or from before
+            assert page.get("/runs", headers=two).status_code == 200, wrong
         assert code_of(page.post("/session")) == (401, "unauthorized")
         wrong_token = {**good, **own, "Authorization": "Bearer another"}
         assert code_of(page.post("/session", headers=wrong_token)) == (401, "unauthorized")
+        assert code_of(page.post("/session", headers={**good, **own})) == (401, "unauthorized"), "it renews itself"
+
+
+def test_servers_on_one_host_have_cookies_of_their_own(agents: Agents) -> None:
+    """A browser sends the cookies of a host to each of its ports."""
+    cookies: list[str] = []
+    with contextlib.ExitStack() as stack:
+        pages = []
+        for token in ("one", "two", "one"):
+            url = stack.enter_context(serve(create_app(agents, token=token)))
+            page = stack.enter_context(httpx.Client(base_url=url))
+            session = page.post("/session", headers={"Authorization": f"Bearer {token}"})
+            cookies.append(session.headers["set-cookie"].split(";")[0])
+            pages.append(page)
+        sent = {"Cookie": "; ".join(cookies)}
+        assert [page.get("/runs", headers=sent).status_code for page in pages] == [200, 200, 200]
+    names = [cookie.split("=")[0] for cookie in cookies]
+    assert names[0] == names[2] != names[1]
 
 
 # -- authorize
@@ -485,6 +554,68 @@ def test_runs_and_readers_are_limited(backend: Backend, agents: Agents) -> None:
         assert [*filter(None, (frame.type for frame in client.events(run["id"])))][-1] == "stream_end"
         for one in (hanging[1], waiting):
             client.post(f"/runs/{one['id']}/cancel")
+
+
+def test_an_owner_has_so_many_open_runs(backend: Backend, agents: Agents) -> None:
+    """Those that wait count, in whichever process they are. Another owner's do not."""
+    apps = [
+        backend.app(agents, authorize=owner_of, max_owner_runs=2, relay=relay, store=store)
+        for relay, store in backend.shared()
+    ]
+    with serve(apps[0]) as url, Client(url) as here, serve(apps[1]) as url, Client(url) as there:
+        waiting = here.begin("run say x")
+        here.until_asked(waiting["id"])
+        hanging = there.begin("hang")
+        for client in (here, there):
+            refused = client.post("/runs", json={"input": "hello"})
+            assert code_of(refused) == (429, "too-many-runs")
+            assert refused.headers["retry-after"] == "1"
+        other = here.post("/runs", json={"input": "hello"}, headers={"x-user": "bob"})
+        assert other.status_code == 201
+        for run in (hanging, waiting):
+            here.post(f"/runs/{run['id']}/cancel")
+        wait_for(lambda: here.post("/runs", json={"input": "hello"}).status_code == 201)
+
+
+def test_metadata_is_bounded(agents: Agents) -> None:
+    """It is kept of each run, and is in each list."""
+    with serve(create_app(agents, token=TOKEN)) as url, Client(url) as unbounded:
+        for size, code in ((65_000, 201), (66_000, 413)):
+            response = unbounded.post("/runs", json={"input": "hello", "metadata": {"x": "y" * size}})
+            assert response.status_code == code
+        message = {"id": "u", "role": "user", "parts": [{"type": "text", "text": "hello"}]}
+        body = {"id": "c", "trigger": "submit-message", "messages": [message], "extra": "y" * 66_000}
+        assert code_of(unbounded.post("/chat", json=body)) == (413, "body-too-large")
+
+
+def test_what_a_client_of_ag_ui_sent_goes_with_the_end_of_its_run(backend: Backend, agents: Agents) -> None:
+    """Its state may be large: the agent has it, no list has it, and the relay has it no longer than it may be needed."""
+    relay = backend.relay()
+    with serve(backend.app(agents, relay=relay)) as url, Client(url) as client:
+        state = {"document": "x" * 100_000}
+        body: dict[str, Any] = {"threadId": "t", "runId": "r", "state": state, "tools": [], "context": []}
+        body |= {"forwardedProps": {}, "messages": [{"id": "u", "role": "user", "content": "hello"}]}
+        assert client.post("/agui", json=body).status_code == 200
+        assert agents.contexts[-1].metadata["ag_ui"]["state"] == state
+        (run,) = client.get("/runs").json()["runs"]
+        assert run["metadata"] == {}
+        record = relay.get(client.until(run["id"], "done")["id"])
+        assert record.info["ag_ui"] is None
+
+
+def test_health_asks_the_relay_once_a_second_at_most(backend: Backend, agents: Agents) -> None:
+    """Anybody may ask for it."""
+    asked: list[float] = []
+
+    class Asked(RelayFault):
+        def list(self, *arguments: Any, **options: Any) -> Any:
+            asked.append(time.monotonic())
+            return super().list(*arguments, **options)
+
+    with serve(backend.app(agents, relay=backend.relay(Asked))) as url, Client(url) as client:
+        assert {client.get("/health").status_code for _ in range(50)} == {200}
+        wait_for(lambda: client.get("/health") and len(asked) > 1)
+    assert all(after - before >= 1.0 for before, after in itertools.pairwise(asked))
 
 
 def test_a_relay_that_is_away_is_503(backend: Backend, agents: Agents) -> None:

@@ -14,10 +14,9 @@ from streamkit.protocols import codec
 from streamkit.protocols.event_stream import EventStreamWriter
 from streamkit.relay import Entry
 from streamkit.relay.cursors import cursor_of, place_of, run_name
-from streamkit.server.event_stream import Encoded
+from streamkit.server.event_stream import Encoded, at_question_of
 from streamkit.server.run_routes import is_no_input
 from streamkit.server.shared_encoding import EncodedTogether, SharedEncoding
-from streamkit.server.ui_questions import at_question_of
 
 RUN = "run"
 QUESTIONS = ["confirmation-1"]  # nobody has answered it

@@ -15,9 +15,8 @@ from streamkit.protocols import vercel_ui
 from streamkit.protocols.event_stream import EventStreamWriter
 from streamkit.relay import MemoryRelay
 from streamkit.server import create_app
-from streamkit.server.event_stream import Encoded, number_of
+from streamkit.server.event_stream import Encoded, ends_as_waiting, number_of
 from streamkit.server.publisher import Publisher
-from streamkit.server.ui_questions import ends_as_waiting
 from streamkit.stores import MemoryStore
 
 from .backends import Backend, RelayFault, StoreFault

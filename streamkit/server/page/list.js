@@ -39,14 +39,13 @@ export class ConversationList {
 /** The newest conversations of the server, `most` or a few more of them, and whether there are older ones. */
 export async function conversationsUpTo(client, most) {
   const conversations = [];
-  let more = true;
-  while (more && conversations.length < most) {
-    const before = conversations.length ? { before: conversations.at(-1).id } : {};
-    const page = await client.listConversations({ limit: 100, ...before });
+  let next = "";
+  while (next !== undefined && conversations.length < most) {
+    const page = await client.listConversations({ limit: 100, ...(next && { before: next }) });
     conversations.push(...page.conversations);
-    more = page.more && page.conversations.length > 0;
+    next = page.next;
   }
-  return { conversations, more };
+  return { conversations, more: next !== undefined };
 }
 
 class Item {

@@ -365,8 +365,8 @@ export interface Client {
   /** Read a run from its beginning, or after a cursor. */
   read(id: string, options?: StreamOptions & { after?: string }): RunStream;
   getRun(id: string): Promise<RunRecord>;
-  listRuns(query?: Record<string, string | number>): Promise<{ runs: RunRecord[]; more: boolean }>;
-  listConversations(query?: Record<string, string | number>): Promise<{ conversations: Conversation[]; more: boolean }>;
+  listRuns(query?: Record<string, string | number>): Promise<{ runs: RunRecord[]; more: boolean; next?: string }>;
+  listConversations(query?: Record<string, string | number>): Promise<{ conversations: Conversation[]; more: boolean; next?: string }>;
   getConversation(id: string): Promise<Conversation>;
   /** The messages of a conversation's runs that have ended, and its open run: read that from its beginning. */
   getMessages(conversation: string): Promise<{ messages: Message[]; run: { id: string; cursor: string | null } | null }>;

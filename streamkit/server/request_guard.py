@@ -18,9 +18,8 @@ from starlette.requests import Request
 from ..messages.json_text import decode_request, is_too_deep
 from .problem import Problem
 
-__all__ = ["COOKIE", "Gate", "json_of", "preflight_headers"]
+__all__ = ["RequestGuard", "json_of", "preflight_headers"]
 
-COOKIE = "streamkit"
 _SESSION = 12 * 3600  # seconds
 _MAX_DEPTH = 64
 _HOST = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::(?P<port>[0-9]{1,5}))?").fullmatch
@@ -28,7 +27,7 @@ _CHANGES = ("POST", "DELETE")
 _EXPOSED = "location, x-streamkit-run, x-vercel-ai-ui-message-stream, idempotency-replayed"
 
 
-class Gate:
+class RequestGuard:
     """The checks of one app.
 
     Args:
@@ -47,6 +46,8 @@ class Gate:
         self._hosts = {host.lower() for host in _as_names(allowed_hosts)}
         self._origins = set(_as_names(allowed_origins))
         self._max_body = max_body
+        # Servers on one host share their cookies, whatever their ports: each has its own name, by its token.
+        self._cookie = "streamkit" if token is None else f"streamkit-{self._signature('cookie')[:12]}"
 
     # -- where a request comes from
 
@@ -86,12 +87,12 @@ class Gate:
 
     # -- token and cookie
 
-    def check_token(self, request: Request) -> None:
-        """Refuse a wrong token; without one, the cookie counts that it was exchanged for."""
+    def check_token(self, request: Request, *, or_cookie: bool = True) -> None:
+        """Refuse a wrong token; without one, the cookie counts that it was exchanged for, if `or_cookie`."""
         if self._token is None:
             return
         shown = request.headers.get("authorization")
-        if shown is None and self._has_session(request):
+        if shown is None and or_cookie and self._has_session(request):
             if request.method not in _CHANGES:
                 return
             origin = request.headers.get("origin")
@@ -116,10 +117,15 @@ class Gate:
         path = request.scope.get("root_path", "") or "/"
         secure = "; Secure" if request.url.scheme == "https" else ""
         value = f"{expiry}.{self._signature(expiry)}"
-        return f"{COOKIE}={value}; Path={path}; Max-Age={_SESSION}; HttpOnly; SameSite=Strict{secure}"
+        return f"{self._cookie}={value}; Path={path}; Max-Age={_SESSION}; HttpOnly; SameSite=Strict{secure}"
 
     def _has_session(self, request: Request) -> bool:
-        expiry, _, signature = request.cookies.get(COOKIE, "").partition(".")
+        pairs = ";".join(request.headers.getlist("cookie")).split(";")
+        named = [value for name, _, value in (pair.strip().partition("=") for pair in pairs) if name == self._cookie]
+        return any(map(self._is_session, named))  # a browser sends one of each path, and the oldest ones too
+
+    def _is_session(self, value: str) -> bool:
+        expiry, _, signature = value.partition(".")
         if not (expiry.isascii() and expiry.isdecimal()) or len(expiry) > 12:
             return False
         is_ours = hmac.compare_digest(signature.encode("utf-8", "replace"), self._signature(expiry).encode())

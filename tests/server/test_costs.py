@@ -1,0 +1,218 @@
+"""What a request costs: it grows with what is shown, not with the runs and conversations that there are.
+
+Commands to Redis are counted, those in scripts included; and how often `authorize` is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count
+from typing import Any, NamedTuple
+
+import pytest
+
+import streamkit as sk
+from streamkit.relay import Relay
+from streamkit.relay.redis import RedisRelay
+from streamkit.server import Run, create_app
+from streamkit.stores import RedisStore, Store
+
+from ..redis_server import RedisServer, needs_redis
+from .backends import Backend
+from .parts import Agents, Client, serve
+
+FEW, MANY = 60, 240
+SHOWN = 20
+
+_PREFIXES = (f"costs-{number}" for number in count())
+
+
+def owner_of(run: Run | None, request: Any) -> bool | str:
+    """The user whom a header names, and what is theirs."""
+    user = str(request.headers.get("x-user", "ann"))
+    return user if run is None else run.owner == user
+
+
+def fill(relay: Relay, store: Store, numbers: range) -> None:
+    """Conversations of two owners, each with a run; of every sixth it is left open."""
+    for number in numbers:
+        owner = "ann" if number % 2 else "bob"
+        info = {"conversation": f"c-{number}", "owner": owner, "metadata": {}}
+        writer = relay.open(f"run-{number}", info, control=print)
+        store.save(f"c-{number}", [sk.TextMessage("m", role="user", content="Hello")], 0, owner=owner)
+        if number % 6:
+            writer.end("done")
+        else:
+            store.lock(f"c-{number}", f"run-{number}")
+            writer.ask("q", {"kind": "confirmation"})
+            writer.pause()
+
+
+class Served(NamedTuple):
+    """A client, and the server of Redis whose commands are counted."""
+
+    client: Client
+    redis: RedisServer
+    fill: Callable[[range], None]
+
+
+@pytest.fixture(scope="module")
+def redis() -> Iterator[RedisServer]:
+    """A server that does nothing else."""
+    started = RedisServer()
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def served(redis: RedisServer, agents: Agents) -> Iterator[Served]:
+    prefix = next(_PREFIXES)
+    with RedisRelay(redis.url, prefix=prefix) as relay:
+        store = RedisStore(redis.url, prefix=prefix)
+        app = create_app(agents, token=None, authorize=owner_of, relay=relay, store=store)
+        with serve(app) as url, Client(url) as client:
+            yield Served(client, redis, partial(fill, relay, store))
+        store.close()
+
+
+READS: dict[str, tuple[str, int]] = {
+    # and how many commands it may take
+    "runs": (f"/runs?limit={SHOWN}", 5 * SHOWN + 20),
+    "open runs": (f"/runs?limit={SHOWN}&status=paused", 5 * SHOWN + 20),
+    "runs of a conversation": ("/runs?conversation=c-7", 20),
+    "runs after another": (f"/runs?limit={SHOWN}&before=run-51", 5 * SHOWN + 20),
+    "a run": ("/runs/run-7", 8),
+    "conversations": (f"/conversations?limit={SHOWN}", 6 * SHOWN + 20),
+    "conversations after another": (f"/conversations?limit={SHOWN}&before=c-51", 6 * SHOWN + 20),
+    "a conversation": ("/conversations/c-7", 8),
+    "messages": ("/conversations/c-7/messages", 8),
+    "a chat": ("/chat/c-7", 8),
+    "health": ("/health", 20),
+}
+
+
+@needs_redis
+@pytest.mark.slow
+@pytest.mark.parametrize("user", ["ann", "nobody"])
+def test_what_is_read_takes_as_many_commands_of_few_as_of_many(served: Served, user: str) -> None:
+    """By who owns half of it, and by who owns none."""
+    costs: dict[str, list[int]] = {name: [] for name in READS}
+    for numbers in (range(FEW), range(FEW, MANY)):
+        served.fill(numbers)
+        for name, (path, _) in READS.items():
+            costs[name].append(least(served, partial(served.client.get, path, headers={"x-user": user})))
+    for name, (few, many) in costs.items():
+        assert abs(many - few) <= 2, f"{name}: {few}, {many}"
+        assert max(few, many) <= READS[name][1], f"{name}: {few}, {many}"
+
+
+def least(served: Served, request: Callable[[], Any]) -> int:
+    """How many commands a request takes: the least of some, as threads of the relay look at other things beside it."""
+    costs = []
+    for _ in range(5):
+        before = served.redis.calls()
+        response = request()
+        assert response.status_code in (200, 404), response.text
+        costs.append(served.redis.calls() - before)
+    return min(costs)
+
+
+MOST_CHANGED = {"begin": 130, "answer": 80, "chat": 280, "agui": 300}
+
+
+@needs_redis
+@pytest.mark.slow
+def test_what_is_changed_takes_no_more_commands_of_many_than_of_few(served: Served) -> None:
+    """To begin a run, to answer a question, and a turn of each of the UI protocols. How much an agent does meanwhile varies."""
+    costs: dict[str, list[int]] = {"begin": [], "answer": [], "chat": [], "agui": []}
+    for numbers in (range(FEW), range(FEW, MANY)):
+        served.fill(numbers)
+        for name, act in (("begin", begin), ("answer", answer), ("chat", chat), ("agui", agui)):
+            costs[name].append(min(act(served) for _ in range(5)))
+    for name, (few, many) in costs.items():
+        assert max(few, many) <= MOST_CHANGED[name], f"{name}: {few}, {many}"
+
+
+def begin(served: Served) -> int:
+    before = served.redis.calls()
+    run = served.client.begin("hello", stream=False)
+    spent = served.redis.calls() - before
+    served.client.until(run["id"], "done")
+    return spent
+
+
+def answer(served: Served) -> int:
+    run = served.client.begin("careful 1")
+    question = served.client.until_asked(run["id"])
+    before = served.redis.calls()
+    served.client.post(f"/runs/{run['id']}/answers/{question['id']}", json={"approved": True})
+    spent = served.redis.calls() - before
+    served.client.until(run["id"], "done")
+    return spent
+
+
+_NAMES = (f"ui-{number}" for number in count())
+
+
+def chat(served: Served) -> int:
+    message = {"id": "u", "role": "user", "parts": [{"type": "text", "text": "hello"}]}
+    body = {"id": next(_NAMES), "trigger": "submit-message", "messages": [message]}
+    before = served.redis.calls()
+    served.client.post("/chat", json=body)
+    return served.redis.calls() - before
+
+
+def agui(served: Served) -> int:
+    body: dict[str, Any] = {"threadId": next(_NAMES), "runId": "r", "state": {}, "tools": [], "context": []}
+    body |= {"forwardedProps": {}, "messages": [{"id": "u", "role": "user", "content": "hello"}]}
+    before = served.redis.calls()
+    served.client.post("/agui", json=body)
+    return served.redis.calls() - before
+
+
+# -- many
+
+
+@pytest.fixture(scope="module")
+def crowded(backend: Backend) -> tuple[Relay, Store]:
+    """10,000 runs and conversations of one owner, and three of another."""
+    relay, store = backend.relay(), backend.store()
+    for number in range(10_003):
+        owner = "ann" if number < 10_000 else "bob"
+        relay.open(f"run-{number}", {"conversation": f"c-{number}", "owner": owner}, control=print).end("done")
+        store.save(f"c-{number}", [], 0, owner=owner)
+    return relay, store
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["runs", "conversations"])
+def test_lists_of_ten_thousand(crowded: tuple[Relay, Store], agents: Agents, backend: Backend, kind: str) -> None:
+    """Whoever owns many, few or none asks `authorize` about what is shown alone; one who may see what is not theirs, but not
+    most of it, about a thousand for one page, which then says where to go on."""
+    asked: list[Any] = []
+
+    def authorize(run: Run | None, request: Any) -> bool | str:
+        user = str(request.headers["x-user"])
+        asked.append(run)
+        if user == "guest":
+            return run is None or run.owner == "bob"
+        return user if run is None else run.owner == user
+
+    relay, store = crowded
+    app = backend.app(agents, token=None, authorize=authorize, relay=relay, store=store)
+    with serve(app) as url, Client(url) as client:
+        for user, shown in (("ann", 50), ("bob", 3), ("nobody", 0)):
+            asked.clear()
+            page = client.get(f"/{kind}", headers={"x-user": user}).json()
+            assert (len(page[kind]), page["more"], "next" in page) == (shown, shown == 50, shown == 50)
+            assert len(asked) <= 52
+        seen, path = [], f"/{kind}?limit=2"
+        for _ in range(3):
+            asked.clear()
+            page = client.get(path, headers={"x-user": "guest"}).json()
+            assert page["more"]
+            assert len(asked) <= 1010
+            seen += [one["id"] for one in page[kind]]
+            path = f"/{kind}?limit=2&before={page['next']}"
+        assert [id.split("-")[1] for id in seen] == ["10002", "10001", "10000"]
