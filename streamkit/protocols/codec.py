@@ -19,6 +19,7 @@ from ..errors import StreamkitError
 from ..events import EVENTS, Delta, Event, Run, RunStep, version
 from ..messages import Message
 from ..messages.json_text import TOO_DEEP, bounded, is_nested_too_deep, is_too_deep, read_leniently, well_formed
+from ..messages.message import JOINING
 from .values import is_object
 
 __all__ = [
@@ -127,7 +128,7 @@ def event_from_dict(value: Mapping[str, Any]) -> Event:
     # The class alone, where it is known: msgspec builds the union anew in each call.
     kind = EVENTS.get(name) or _any_event(version()) if isinstance(name, str) else _any_event(version())
     try:
-        event: Event = msgspec.convert(value, kind, dec_hook=_from_builtin)
+        event: Event = msgspec.convert(value, _prepared(kind), dec_hook=_from_builtin)
     except (StreamkitError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(str(error)) from error
     return event
@@ -155,16 +156,16 @@ class _SnapshotLines(msgspec.Struct):
 def snapshot_lines(data: bytes) -> tuple[list[bytes], int]:
     """The encoded events of a snapshot's line, and how many messages and other events are missing. Raises as
     `decode_event`."""
-    frame = msgspec.json.decode(data, type=_SnapshotLines)
+    frame = msgspec.json.decode(data, type=_prepared(_SnapshotLines))
     return [bytes(event) for event in frame.events], frame.dropped
 
 
 def snapshot_from(value: bytes | Mapping[str, Any]) -> Snapshot:
     """The snapshot of its line, or of its plain JSON values. Raises as `decode_event`."""
     if isinstance(value, bytes):
-        frame = msgspec.json.decode(value, type=_SnapshotFrame)
+        frame = msgspec.json.decode(value, type=_prepared(_SnapshotFrame))
     else:
-        frame = msgspec.convert(value, _SnapshotFrame)
+        frame = msgspec.convert(value, _prepared(_SnapshotFrame))
     return Snapshot(events=[event_from_dict(event) for event in frame.events], dropped=frame.dropped)
 
 
@@ -210,7 +211,7 @@ def _from_builtin(kind: type, value: Any) -> Any:
     if issubclass(kind, Message):
         return Message.from_dict(value)
     if issubclass(kind, Confirmation):
-        state = msgspec.convert(value, _ConfirmationState)
+        state = msgspec.convert(value, _prepared(_ConfirmationState))
         fields = msgspec.structs.asdict(state)
         editable = fields.pop("editable")
         confirmation = Confirmation(subject=Message.from_dict(value.get("subject")), **fields)
@@ -223,6 +224,15 @@ _encoder = msgspec.json.Encoder(enc_hook=_to_builtin)
 
 
 @cache
+def _prepared(kind: Any) -> Any:
+    """The type, once msgspec knows its fields. It may learn them in one thread only: while it does, another one that decodes
+    the same class ends the process with a segmentation fault."""
+    with JOINING:  # a lock that a process has free when it is forked
+        msgspec.json.Decoder(kind, dec_hook=_from_builtin)
+    return kind
+
+
+@cache
 def _any_event(version: int) -> Any:
     """The union of all event classes. `version` is that of the events: applications may declare more."""
     return Union[tuple(EVENTS.values())]  # noqa: UP007  # the classes are values, not written out
@@ -231,10 +241,10 @@ def _any_event(version: int) -> Any:
 @cache
 def _delta_decoder(version: int) -> msgspec.json.Decoder[Delta]:
     kinds = tuple(kind for kind in EVENTS.values() if issubclass(kind, Delta))
-    return msgspec.json.Decoder(Union[kinds])  # noqa: UP007  # as above
+    return msgspec.json.Decoder(_prepared(Union[kinds]))  # noqa: UP007  # as above
 
 
 @cache
 def _decoder(version: int) -> msgspec.json.Decoder[Event]:
     """The decoder of any event's JSON text."""
-    return msgspec.json.Decoder(_any_event(version), dec_hook=_from_builtin)
+    return msgspec.json.Decoder(_prepared(_any_event(version)), dec_hook=_from_builtin)
