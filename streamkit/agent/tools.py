@@ -38,7 +38,9 @@ class Tool(Generic[P, R]):
         description: what the model reads about it; by default the function's docstring without its sections.
         parameters: a JSON schema of the arguments, an object, in place of the one that the signature gives. It is sent as it is,
             and the arguments come as keywords, unchecked; only here the function may take `**kwargs`.
-        confirm: whether each call is a `Confirmation` first, which `on_confirmation` answers. Its `subject` is the call.
+        confirm: whether each call is a `Confirmation` first, which `on_confirmation` answers. Its `subject` is the call. A function
+            decides it for each call, by its context (`context.arguments`); it returns a bool. Where it does not, or raises, the
+            call fails and nothing runs.
         timeout: seconds that a call may take; None, the default, is no limit. The model then reads an error. An `async def`
             is cancelled; a plain function that does not wait for the network or report progress cannot be stopped, and is
             left behind.
@@ -59,7 +61,7 @@ class Tool(Generic[P, R]):
         name: str | None = None,
         description: str | None = None,
         parameters: Mapping[str, Any] | None = None,
-        confirm: bool = False,
+        confirm: bool | Callable[[ToolContext[Any]], bool] = False,
         timeout: float | None = None,
     ) -> None:
         callee: Any = function  # checked here, for callers without a type checker
@@ -74,6 +76,10 @@ class Tool(Generic[P, R]):
             )
         if timeout is not None and not (is_duration(timeout) and timeout > 0):
             raise UsageError(f"tool {self.name}: a timeout is a number of seconds, not {timeout!r}")
+        if not isinstance(confirm, bool) and (not callable(confirm) or _is_async(confirm)):
+            raise UsageError(
+                f"tool {self.name}: `confirm` is a bool or a plain function that returns one, not {confirm!r}"
+            )
         self.confirm = confirm
         self.timeout = timeout
         self.is_async = _is_async(function)
@@ -110,6 +116,20 @@ class Tool(Generic[P, R]):
         """
         return self._arguments.decode(arguments)
 
+    def must_confirm(self, context: ToolContext[Any]) -> bool:
+        """Whether this call has to be confirmed.
+
+        Raises:
+            UsageError: the function `confirm` returns no bool.
+            Exception: what that function raises.
+        """
+        if isinstance(self.confirm, bool):
+            return self.confirm
+        value: object = self.confirm(context)
+        if not isinstance(value, bool):
+            raise UsageError(f"`confirm` of tool {self.name} returned {value!r}, which is no bool")
+        return value
+
     def bind(self, arguments: str, context: ToolContext[Any] | None = None) -> inspect.BoundArguments:
         """A model's arguments as Python values. Takes and raises what `call` does."""
         return self._arguments.bind(arguments, context)
@@ -126,7 +146,7 @@ def tool(
     name: str | None = None,
     description: str | None = None,
     parameters: Mapping[str, Any] | None = None,
-    confirm: bool = False,
+    confirm: bool | Callable[[ToolContext[Any]], bool] = False,
     timeout: float | None = None,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(
@@ -136,7 +156,7 @@ def tool(
     name: str | None = None,
     description: str | None = None,
     parameters: Mapping[str, Any] | None = None,
-    confirm: bool = False,
+    confirm: bool | Callable[[ToolContext[Any]], bool] = False,
     timeout: float | None = None,
 ) -> Any:
     """Decorator: make a function a `Tool`, to ask before each call or to change what the model reads about it.
@@ -161,7 +181,9 @@ def tool(
         description: what the model reads about it; by default the function's docstring without its sections.
         parameters: a JSON schema of the arguments, an object, in place of the one that the signature gives. It is sent as it is,
             and the arguments come as keywords, unchecked; only here the function may take `**kwargs`.
-        confirm: whether each call is a `Confirmation` first, which `on_confirmation` answers. Its `subject` is the call.
+        confirm: whether each call is a `Confirmation` first, which `on_confirmation` answers. Its `subject` is the call. A function
+            decides it for each call, by its context (`context.arguments`); it returns a bool. Where it does not, or raises, the
+            call fails and nothing runs.
         timeout: seconds that a call may take, as `Tool` has it; None is no limit.
 
     Returns:

@@ -33,6 +33,7 @@ from .stream_state import (
     is_cut_short,
     raise_if_source_incomplete,
 )
+from .tool_context import ToolContext
 from .tools import Tool
 
 __all__ = ["Turn"]
@@ -188,12 +189,7 @@ class Turn:
         approved: list[tuple[Action, PendingCall]] = []
         for action in actions:
             tool = tools.get(action.call.name or "")
-            if tool is None:
-                continue
-            if (yield from self._is_callable(action, tool)) and (
-                not tool.confirm
-                or ((yield from self._confirm_call(action)) and (yield from self._is_callable(action, tool)))
-            ):
+            if tool is not None and (yield from self._may_call(action, tool)):
                 approved.append((action, PendingCall(action.call, tool, self.stream, self._deps)))
         if approved:
             for action, call in approved:
@@ -234,17 +230,30 @@ class Turn:
             distinct.append(call)
         return distinct, rest
 
-    def _is_callable(self, action: Action, tool: Tool[..., Any]) -> Generator[Step, None, bool]:
-        """Whether a call's arguments fit its tool. What is wrong with them is the call's output: nobody is asked about it."""
+    def _may_call(self, action: Action, tool: Tool[..., Any]) -> Generator[Step, None, bool]:
+        """Whether a call fits its tool, and nobody has to confirm it, or somebody did. Edited arguments are checked again."""
+        asks = yield from self._checked(action, tool, tool.must_confirm)
+        if not asks:
+            return asks is not None
+        return (yield from self._confirm_call(action)) and (
+            yield from self._checked(action, tool, lambda _: True)
+        ) is not None
+
+    def _checked(
+        self, action: Action, tool: Tool[..., Any], decide: Callable[[ToolContext[Any]], bool]
+    ) -> Generator[Step, None, bool | None]:
+        """Check a call's arguments, and return what `decide` says of it; None if either fails. What is wrong is the call's
+        output: nobody is asked about it."""
+        call = action.call
         try:
-            tool.check(action.call.content)
-        except (ArgumentsError, UsageError) as error:
-            call = action.call
-            fault = f"tool {call.name}: {error}"
-            yield EmitEvents(failure_events(call, f"Error: {error}", "tool-failed", fault))
-            self._outcomes.settle([action])
-            return False
-        return True
+            return decide(ToolContext(call, self.stream, self._deps, tool.check(call.content)))
+        except Exception as error:  # the function is the application's, and may raise anything
+            fault = (
+                str(error) if isinstance(error, (ArgumentsError, UsageError)) else f"{type(error).__name__}: {error}"
+            )
+        yield EmitEvents(failure_events(call, f"Error: {fault}", "tool-failed", f"tool {call.name}: {fault}"))
+        self._outcomes.settle([action])
+        return None
 
     def _unknown_tool(self, call: ToolCallMessage) -> list[Event]:
         names = [*self._agent.tools, *self._agent.application_tools]

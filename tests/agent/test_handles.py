@@ -14,7 +14,7 @@ from streamkit.agent import ToolContext, tool
 from streamkit.testing import ModelServer, Reply, ToolCall
 
 from ..faces import Face, async_faces, body, every_face
-from .parts import Approving, agent_on, every_provider
+from .parts import Approving, agent_on, every_provider, outputs_of
 
 
 class Noting(sk.EventHandler):
@@ -157,3 +157,87 @@ async def test_without_an_object_there_is_none(face: Face) -> None:
         async with agent_on(face, server, tools=[look]) as talker:
             await talker.say("Go.")
     assert seen == [None]
+
+
+def pay(amount: int) -> str:
+    return f"paid {amount}"
+
+
+@every_face
+@every_provider
+@body
+async def test_a_function_decides_which_calls_are_confirmed(face: Face, provider: str) -> None:
+    """By the arguments, which are checked already, and by the application's own object."""
+    seen: list[Any] = []
+
+    def is_much(context: ToolContext[int]) -> bool:
+        seen.append(context.arguments["amount"])
+        return bool(context.arguments["amount"] > context.deps)
+
+    calls = [ToolCall("pay", {"amount": amount}) for amount in (5, "50", "much")]
+    handler = Approving()
+    with ModelServer([Reply(*calls), Reply("Done.")]) as server:
+        async with agent_on(face, server, provider, tools=[tool(confirm=is_much)(pay)]) as talker:
+            await talker.say("Go.", handler, deps=10)
+        outputs = [*outputs_of(server.requests[1]).values()]
+    assert (seen, len(handler.confirmations)) == ([5, 50], 1)
+    assert outputs[:2] == ["paid 5", "paid 50"]
+    assert outputs[2].startswith("Error: invalid arguments for pay")
+
+
+@every_face
+@body
+async def test_a_confirmed_call_is_checked_again_where_it_was_edited(face: Face) -> None:
+    """The function is not asked again."""
+    seen: list[Any] = []
+
+    def always(context: ToolContext) -> bool:
+        seen.append(context.arguments)
+        return True
+
+    with ModelServer([Reply(ToolCall("pay", {"amount": 5})), Reply("Done.")]) as server:
+        async with agent_on(face, server, tools=[tool(confirm=always)(pay)]) as talker:
+            await talker.say("Go.", Approving(edited='{"amount": "x"}'))
+        (output,) = outputs_of(server.requests[1]).values()
+    assert output.startswith("Error: invalid arguments for pay")
+    assert seen == [{"amount": 5}]
+
+
+def raises(context: ToolContext) -> bool:
+    raise ValueError("no")
+
+
+def says_nothing(context: ToolContext) -> Any:
+    return None
+
+
+@every_face
+@pytest.mark.parametrize(
+    ("confirm", "fault"),
+    [(raises, "ValueError: no"), (says_nothing, "`confirm` of tool pay returned None, which is no bool")],
+)
+@body
+async def test_a_function_that_cannot_decide_fails_the_call(face: Face, confirm: Any, fault: str) -> None:
+    """Nothing runs, and nobody is asked; the model reads it."""
+    paid: list[int] = []
+
+    def pay(amount: int) -> None:
+        paid.append(amount)
+
+    handler, warned = Approving(), face.told()
+    with ModelServer([Reply(ToolCall("pay", {"amount": 5})), Reply("Done.")]) as server:
+        async with agent_on(face, server, tools=[tool(confirm=confirm)(pay)]) as talker:
+            stream = await talker.say("Go.", handler, warned)
+        assert outputs_of(server.requests[1]) == {"call_1_0": f"Error: {fault}"}
+    assert (paid, handler.confirmations, stream.status) == ([], [], "completed")
+    assert [warning.fault for warning in warned.of("on_warning")] == [f"tool pay: {fault}"]
+
+
+async def is_async(context: ToolContext) -> bool:
+    return True
+
+
+@pytest.mark.parametrize("wrong", [None, "yes", 1, is_async])
+def test_whether_a_call_is_confirmed_is_a_bool_or_a_plain_function(wrong: Any) -> None:
+    with pytest.raises(sk.UsageError, match="`confirm` is a bool or a plain function"):
+        tool(confirm=wrong)(pay)
