@@ -125,8 +125,8 @@ class Tool(Generic[P, R]):
         """
         if isinstance(self.confirm, bool):
             return self.confirm
-        value: object = self.confirm(context)
-        if not isinstance(value, bool):
+        value = self.confirm(context)
+        if not isinstance(value, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  # it may be untyped
             raise UsageError(f"`confirm` of tool {self.name} returned {value!r}, which is no bool")
         return value
 
