@@ -292,6 +292,7 @@ KEYS = [  # that items of these protocols may have besides
     *("usage", "error", "citations", "x_groq", "content", "refusal", "reasoning", "reasoning_content", "annotations"),
     *("tool_calls", "function_call", "finish_reason", "logprobs", "message", "audio", "images", "moderation", "custom"),
     *("item_id", "output_index", "content_index", "command_index", "sequence_number", "obfuscation", "id", "name"),
+    *("provider", "service_tier", "content_filter_results", "search_results", "reasoning_text", "thinking_blocks"),
     *("output", "outputs", "event", "data", "message_creation", "run_id", "type", "index", "extra_content"),
 ]
 

@@ -239,10 +239,10 @@ def json_key(value: Any) -> bytes:
 def held_size(value: Any) -> int:
     """How much a value takes in memory, about: the characters of its JSON text. Log probabilities are objects of a few
     numbers, which take five to seven times their text."""
-    size = len(json_key(value))
+    text = json_key(value)
+    size = len(text)
     if (value.__class__ is dict or isinstance(value, Mapping)) and "logprobs" in value:
-        text = json_key(value["logprobs"])
-        size += _OBJECT_SIZE * text.count(b"{") + _LIST_SIZE * text.count(b"[")
+        size += _OBJECT_SIZE * (text.count(b"{") - 1) + _LIST_SIZE * text.count(b"[")
     return size
 
 

@@ -46,8 +46,9 @@ def as_item(value: Any) -> Any:
         return value  # pyright: ignore[reportUnknownVariableType]
     try:
         if callable(dump := getattr(value, "to_dict", None)):
-            # What a helper parsed into a model is not of the type that the model declares, of which pydantic would warn.
-            return dump(warnings=False) if _is_method_of_sdk(dump) else dump()
+            # What a helper parsed into a model is not of the type that the model declares, of which pydantic would warn. Times are
+            # no values of JSON.
+            return dump(mode="json", warnings=False) if _is_method_of_sdk(dump) else dump()
         if callable(dump := getattr(value, "model_dump", None)):
             return dump(mode="json", exclude_unset=True)
     except Exception as error:

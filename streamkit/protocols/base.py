@@ -39,13 +39,14 @@ decoder for a newline-delimited JSON format, invented here, is no more than this
 - Call `new_id()` for a message to which the provider gives no id.
 - Emit `Created` and `Done` events only where the provider says more than the deltas do; `events.NewMessage` and
   `events.MessageEnded` are cheaper forms of them.
-- Override `feed_frames` last, and only for speed: with a typed `msgspec` struct that accepts the common delta alone, and
-  `feed_frame` for every other item. Both ways must emit the same events.
+- Define the plain case last, and only for speed: `plain_item`, a typed `msgspec` struct that accepts the commonest delta alone,
+  and `plain`, which makes its event. Every other item goes to `feed`. Both ways must give the same events.
 '''
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, ClassVar, Self
 
 import msgspec
@@ -54,12 +55,23 @@ from ..core.split_text import SplitDelta, split_deltas
 from ..core.unique_ids import NumberedIds
 from ..events import Delta, Event, StreamWarning
 from ..messages import TextMessage
-from ..messages.json_text import Lenient, decode_json, is_nested_too_deep, read_leniently, well_formed
+from ..messages.json_text import (
+    NOT_JSON,
+    Lenient,
+    decode_json,
+    has_surrogates,
+    is_nested_too_deep,
+    read_leniently,
+    well_formed,
+)
 from ..messages.sdk_objects import as_item, is_model, opened
 from .framing import Frames, as_frame
+from .parsed import item_reader
 from .values import WireObject, containers_in, is_object
 
 __all__ = ["Decoder", "Encoder", "OwnEvents"]
+
+_NOT_PLAIN = (LookupError, TypeError, *NOT_JSON)  # what an item raises that is no plain one
 
 
 class _HoldsObjects(Exception):
@@ -114,6 +126,7 @@ class Decoder:
     wraps_event_name: ClassVar[bool] = False
     sse_event_names: ClassVar[frozenset[bytes] | None] = None
     pull_approves: ClassVar[bool] = False
+    plain_item: ClassVar[Any] = None
 
     # The state before the first item.
     index: int = 0
@@ -127,6 +140,7 @@ class Decoder:
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         self.new_id = new_id or NumberedIds()
+        self._decode_plain, self._read_plain = _plain_readers(self.plain_item)
 
     # -- what a protocol defines
 
@@ -155,6 +169,17 @@ class Decoder:
         """
         raise NotImplementedError(f"{type(self).__name__}.feed")
 
+    def plain(self, item: Any) -> Delta | None:
+        """The one event of an item that decoded as `plain_item`; None if it does more than extend an open message.
+
+        A LookupError or a TypeError means the same. The item then goes to `feed`, so nothing may have changed.
+        """
+        return None
+
+    def item_data(self, name: bytes, data: bytes) -> bytes:
+        """The data of an SSE event with this name, as JSON text: for protocols whose servers send something else there."""
+        return data
+
     def sentinel(self, data: bytes) -> Iterable[Event]:
         """The events of `[DONE]`, or of other data that begins with `[DONE`. By default it meets the terminal rule."""
         self.complete = True
@@ -164,30 +189,47 @@ class Decoder:
         """The events that follow from the end of the source. Called once, after the last item."""
         return ()
 
-    def feed_frames(self, frames: Frames) -> list[Event]:
-        """The events of frames, in order. Called for each chunk of a source of bytes. A protocol with a fast path for its
-        common items overrides this; it then sets `frames`, and leaves other items to `feed_frame`."""
-        events: list[Event] = []
-        for id, name, data in map(as_frame, frames):
-            if self.exhausted:
-                break
-            events += self.feed_frame(id, name, data)
-        return events
-
     # -- what a protocol inherits
+
+    def feed_frames(self, frames: Frames) -> list[Event]:
+        """The events of frames, in order. Called for each chunk of a source of bytes; nothing after the end is read."""
+        events: list[Event] = []
+        if self.exhausted:
+            return events
+        decode, plain, index = self._decode_plain, self.plain, self.index
+        for frame in frames:
+            try:
+                event = plain(decode(frame)) if decode is not None else None
+            except _NOT_PLAIN:  # another item, or a frame with an id or a name, which is a tuple
+                event = None
+            if event is not None:
+                event.raw_item, event.item_index = frame, index
+                events.append(event)
+            else:
+                self.index = index
+                found = self.feed_frame(b"", b"", frame) if isinstance(frame, bytes) else self.feed_frame(*frame)
+                events += found
+                if self.exhausted:
+                    return events
+                if found and isinstance(found[0], Delta):
+                    decode = None  # the rest of these frames has the same form, in all likelihood
+            index += 1
+        self.index = index
+        return events
 
     def feed_frame(self, id: bytes, name: bytes, data: bytes) -> list[Event]:
         """The events of one frame, each with the frame's data as its `raw_item` and the frame's id as its cursor."""
         events: list[Event]
-        if data.startswith(b"[DONE"):
-            self.exhausted = data.strip() == b"[DONE]"
-            events = list(self.sentinel(data))
+        text = self.item_data(name, data) if name else data
+        if text.startswith(b"[DONE"):
+            self.exhausted = text.strip() == b"[DONE]"
+            events = list(self.sentinel(text))
         else:
             try:
-                item: Any = decode_json(data)
+                item: Any = decode_json(text)
             except (ValueError, RecursionError) as error:
                 # An empty `data:` field keeps the connection alive.
-                events = self._feed_leniently(name, data, error) if data.strip() else []
+                events = self._feed_leniently(name, text, error) if text.strip() else []
             else:
                 events = self._guarded(self._named(name, item) if name or self.wraps_event_name else item)
         for event in events:
@@ -200,12 +242,15 @@ class Decoder:
         return events
 
     def plain_event(self, item: Any) -> Event | None:
-        """The one event of a parsed item in its common form: a dict, or an object of an SDK; None for any other item.
-
-        A protocol with a fast path overrides it, by an `item_reader` of the struct that `feed_frames` decodes. It may raise
-        anything: the item then takes the tolerant path. Nothing may have changed where it returns None or raises.
-        """
-        return None
+        """The event of a parsed item, a dict or an object of an SDK, that is a plain one; None for any other item. It may raise
+        anything, which means the same."""
+        if self._read_plain is None:
+            return None
+        event = self.plain(self._read_plain(item))
+        if event is None or not (event.value.isascii() or not has_surrogates(event.value)):
+            return None
+        event.raw_item = item
+        return event
 
     def plain_reader(self, item: Any) -> Callable[[Any], Event | None]:
         """The function that reads the items of a batch that begins with this one: `plain_event`, or one with the same results
@@ -227,6 +272,8 @@ class Decoder:
             else:
                 self.index = index
                 events += self.feed_any_item(item)
+                if self.exhausted:
+                    return events
             index += 1
         self.index = index
         return events
@@ -419,6 +466,12 @@ class Encoder:
     def event_name(self, item: Mapping[str, Any]) -> str | None:
         """The SSE event name of an item, None if the protocol does not use event names."""
         return None
+
+
+@cache
+def _plain_readers(kind: Any) -> tuple[Callable[[Any], Any] | None, Callable[[Any], Any] | None]:
+    """What reads JSON text, and what reads a parsed item, as this struct; None twice where there is none."""
+    return (None, None) if kind is None else (msgspec.json.Decoder(kind).decode, item_reader(kind))
 
 
 def _text(value: bytes) -> str:

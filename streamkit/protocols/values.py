@@ -197,13 +197,11 @@ def usage_of(
     leave_out: Sequence[str] = (),
 ) -> Usage:
     """Token counts. A missing `total_tokens` is the sum of both; `details` has the other keys, but for `leave_out`."""
-    details = dict(wire)
-    input_tokens = as_count(details.pop(input_key, None)) or 0
-    output_tokens = as_count(details.pop(output_key, None)) or 0
-    total = as_count(details.pop("total_tokens", None)) or input_tokens + output_tokens
-    for key in leave_out:
-        details.pop(key, None)
-    details = {key: value for key, value in details.items() if value is not None}  # with no room for what was taken out
+    input_tokens = as_count(wire.get(input_key)) or 0
+    output_tokens = as_count(wire.get(output_key)) or 0
+    total = as_count(wire.get("total_tokens")) or input_tokens + output_tokens
+    taken = (input_key, output_key, "total_tokens", *leave_out)
+    details = {key: value for key, value in wire.items() if value is not None and key not in taken}
     return Usage(input_tokens, output_tokens, total, details)
 
 

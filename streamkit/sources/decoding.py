@@ -404,7 +404,8 @@ class ItemDecoder(SourceDecoder):
 
     def _shortcut_of_items(self, decoder: Decoder) -> Shortcut:
         kind, source = type(decoder), self.source
-        has_no_plain = kind.plain_event is Decoder.plain_event or kind.feed_item is not Decoder.feed_item
+        has_no_plain = kind.plain_item is None and kind.plain_event is Decoder.plain_event
+        has_no_plain = has_no_plain or kind.feed_item is not Decoder.feed_item
         if self._fields is not None or has_no_plain:
             # A tuple of one event stays the same.
             return PLAIN_KINDS, decoder.feed_item, tuple if self._fields is None else self._fields.feed

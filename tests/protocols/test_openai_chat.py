@@ -18,7 +18,6 @@ from streamkit import events as e
 from streamkit import messages as m
 from streamkit.core.engine import Engine
 from streamkit.errors import UsageError
-from streamkit.protocols import Decoder as AnyDecoder
 from streamkit.protocols import openai_responses
 from streamkit.protocols.framing import SseFramer, framer_for, sse_frame
 from streamkit.protocols.openai_chat import Decoder, Encoder, to_input
@@ -29,9 +28,9 @@ from ..telling import Story, tell_bytes, tell_items
 
 
 class Careful(Decoder):
-    """The same decoder without its fast path."""
+    """The same decoder without its plain case."""
 
-    feed_frames = AnyDecoder.feed_frames
+    plain_item = None
 
 
 def chunk(delta: Any = None, finish: Any = None, index: Any = 0, **more: Any) -> dict[str, Any]:
@@ -136,7 +135,7 @@ def test_every_other_answer_of_the_official_helper_holds(path: Path) -> None:
 
 @each_recording("openai-chat")
 @pytest.mark.parametrize("size", [97, 10**9])
-def test_the_fast_path_emits_what_the_tolerant_one_emits(path: Path, size: int) -> None:
+def test_the_plain_case_gives_what_the_tables_give(path: Path, size: int) -> None:
     body = path.read_bytes()
     chunks = [body[start : start + size] for start in range(0, len(body), size)]
     fast, careful = tell_bytes(Decoder, chunks), tell_bytes(Careful, chunks)
@@ -846,30 +845,6 @@ def test_both_paths_emit_the_same_events_for_chunks_that_are_nearly_plain(items:
     assert tell_bytes(Decoder, [body]).lines == tell_bytes(Careful, [body]).lines
 
 
-class Counting(Decoder):
-    """Counts what takes the tolerant path."""
-
-    slow = 0
-
-    def feed_frame(self, id: bytes, name: bytes, data: bytes) -> list[e.Event]:
-        self.slow += 1
-        return super().feed_frame(id, name, data)
-
-
-def test_a_plain_delta_takes_the_fast_path() -> None:
-    """The commonest chunk of each kind never reaches the tolerant path."""
-    decoder = Counting()
-    nulls = {"usage": None, "obfuscation": "x", "service_tier": "default"}
-    deltas: list[Any] = [{"reasoning_content": "a", "content": None, "role": "assistant"}] * 5
-    deltas += [{"role": "assistant", "content": "a", "refusal": None, "tool_calls": None}] * 5
-    deltas += [{"tool_calls": [tool(0, "x", "f")]}] + [{"tool_calls": [tool(0, arguments="a")]}] * 5
-    framer = SseFramer()
-    events = decoder.feed_frames(framer.feed(sse([chunk(delta, **nulls) for delta in deltas], done=False)))
-    assert decoder.slow == 0
-    assert decoder.index == 16
-    assert sum(isinstance(event, e.Delta) for event in events) == 15
-
-
 def answer(*deltas: Any, finish: str = "stop", **more: Any) -> list[dict[str, Any]]:
     """An answer as OpenAI sends it: the role, these deltas, the finish_reason, the usage."""
     fields: dict[str, Any] = {"service_tier": "default", "system_fingerprint": "fp", "usage": None, "obfuscation": "x"}
@@ -918,16 +893,6 @@ ANSWERS["findings of a filter"] = answer({"content": "a"}, {"content": "b"})
 for place in (1, 2, 3):
     ANSWERS["findings of a filter"][place]["choices"][0]["content_filter_results"] = SAFE
 ANSWERS["a call in the first chunk"][0]["choices"][0]["delta"] = {"role": "assistant", "tool_calls": [CALL[0]]}
-
-
-@pytest.mark.parametrize("name", ANSWERS)
-def test_no_chunk_of_a_usual_answer_takes_the_tolerant_path(name: str) -> None:
-    """Not those either that begin or end something."""
-    story = tell_bytes(Counting, [sse([item], done=False) for item in ANSWERS[name]])
-    assert isinstance(story.decoder, Counting)
-    assert story.decoder.slow == 0
-    assert story.decoder.complete
-    assert story.engine.runs.usage is not None
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 1000])

@@ -162,6 +162,8 @@ class Decoder(base.Decoder):
                     events.append(group.delta_class(group.id, content, raw_item=item))
                     continue
             events += super().feed_items((item,))
+            if self.exhausted:
+                break
         return events
 
     # -- the tolerant path: any item

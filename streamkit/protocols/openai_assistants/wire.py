@@ -241,7 +241,5 @@ class StepDeltaData(msgspec.Struct):
 
 decode_text_delta = msgspec.json.Decoder(TextDeltaData).decode
 decode_step_delta = msgspec.json.Decoder(StepDeltaData).decode
-read_text_delta = item_reader(TextDeltaData, {"delta": {"content": {"text": {}}}})
-read_step_delta = item_reader(
-    StepDeltaData, {"delta": {"step_details": {"tool_calls": {"function": {}, "code_interpreter": {}}}}}
-)
+read_text_delta = item_reader(TextDeltaData)
+read_step_delta = item_reader(StepDeltaData)

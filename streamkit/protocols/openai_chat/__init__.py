@@ -1,10 +1,9 @@
 """The Chat Completions protocol of OpenAI, and of the many servers that imitate it.
 
 The format is documented at https://platform.openai.com/docs/api-reference/chat-streaming. `decoder` states when an
-answer is complete. What servers do differently is stated where it is handled: tool calls in `tool_calls`, the fields
-of a delta in `choice`, errors and usage in `wire`. Chunks in a common form take a shorter path with the same events: those
-that extend an open message in `fast_path`, those that begin or end one in `typed_path`. `encoder` has a table of what Chat
-Completions cannot express.
+answer is complete. What servers do differently is stated where it is handled: the keys of a delta in `delta`, tool calls in
+`tool_calls`, the end of a choice in `choice`, token counts in `usage`, errors in `wire`. A chunk that is one piece of an open
+message is the plain case, in `plain`, with the same events. `encoder` has a table of what Chat Completions cannot express.
 """
 
 from typing import TYPE_CHECKING

@@ -4,25 +4,28 @@ Terminal rule: the answer is complete with `[DONE]`, with a finish_reason for ev
 error. A stream that ends without any of them was cut off.
 
 A choice has one text, one refusal, its tool calls, its audio (the transcript of which is a text of its own), and a
-reasoning message for each stretch of reasoning. They are open side by side until the choice's finish_reason; reasoning
-ends where other content begins, and a call with all its arguments where another call begins. A completion that was not
-streamed (`object: chat.completion`) is read as a stream of one item.
+reasoning message for each stretch of reasoning. They are open side by side until the answer ends; reasoning ends where
+other content begins, and a call with all its arguments where another call begins. A completion that was not streamed
+(`object: chat.completion`) is read as a stream of one item.
 
-`RunDone` comes with `[DONE]`, with an error, or at the source's end, because usage comes after the finish_reason.
-`Run.metadata` has what the chunks state about the entire answer (`citations`, `service_tier` …), `finish_reasons` by
-choice if there are several, and under `choices` what the chunks state about one choice alone.
+`RunDone` comes with `[DONE]`, with an error, or at the source's end, because usage comes after the finish_reason. Content
+after all choices have finished begins another answer, in a step of its own. `Run.metadata` has what the chunks state about
+the entire answer (`citations`, `service_tier` …), `finish_reasons` by choice if there are several, and under `choices` what
+the chunks state about one choice alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
-from ...events import Event, RawEvent, Run, RunCreated, RunDone, StreamWarning
-from ...shared_names import share_names
+from ...events import Delta, Event, Run, RunCreated, RunDone, RunStep, RunStepDone
+from .. import base
+from ..output import Output
 from ..values import (
     WireObject,
     as_index,
+    as_object,
     as_seconds,
     as_text,
     error_item,
@@ -31,24 +34,30 @@ from ..values import (
     text_or_none,
 )
 from .choice import Choice
-from .run_metadata import run_metadata
+from .delta import DeltaReader
+from .plain import PlainChunk, plain_delta, stated_in
 from .shape import CHUNK_OBJECTS, recognises
-from .typed_path import TypedPath
+from .usage import AnswerUsage
 from .wire import (
-    CHANGING_METADATA_KEYS,
+    CHUNK_KEYS,
     FINISH_REASON_STATUS,
     METADATA_KEYS,
     RAW_EVENT_KEYS,
     error_of,
-    has_unread_keys,
-    is_only_deltas,
-    usage_in,
+    first_value,
+    places_in,
 )
 
 __all__ = ["Decoder"]
 
+# Keys that are read or mean nothing. A chunk without events that has other ones, or whose deltas have, is a raw event.
+_KNOWN_KEYS = CHUNK_KEYS | {*METADATA_KEYS, "id", "object", "created", "model", "choices", "obfuscation"}
+_KNOWN_DELTA_KEYS = DeltaReader.readers.keys() | {"index"}
+_RAW_EVENT_KEYS = frozenset(RAW_EVENT_KEYS)
+_ELSEWHERE = ("usage", "error")  # keys in `x_groq` that are no metadata
 
-class Decoder(TypedPath):
+
+class Decoder(base.Decoder):
     """Decodes Chat Completions chunks of any server.
 
     The run begins with the first chunk that has choices, or the id of an answer (Azure's first chunk has neither). It
@@ -57,48 +66,78 @@ class Decoder(TypedPath):
 
     name = "openai_chat"
     sse_event_names: ClassVar[frozenset[bytes] | None] = frozenset({b"error"})
+    plain_item = PlainChunk
+
+    def __init__(self, new_id: Callable[[], str] | None = None) -> None:
+        super().__init__(new_id)
+        self._output = Output("chat.completion.chunk")
+        self._choices: dict[int, Choice] = {}
+        self._usage = AnswerUsage()
+        self._metadata: WireObject = {}
+        self._stated: tuple[Any, ...] = tuple(None for _ in METADATA_KEYS)  # what the newest chunk has at these keys
+        self._unfinished: set[int] = set()  # the indexes of choices without a finish_reason
+        self._answer_id: str | None = None
+        self._has_begun = self._has_ended = False
 
     @classmethod
     def recognises(cls, item: WireObject) -> bool:
         """Whether the item's `object` is Chat's, or it has choices with deltas or messages."""
         return recognises(item)
 
-    # -- the tolerant path
+    def item_data(self, name: bytes, data: bytes) -> bytes:
+        """The data of an SSE event named `error` need not be JSON."""
+        return error_item(data, lambda item: "choices" in item) if name == b"error" else data
 
-    def feed_frame(self, id: bytes, name: bytes, data: bytes) -> list[Event]:
-        """The events of one frame. The data of an SSE event named `error` need not be JSON."""
-        if name != b"error":
-            events = super().feed_frame(id, name, data)
-            if self.exhausted:
-                self._expects_plain, self._extended_batches = False, 0
-            return events
-        events = super().feed_frame(id, b"", error_item(data, lambda item: "choices" in item))
-        for event in events:
-            event.raw_item = data
-        return events
+    def plain(self, item: Any) -> Delta | None:
+        """The delta of a chunk that is one piece of an open message."""
+        if stated_in(item) != self._stated or self._output.reports:
+            return None
+        wire = item.choices[0]
+        return plain_delta(self._choices[wire.index], wire)
 
     def feed(self, item: WireObject) -> Iterable[Event]:
         """The events of one chunk, then its warnings. A chunk without events but with unread values is a raw event."""
-        events = [*self._read_chunk(item)]
-        if not events and not any(isinstance(one, StreamWarning) for one in self._warnings) and has_unread_keys(item):
+        output = self._output
+        output.begin(item)
+        stated = tuple(map(item.get, METADATA_KEYS))
+        if stated != self._stated or not _RAW_EVENT_KEYS.isdisjoint(item):
+            self._stated = stated
+            self._read_metadata(item)
+        choices: Any = item.get("choices")
+        if not is_list(choices):
+            choices = self._odd_choices(choices)
+        if not self._has_begun and (choices or (as_text(item.get("id")) and item.get("object") in CHUNK_OBJECTS)):
+            self._has_begun = True
+            self._begin(item)
+        has_more = "x_groq" in item
+        for place, wire in enumerate(choices):
+            has_more = self._read_choice(place, wire, item) or has_more
+        places = places_in(item, choices) if has_more else (item,)
+        if usage := first_value("usage", places):
+            self._read_usage(usage, is_alone=not choices)
+        if has_more or "error" in item or not choices:
+            self._read_error(error_of(item, places))
+        self.complete = self._has_ended or (bool(self._choices) and not self._unfinished)
+        if not output.events and not output.has_warnings and _has_unread_keys(item, choices):
             name = as_text(item.get("type")) or as_text(item.get("object")) or "chat.completion.chunk"
-            events.append(RawEvent(name, item))
-        return events + self._take_warnings()
+            output.emit_raw(name)
+        return output.take(self.index)
 
     def sentinel(self, data: bytes) -> Iterable[Event]:
         """The end of the run: `[DONE]` completes an answer."""
-        return self._end()
+        self._end()
+        return self._output.take(self.index)
 
     def finish(self) -> Iterable[Event]:
         """The end of the run if the answer is complete, else the end of its messages as incomplete."""
-        if self._has_ended:
-            return ()
         if self.complete:
-            return self._end()
-        events = [event for choice in [*self._choices.values()] for event in choice.end("incomplete")]
-        if metadata := run_metadata(self._metadata, self._choices.values()):
-            events.append(RunCreated(Run(metadata=metadata)))  # the engine adds it to the run that has begun
-        return events + self._take_warnings()
+            self._end()
+        else:
+            for choice in self._choices.values():
+                choice.end("incomplete")
+            if metadata := self._run_metadata():
+                self._output.emit(RunCreated(Run(metadata=metadata)))  # the engine adds it to the run that has begun
+        return self._output.take(self.index)
 
     def forget(self) -> None:
         """Drop the newest frames and the choices, because nothing more comes."""
@@ -107,91 +146,111 @@ class Decoder(TypedPath):
 
     # -- a chunk
 
-    def _read_chunk(self, chunk: WireObject) -> Iterator[Event]:
-        for key in RAW_EVENT_KEYS:
-            if chunk.get(key):
-                yield RawEvent(key, chunk)
-        self._add_metadata(chunk, METADATA_KEYS)
-        choices = self._choices_of(chunk)
-        if not self._has_begun and (choices or (as_text(chunk.get("id")) and chunk.get("object") in CHUNK_OBJECTS)):
-            yield self._begin(chunk)
-        events = [event for place, wire in enumerate(choices) for event in self._read_choice(place, wire, chunk)]
-        yield from events
-        yield from self._read_usage(chunk, choices)
-        if not is_only_deltas(events):
-            self._add_metadata(chunk, CHANGING_METADATA_KEYS)
-        error = error_of(chunk, choices)
-        if error is not None and self._has_ended:
-            yield RawEvent("error", chunk)
-        elif error is not None:
-            yield from self._end(error)
-        self.complete = self._has_ended or self._all_choices_finished()
-
-    def _choices_of(self, chunk: WireObject) -> list[Any]:
-        choices = chunk.get("choices")
-        if choices is None or is_list(choices):
-            return choices or []
-        self._warn("bad-choices", "its `choices` is not a list")
+    def _odd_choices(self, choices: Any) -> list[Any]:
+        if choices is None:
+            return []
+        self._output.warn("bad-choices", "its `choices` is not a list")
         return [choices]
 
-    def _read_choice(self, place: int, wire: Any, chunk: WireObject) -> Iterator[Event]:
-        """The events of one choice. Where servers give no index, its place in the chunk is its index."""
+    def _read_choice(self, place: int, wire: Any, chunk: WireObject) -> bool:
+        """Read one choice. Where servers give no index, its place in the chunk is its index. Returns as `Choice.feed`."""
         if not is_object(wire):
-            self._warn("bad-choice", "one of its choices is not an object; it was skipped")
-            return
-        index = as_index(wire.get("index"), self._warn)
+            self._output.warn("bad-choice", "one of its choices is not an object; it was skipped")
+            return False
+        index = as_index(wire.get("index"), self._output.warn)
         if index is None:
             index = place
         choice = self._choices.get(index)
         if choice is None:
-            choice = Choice.begin(index, self._answer_id, self.new_id, self._warn, self._hold)
-            self._choices[index] = choice
-        yield from choice.feed(wire, chunk)
+            choice = self._choices[index] = Choice(index, self._answer_id, self.new_id, self._output)
+            self._unfinished.add(index)
+        elif not self._unfinished and choice.begins_another_turn(wire):
+            self._begin_another_answer(chunk)
+        has_more = choice.feed(wire)
+        if choice.is_finished:
+            self._unfinished.discard(index)
+        return has_more
 
-    def _read_usage(self, chunk: WireObject, choices: list[Any]) -> Sequence[Event]:
-        usage = usage_in(chunk, choices)
-        if usage is None or is_object(usage):
-            return self._read_new_usage(usage and {**usage})  # a producer may change its own, and yield it again
-        self._warn("bad-usage", "its `usage` is not an object; it was skipped")
-        return ()
+    def _read_metadata(self, chunk: WireObject) -> None:
+        """Add what a chunk states about the entire answer."""
+        for key in RAW_EVENT_KEYS:
+            if chunk.get(key):
+                self._output.emit_raw(key)
+        for key in (*METADATA_KEYS, "prompt_filter_results"):
+            value, before = chunk.get(key), self._metadata.get(key)
+            more = value
+            if key == "x_groq" and is_object(value):
+                known = as_object(before)
+                more = {name: one for name, one in value.items() if name not in _ELSEWHERE and known.get(name) != one}
+                value = {**known, **more}
+            if more and value != before:
+                self._metadata = {**self._metadata, key: value}  # events have the one before
+                self._output.hold(None, {key: more})
+
+    def _read_usage(self, usage: Any, *, is_alone: bool) -> None:
+        """Read a usage, which is alone in a chunk without choices."""
+        if not is_object(usage):
+            self._output.warn("bad-usage", "its `usage` is not an object; it was skipped")
+            return
+        finished = len(self._choices) - len(self._unfinished)
+        if (counted := self._usage.take(usage, finished, is_alone=is_alone)) is not None:
+            self._output.emit(counted)
+
+    def _read_error(self, error: WireObject | None) -> None:
+        if error is not None and self._has_ended:
+            self._output.emit_raw("error")
+        elif error is not None:
+            self._end(error)
 
     # -- the run
 
-    def _begin(self, chunk: WireObject) -> Event:
-        self._has_begun = True
+    def _begin(self, chunk: WireObject) -> None:
         self._answer_id = text_or_none(chunk.get("id"))
-        self._add_metadata(chunk, CHANGING_METADATA_KEYS)
         run = Run(
             id=self._answer_id or "",
             model=text_or_none(chunk.get("model")),
             created_at=as_seconds(chunk.get("created")),
             metadata={**self._metadata},
         )
-        return RunCreated(run)
+        self._output.emit(RunCreated(run))
 
-    def _end(self, error: WireObject | None = None) -> list[Event]:
-        """The end of the run: with an error, or as the finish_reason of its lowest choice means."""
-        events: list[Event] = []
+    def _begin_another_answer(self, chunk: WireObject) -> None:
+        """All choices have finished, and content comes: the source goes on with another answer, in a step of its own."""
+        for choice in self._choices.values():
+            choice.end("completed")
+        self._output.emit(RunStepDone(RunStep(status="completed")))
+        self._begin(chunk)
+        self._usage = AnswerUsage()
+        for choice in self._choices.values():
+            choice.messages.begin_answer(self._answer_id)
+
+    def _run_metadata(self) -> dict[str, Any]:
+        """What the chunks stated, `finish_reasons` by choice if there are several, and what they stated about single choices."""
+        metadata, choices = {**self._metadata}, [self._choices[index] for index in sorted(self._choices)]
+        if len(choices) > 1:
+            metadata["finish_reasons"] = {str(choice.index): choice.finish_reason for choice in choices}
+        if extra := {str(choice.index): choice.extra for choice in choices if choice.extra}:
+            metadata["choices"] = extra
+        return metadata
+
+    def _end(self, error: WireObject | None = None) -> None:
+        """End the run: with an error, or as the finish_reason of its lowest choice means."""
         if self._has_ended:
-            return events
+            return
         self._has_ended = self.complete = True
-        choices, metadata, reason = self._choices, self._metadata, None
-        for choice in choices.values():
-            events += choice.end("completed" if error is None else "failed")
-        if choices:
-            lowest = choices[min(choices)]
-            reason = lowest.finish_reason
-            if lowest.extra or len(choices) > 1:
-                metadata = run_metadata(metadata, choices.values())
+        for choice in self._choices.values():
+            choice.end("completed" if error is None else "failed")
+        reason = self._choices[min(self._choices)].finish_reason if self._choices else None
         status = FINISH_REASON_STATUS.get(reason, "completed") if error is None else "failed"
         if status == "failed" and error is None:
             error = {"message": f"the provider ended its answer with the finish_reason {reason!r}"}
-        events.append(RunDone(Run(status=status, error=error, finish_reason=reason, metadata={**metadata})))
-        return events + self._take_warnings() if self._warnings else events
+        run = Run(status=status, error=error, finish_reason=reason, metadata=self._run_metadata())
+        self._output.emit(RunDone(run))
 
 
-share_names(
-    Decoder,
-    """new_id index complete exhausted _choices _repeated _usage _new_usage _expects_plain _extended_batches _warnings _held _has_begun
-    _has_ended _answer_id _metadata _first frames _object_form""",
-)
+def _has_unread_keys(chunk: WireObject, choices: list[Any]) -> bool:
+    """Whether a chunk, or one of its deltas, has a value at a key that no event expresses."""
+    if any(chunk[key] for key in chunk if key not in _KNOWN_KEYS):
+        return True
+    deltas = [as_object(as_object(choice).get("delta")) for choice in choices]
+    return any(delta[key] for delta in deltas for key in delta if key not in _KNOWN_DELTA_KEYS)

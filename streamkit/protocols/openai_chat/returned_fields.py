@@ -27,9 +27,8 @@ __all__ = [
     "CALL_KEYS",
     "KEY",
     "LISTS",
-    "NO_PIECE",
     "OPAQUE_KEYS",
-    "GrowingPiece",
+    "Blocks",
     "emptied_thinking",
     "joined_thinking",
     "merge_blocks",
@@ -77,88 +76,61 @@ def taken_fields(host: str | None) -> tuple[str, ...] | None:
     return next(found, None)
 
 
-class GrowingPiece:
-    """The last piece of a list, while others follow that only bring more of its text, as most do. These are held as text: a
-    dict for each would take many times the memory.
-
-    Args:
-        held: the list, with this piece at its end.
-        text_keys: the keys under which its pieces have text.
-    """
-
-    __slots__ = ("_held", "_joined", "_key", "_rest", "_texts")
-
-    def __init__(self, held: list[Any], text_keys: Iterable[str]) -> None:
-        self._held = held
-        self._key = ""
-        self._rest: Any = None
-        self._texts: list[str] = []
-        self._joined: list[str] = []  # those before
-        piece: Mapping[str, Any] = held[-1] if held else {}
-        keys = [key for key in text_keys if piece.get(key)]
-        if len(keys) == 1 and isinstance(piece[keys[0]], str) and "signature" not in piece and "data" not in piece:
-            self._key = keys[0]
-            self._rest = {**piece, self._key: ""}
-
-    def take(self, piece: WireObject) -> bool:
-        """Take the text of a further piece, if that is all that it brings."""
-        text: Any = piece.get(self._key)
-        if text.__class__ is not str or {**piece, self._key: ""} != self._rest:
-            return False
-        self._texts.append(text)
-        return True
-
-    def join(self) -> str:
-        """The text that was taken since the last time."""
-        text = "".join(self._texts)
-        if text:
-            self._joined.append(text)
-            self._texts.clear()
-        return text
-
-    def end(self) -> None:
-        """Put all text into the piece, as another one follows, or none."""
-        self.join()
-        if self._joined:
-            piece = self._held[-1]
-            self._held[-1] = {**piece, self._key: "".join((piece[self._key], *self._joined))}
-
-
-NO_PIECE = GrowingPiece([], ())
-"""In the place of a piece where there is none."""
-
-
-def merge_blocks(pieces: Iterable[Any], text_keys: Iterable[str]) -> list[dict[str, Any]]:
-    """The objects of a list that came in pieces.
+class Blocks:
+    """The objects of a list that comes in pieces.
 
     A piece goes on with the object of its index and type, without an index with the newest one of its type, as long as
     that has no signature. Texts are joined; any other value replaces the one before. An object that has no text, such
     as an encrypted one, comes in one piece, which some servers repeat.
+
+    Args:
+        text_keys: the keys under which the pieces have text.
     """
-    merged: list[dict[str, Any]] = []
-    texts: list[dict[str, list[str]]] = []
-    places = _Places(merged)
-    for piece in filter(is_object, pieces):
-        found = {key: as_text(piece[key]) for key in text_keys if as_text(piece.get(key))}
-        place = places.of(piece, has_text=bool(found))
+
+    __slots__ = ("_blocks", "_places", "_text_keys", "_texts")
+
+    def __init__(self, text_keys: Iterable[str]) -> None:
+        self._text_keys = text_keys
+        self._blocks: list[dict[str, Any]] = []
+        self._texts: list[dict[str, list[str]]] = []
+        self._places = _Places(self._blocks)
+
+    def add(self, piece: WireObject) -> None:
+        """Add a piece."""
+        texts = {key: text for key in self._text_keys if (text := as_text(piece.get(key)))}
+        place = self._places.of(piece, has_text=bool(texts))
         if place is None:
-            place = len(merged)
-            merged.append({})
-            texts.append({})
-            places.begin(piece, place)
-        target = merged[place]
+            place = len(self._blocks)
+            self._blocks.append({})
+            self._texts.append({})
+            self._places.begin(piece, place)
+        for key, text in texts.items():
+            self._texts[place].setdefault(key, []).append(text)
+        block, rest = self._blocks[place], {**piece, **dict.fromkeys(texts, "")}
+        if not rest.items() <= block.items():
+            self._merge(rest, place, texts)
+
+    def _merge(self, piece: WireObject, place: int, texts: Iterable[str]) -> None:
+        """Add the values of a piece, but for its texts, to the object there."""
+        block = self._blocks[place]
         for key, value in piece.items():
-            if key in found:
-                texts[place].setdefault(key, []).append(found[key])
-                value = ""
-            elif key in target and value in (None, ""):
+            if key in block and (block[key] == value or (value in (None, "") and key not in texts)):
                 continue
-            if key not in target or target[key] != value:
-                target[key] = value
-                places.note(key, value, place)
-    for target, joined in zip(merged, texts, strict=True):
-        target |= {key: "".join(values) for key, values in joined.items()}
-    return merged
+            block[key] = value
+            self._places.note(key, value, place)
+
+    def joined(self) -> list[dict[str, Any]]:
+        """The objects, each with all of its text."""
+        pairs = zip(self._blocks, self._texts, strict=True)
+        return [{**block, **{key: "".join(pieces) for key, pieces in texts.items()}} for block, texts in pairs]
+
+
+def merge_blocks(pieces: Iterable[Any], text_keys: Iterable[str]) -> list[dict[str, Any]]:
+    """The objects of a list, of which these are the pieces."""
+    blocks = Blocks(text_keys)
+    for piece in filter(is_object, pieces):
+        blocks.add(piece)
+    return blocks.joined()
 
 
 class _Places:

@@ -231,7 +231,7 @@ DELTA_TYPES: dict[type[Any], str] = {struct: f"{stem}.delta" for stem, struct in
 """The type of a delta, by its struct."""
 DELTA_TYPES[_DeltaWithLogprobs] = DELTA_TYPES[_OutputTextDelta]
 
-read_any_delta = item_reader({f"{stem}.delta": struct for stem, struct in DELTA_STRUCTS.items()}, {"delta": {}})
+read_any_delta = item_reader({f"{stem}.delta": struct for stem, struct in DELTA_STRUCTS.items()})
 """Reads a delta in its common form that is parsed already."""
 
 

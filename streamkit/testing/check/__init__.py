@@ -35,7 +35,7 @@ def check_protocol(
     - `parts`: the module has `Decoder`, `Encoder` and `to_input`; both classes have the same `name`.
     - `warnings`: a recording has no warnings but the expected ones, so that no decoder repairs what was right.
     - `cuts`: the events are the same however the bytes are cut: at each byte of a small body, at random ones of a large
-      body, byte by byte. A fast path (`feed_frames`) emits what `feed` emits.
+      body, byte by byte. A plain case (`plain_item`, `plain`) emits what `feed` emits.
     - `items`: `feed` leaves the item unchanged.
     - `faces`: `stream`, and `astream` on asyncio and on trio (if it is installed), give the same events.
     - `brackets`: each message is created once, empty, before its first delta, and done once, after its last. They are in

@@ -110,15 +110,16 @@ class Check:
             self.options.report.notes.append(f"{self.recording.name} ends with {self.complete.ending}")
 
     def check_cuts(self) -> None:
-        """Single cuts, several cuts at once, byte by byte, item by item, and without the fast path."""
+        """Single cuts, several cuts at once, byte by byte, item by item, and without the plain case."""
         body = self.recording.body
         for cuts in self._cuts(len(body)):
             pieces = [body[start:end] for start, end in zip((0, *cuts), (*cuts, len(body)), strict=True)]
             place = f"cut at {', '.join(map(str, cuts))}" if len(cuts) < 20 else f"cut in {len(pieces)} pieces"
             self.check_same(place, self.outcome(place, pieces))
-        if self.decoder.feed_frames is not Decoder.feed_frames:
-            careful = type("WithoutFastPath", (self.decoder,), {"feed_frames": Decoder.feed_frames})
-            self.check_same("without feed_frames", self.outcome("without feed_frames", [body], careful))
+        if self.decoder.feed_frames is not Decoder.feed_frames or self.decoder.plain_item is not None:
+            without = {"feed_frames": Decoder.feed_frames, "plain_item": None}
+            careful = type("WithoutPlainCase", (self.decoder,), without)
+            self.check_same("without its plain case", self.outcome("without its plain case", [body], careful))
 
     def _cuts(self, size: int) -> Iterator[Sequence[int]]:
         places = range(1, size)
