@@ -91,9 +91,7 @@ class AgentCore:
         check_kind("instructions", instructions, str)
         check_kind("name", name, str)
         check_computer(computer)
-        self.provider = Provider(client, protocol)
-        if self.provider.is_async and not self._accepts_async:
-            raise UsageError(f"{type(client).__name__} is asynchronous: use `AsyncAgent`")
+        self.provider = self._provider_of(client, protocol)
         self.model = model
         self.name = name
         self.handlers = _checked_handlers(handlers)
@@ -110,14 +108,19 @@ class AgentCore:
         self.tools: dict[str, Tool[..., Any]] = {}
         self.application_tools: set[str] = set()
         self._schemas: list[Mapping[str, Any]] = []
-        if isinstance(tools, (str, Mapping)) or not isinstance(cast("object", tools), Iterable):
-            raise UsageError(f"`tools` is a list of functions and schemas, not {tools!r}")
-        for tool in tools:
+        for tool in _checked_tools(tools):
             self.add_tool(tool)
         self.fields: dict[str, str] = {**(fields or {})}
         self.messages: list[Message] = as_messages(messages)
         self._live: StreamState | None = None  # the newest stream that has started
         self._newest_input: Sequence[Message] = ()  # what it added to the conversation
+
+    def _provider_of(self, client: Any, protocol: str | None) -> Provider:
+        """The provider behind a client. Raises `UsageError` for an asynchronous one where the agent is not."""
+        provider = Provider(client, protocol)
+        if provider.is_async and not self._accepts_async:
+            raise UsageError(f"{type(client).__name__} is asynchronous: use `AsyncAgent`")
+        return provider
 
     def check_options(self, options: Mapping[str, Any]) -> None:
         """Refuse further arguments of requests that the client's method does not have.
@@ -275,6 +278,13 @@ class AgentCore:
             raise UsageError(f"two tools have the name {name!r}")
         if name == CODE_TOOL and self.computer is not None:
             raise UsageError(f"a tool cannot have the name {name!r}: that tool runs code on the computer")
+
+
+def _checked_tools(tools: object) -> Iterable[AnyTool]:
+    """The tools of an agent. Raises `UsageError` for a name or a schema alone."""
+    if isinstance(tools, (str, Mapping)) or not isinstance(tools, Iterable):
+        raise UsageError(f"`tools` is a list of functions and schemas, not {tools!r}")
+    return cast("Iterable[AnyTool]", tools)
 
 
 def _checked_handlers(handlers: object) -> list[Handler]:

@@ -101,12 +101,9 @@ def run(
         options: dict[str, Any] = {"auto_run": auto_run, "images": images}
         options["protocol"] = protocol if is_real else "openai_responses"
         make = functools.partial(Agent, client, model=name, **options)
-        # Whoever reads an error here has started the server, and needs the provider's words.
-        served: dict[str, Any] = {"store": SQLiteStore(path), "page": True, "expose_errors": True}
-        app = _app(create_app, make, computers, instructions, token=token, **served)
+        app = _app(create_app, make, computers, instructions, token=token, store=SQLiteStore(path), page=True)
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/#token={token}"
         _introduce(url, f"{name} at {client.base_url}" if is_real else None, path, auto_run=auto_run)
-        stack.enter_context(_errors_in_one_line())
         _serve(uvicorn, app, listener, url if open_page else None)
     return 0
 
@@ -116,7 +113,7 @@ def _serve(uvicorn: Any, app: App, listener: socket.socket, page: str | None) ->
         threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()
     # Streams that are still open are no reason to wait: their readers come back, or the process ends.
     config = uvicorn.Config(app, log_level="critical", lifespan="on", timeout_graceful_shutdown=1)
-    with contextlib.suppress(KeyboardInterrupt):
+    with contextlib.suppress(KeyboardInterrupt), _errors_in_one_line():
         uvicorn.Server(config).run(sockets=[listener])
 
 
@@ -134,7 +131,8 @@ def _app(
         system = instructions_for(computer is not None) if instructions is None else instructions
         return make(computer=computer, instructions=system)
 
-    app = create_app(make_agent, **options)
+    # Whoever reads an error here has started the server, and needs the provider's words.
+    app = create_app(make_agent, expose_errors=True, **options)
     return app
 
 
