@@ -157,7 +157,7 @@ def misuse() -> None:
     sk.stream([], print)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     sk.stream([], protocol=5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     sk.stream(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    sk.stream([], handler=Right())  # type: ignore[arg-type]  # pyright: ignore[reportCallIssue]
+    sk.stream([], handler=Right())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 def errors() -> str:
