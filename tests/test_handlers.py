@@ -143,14 +143,11 @@ async def test_a_plain_handler_may_have_some_async_hooks_on_an_async_stream(face
 @async_faces
 @body
 async def test_an_async_handler_may_have_plain_hooks(face: Face) -> None:
-    """Whatever they give back."""
-
     class Counting(sk.AsyncEventHandler):
         count = 0
 
         def on_text_delta(self, delta: sk.TextDelta, snapshot: sk.TextMessage) -> Any:
             self.count += 1
-            return self.count
 
         async def on_text_done(self, message: sk.TextMessage) -> None:
             await super().on_text_done(message)
@@ -568,6 +565,37 @@ def test_a_method_that_is_no_hook_is_warned_about_once_when_its_handler_is_bound
         sk.astream([], handler())
         sk.astream([], handler())
     assert len(caught) == 1
+
+
+@every_face
+@body
+async def test_a_hook_that_returns_a_value_is_warned_about_once(face: Face) -> None:
+    """Of every kind of event. What a lambda returns says nothing."""
+
+    class Returns(sk.EventHandler):
+        def on_tool_call_done(self, call: sk.ToolCallMessage) -> Any:
+            return "42"
+
+        def on_text_delta(self, delta: sk.TextDelta, snapshot: sk.TextMessage) -> Any:
+            return len(delta.value)
+
+    async def stream(handler: Returns) -> None:
+        handler.on_text_done = lambda message: message.content
+        texts = [sk.events.TextDelta("t", "Hello"), sk.events.TextDelta("t", " you")]
+        calls = [sk.events.ToolCallDone(sk.ToolCallMessage(id, name="f", content="{}")) for id in ("a", "b")]
+        await face.stream([*texts, *calls, sk.events.StreamEnd(status="completed")], handler).until_done()
+
+    with pytest.warns(UserWarning) as caught:
+        await stream(Returns())
+        await stream(Returns())
+    assert [(str(one.message).partition("Returns.")[2], one.filename) for one in caught] == [
+        ("on_text_delta returned 5, which nobody receives: a hook returns nothing", __file__),
+        (
+            "on_tool_call_done returned '42', which nobody receives: a hook returns nothing; a tool call is answered by "
+            "`respond`",
+            __file__,
+        ),
+    ]
 
 
 def test_the_hook_of_an_application_s_event_is_none_of_them() -> None:

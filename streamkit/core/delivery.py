@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeAlias
 
 from ..errors import UsageError, raise_source_error
 from ..events import Delta, Event, Usage, version
-from ..handlers import Call, Handler, names_no_hook, own_hooks, plan
+from ..handlers import Call, Handler, names_no_hook, own_hooks, plan, warn_of_returned_value
 from ..messages import COMPACT_AT
 from .engine import Engine
 from .steps import END, PULL, Step, Stopped
@@ -338,14 +338,15 @@ class Delivery:
         Raises:
             UsageError: it has to, and this is a sync stream.
         """
+        if isinstance(hook, Call):
+            hook = hook.function
         if not inspect.isawaitable(result):
+            warn_of_returned_value(hook, result)
             return False
         if self._awaits:
             return True
         if inspect.iscoroutine(result):
             result.close()
-        if isinstance(hook, Call):
-            hook = hook.function
         name = getattr(hook, "__qualname__", repr(hook))
         raise UsageError(f"{name} returned an awaitable, which a sync stream cannot await: use `astream`")
 

@@ -6,10 +6,18 @@ import warnings
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
+from types import CodeType
 
 from ..events import EVENTS, Event, version
 
-__all__ = ["HOOKS", "hook_events", "names_no_hook", "warn_of_near_misses", "warn_of_unknown_hooks"]
+__all__ = [
+    "HOOKS",
+    "hook_events",
+    "names_no_hook",
+    "warn_of_near_misses",
+    "warn_of_returned_value",
+    "warn_of_unknown_hooks",
+]
 
 HOOKS: tuple[str, ...] = ("on_event", *dict.fromkeys(name for kind in EVENTS.values() for name in kind.hooks))
 """The names of streamkit's own hooks, computed from the events."""
@@ -70,6 +78,7 @@ def warn_of_near_misses(cls: type, hooks: Collection[str], others: Mapping[str, 
             warnings.warn(text, UserWarning, stacklevel=stacklevel)
 
 
+_SHOWN = 60  # characters of a value in a warning
 _looked_at: weakref.WeakSet[type] = weakref.WeakSet()  # classes of handlers
 _warned: set[tuple[str, str]] = set()  # the classes' names, and those of their methods
 
@@ -89,6 +98,33 @@ def warn_of_unknown_hooks(kind: type, roots: Collection[object], *, stacklevel: 
                 nearest = difflib.get_close_matches(name, hooks, 1, 0)
                 text = f"{base.__name__}.{name} is no hook and will never be called; the nearest hook is {nearest[0]}"
                 warnings.warn(text, UserWarning, stacklevel=stacklevel)
+
+
+# Hooks that returned a value: the names of methods, by their object's class; and functions of their own, by their code.
+_returned: weakref.WeakKeyDictionary[type | CodeType, set[str]] = weakref.WeakKeyDictionary()
+
+
+def warn_of_returned_value(hook: object, value: object) -> None:
+    """Warn once of a hook that returns something, which nobody receives. A lambda always does, and so may what is written
+    in C: they are left alone, and so is `Handler.handle`."""
+    function = getattr(hook, "__func__", hook)
+    code = getattr(function, "__code__", None)
+    if code is None or code.co_name in ("<lambda>", "handle"):
+        return
+    names = _returned.setdefault(code if function is hook else type(getattr(hook, "__self__", None)), set())
+    if code.co_name in names:
+        return
+    names.add(code.co_name)
+    name = getattr(function, "__qualname__", code.co_name)
+    text = f"{name} returned {_shortened(repr(value))}, which nobody receives: a hook returns nothing"
+    if code.co_name.startswith("on_tool_call"):
+        text += "; a tool call is answered by `respond`"
+    # The hook has returned, so it is on no stack level.
+    warnings.warn_explicit(text, UserWarning, code.co_filename, code.co_firstlineno)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def _differing_characters(one: str, other: str) -> int:
