@@ -52,7 +52,7 @@ def open_runs(relay: Relay, numbers: range) -> None:
         info = {"conversation": "c", "owner": "ann" if number % 2 else "bob"}
         writer = relay.open(f"run-{number}", info, control=print)
         if number % 6:
-            writer.end("done")
+            writer.end("completed")
         else:
             writer.ask("q", {"kind": "confirmation"})
             writer.pause()
@@ -99,7 +99,7 @@ def test_to_open_and_to_end_a_run_takes_few_commands_however_many_there_are(serv
             open_runs(relay, numbers)
         before = server.calls()
         with RedisRelay(server.url, prefix=prefix) as relay:
-            relay.open(f"more-{numbers}", {"conversation": "c", "owner": "ann"}, control=print).end("done")
+            relay.open(f"more-{numbers}", {"conversation": "c", "owner": "ann"}, control=print).end("completed")
         costs.append(server.calls() - before)
     assert abs(costs[1] - costs[0]) <= 20
     assert max(costs) < 200
@@ -250,7 +250,7 @@ def test_a_run_stays_in_its_lists_while_it_runs(server: RedisServer) -> None:
             lambda: all(float(server.command("ZSCORE", key, "run")) > at for key, at in zip(keys, before, strict=True))
         )
         assert relay.list(owner="ann", open_only=True) == [relay.get("run")]
-        writer.end("done")
+        writer.end("completed")
 
 
 @needs_redis

@@ -57,7 +57,7 @@ def write(relay: RedisRelay, *, ended: bool) -> tuple[LogWriter, list[str]]:
         cursors += writer.append(lines(10, start))
         writer.snapshot(b'{"type":"snapshot","dropped":0,"events":[]}')
     if ended:
-        writer.end("done")
+        writer.end("completed")
     writer.flush()
     return writer, cursors
 
@@ -203,7 +203,7 @@ def test_whatever_redis_evicts_readers_end() -> None:
             writer.flush()
             writers.append(writer)
             if number % 2:
-                writer.end("done")
+                writer.end("completed")
         with redis.Redis(port=server.port) as client:
             for number in range(4000):
                 client.set(f"filler-{number}", "x" * 1000)

@@ -73,7 +73,7 @@ class Producer:
         return self.writer.append([codec.encode_event(event) for event in events])
 
     def close(self) -> bool:
-        return self.writer.end("done")
+        return self.writer.end("completed")
 
 
 def status(relay: Relay, run_id: str = "run") -> str | None:
@@ -191,7 +191,7 @@ def test_a_run_is_opened_once_and_closed_once(relay_of: Callable[..., Relay]) ->
     log = Producer(relay)
     with pytest.raises(sk.UsageError, match="already"):
         Producer(relay)
-    assert status(relay) == "running"
+    assert status(relay) == "in_progress"
     won: list[bool] = []
     threads = [threading.Thread(target=lambda: won.append(log.close())) for _ in range(8)]
     for thread in threads:
@@ -199,7 +199,7 @@ def test_a_run_is_opened_once_and_closed_once(relay_of: Callable[..., Relay]) ->
     for thread in threads:
         thread.join()
     assert sorted(won) == [False] * 7 + [True]
-    assert status(relay) == "done"
+    assert status(relay) == "completed"
     with pytest.raises(sk.UsageError, match="closed"):
         log.append(story("a"))
     assert list(relay.reader("run")) == []

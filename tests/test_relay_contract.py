@@ -13,7 +13,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import pytest
 
@@ -201,7 +201,7 @@ async def test_events_are_numbered_without_holes(face: Face, kind: Kind) -> None
     second = await drive.take_over()
     assert second is not None
     cursors += second.append(lines(2, 5))
-    await drive("end", "done", on=second)
+    await drive("end", "completed", on=second)
     entries = await drive.read()
     assert [entry.cursor for entry in entries] == cursors
     assert numbers(entries) == [1, 2, 3, 4, 5, 6]
@@ -238,7 +238,7 @@ async def test_a_run_is_opened_once(face: Face, kind: Kind) -> None:
     with pytest.raises(sk.UsageError, match="already"):
         await drive.open()
     record = await drive("get", "run")
-    assert (record.id, record.status, record.epoch, record.cursor) == ("run", "running", 1, None)
+    assert (record.id, record.status, record.epoch, record.cursor) == ("run", "in_progress", 1, None)
     assert record.info == {"conversation": "c", "owner": "me"}
     assert before - 1 <= record.created_at <= time.time() + 1
     assert (record.ended_at, record.error, record.cancel, record.questions) == (None, None, None, {})
@@ -254,7 +254,7 @@ async def test_after_each_cursor_comes_the_rest(face: Face, kind: Kind) -> None:
     drive = Driver(face, kind.make())
     writer = await drive.open()
     cursors = [cursor for number in range(30) for cursor in writer.append(lines(40, 40 * number + 1))]
-    await drive("end", "done", on=writer)
+    await drive("end", "completed", on=writer)
     for place in (0, 1, 39, 40, 41, 255, 256, 257, 511, 600, 1198, 1199):
         assert numbers(await drive.read(after=cursors[place])) == [*range(place + 2, 1201)]
 
@@ -320,7 +320,7 @@ def test_readers_of_any_schedule_see_each_event_once(kind: Kind, seed: int) -> N
             time.sleep(0.0005)
     for thread in threads[2:]:
         thread.start()
-    writer.end("done")
+    writer.end("completed")
     for thread in threads:
         thread.join(30)
     assert failed == []
@@ -337,12 +337,12 @@ async def test_after_the_last_cursor_there_is_nothing(face: Face, kind: Kind) ->
     reading = await drive("read", "run")
     cursors = writer.append(lines(3))
     assert numbers(await drive.next(reading)) == [1, 2, 3]
-    async with face.beside(lambda: writer.end("error", {"message": "no"})):
+    async with face.beside(lambda: writer.end("failed", {"message": "no"})):
         assert await drive.next(reading) is None
     assert await drive.read(after=cursors[-1]) == []
     assert numbers(await drive.read(after=cursors[-2])) == [3]
     record = await drive("get", "run")
-    assert (record.status, record.error, record.cursor) == ("error", {"message": "no"}, cursors[-1])
+    assert (record.status, record.error, record.cursor) == ("failed", {"message": "no"}, cursors[-1])
     assert record.ended_at is not None
 
 
@@ -360,7 +360,7 @@ async def test_whoever_misses_events_gets_a_snapshot_in_their_place(face: Face, 
     for number in range(6, 106, 10):
         cursors += writer.append(lines(10, number))
         writer.snapshot(b'{"type":"snapshot","dropped":0,"events":[],"n":%d}' % (number + 9))
-    await drive("end", "done", on=writer)
+    await drive("end", "completed", on=writer)
     await drive.eventually(kind, lambda: kind.has_arrived(slow, 105))
     rest = [*await drive.next(slow)]
     while (batch := await drive.next(slow)) is not None:
@@ -422,7 +422,7 @@ async def test_a_run_that_has_a_producer_is_not_taken_over(face: Face, kind: Kin
     drive = Driver(face, kind.make())
     writer = await drive.open()
     assert await drive.take_over() is None
-    await drive("end", "done", on=writer)
+    await drive("end", "completed", on=writer)
     assert await drive.take_over() is None
     assert await drive.take_over("other") is None
 
@@ -453,10 +453,10 @@ async def test_of_eight_that_take_over_one_wins(face: Face, kind: Kind) -> None:
     assert [taken.epoch for taken in won] == [2]
     refused(writer)
     assert writer.fenced == "epoch"
-    assert await drive("end", "done", on=writer) is False
+    assert await drive("end", "completed", on=writer) is False
     won[0].append(lines(1, 3))
     assert numbers(await drive.next(reading)) == [3]
-    await drive("end", "done", on=won[0])
+    await drive("end", "completed", on=won[0])
     assert await drive.next(reading) is None
     assert numbers(await drive.read()) == [1, 2, 3]
 
@@ -505,15 +505,27 @@ async def test_a_run_ends_once(face: Face, kind: Kind) -> None:
     drive = Driver(face, kind.make())
     writer = await drive.open()
     writer.append(lines(2))
-    assert await drive("end", "done", on=writer) is True
-    assert await drive("end", "error", {"message": "late"}, on=writer) is False
+    assert await drive("end", "completed", on=writer) is True
+    assert await drive("end", "failed", {"message": "late"}, on=writer) is False
     with contextlib.suppress(ProducerFenced):
         writer.append(lines(1, 3))
     assert writer.fenced == "closed"
     assert numbers(await drive.read()) == [1, 2]
-    assert await drive.status() == "done"
+    assert await drive.status() == "completed"
     with pytest.raises(sk.UsageError, match="does not end as 'paused'"):
         await drive("end", "paused", on=await drive.open("another"))
+
+
+@pytest.mark.parametrize("status", [*(word for word in get_args(e.RunStatus) if word != "in_progress"), "lost"])
+@driven
+async def test_a_run_ends_with_any_status_that_events_have(face: Face, kind: Kind, status: Any) -> None:
+    """And `lost`, for which no event stands: its producer is gone."""
+    drive = Driver(face, kind.make())
+    writer = await drive.open()
+    assert await drive.status() == "in_progress"
+    assert await drive("end", status, on=writer) is True
+    record = await drive("get", "run")
+    assert (record.status, record.has_ended) == (status, True)
 
 
 @driven
@@ -643,7 +655,7 @@ async def test_what_cannot_be_answered_is_told_apart(face: Face, kind: Kind) -> 
     counts, question = await drive("answer", "run", "q", {"approved": True})
     assert (counts, question["status"]) == (False, "closed")
     writer.ask("open", {})
-    await drive("end", "done", on=writer)
+    await drive("end", "completed", on=writer)
     counts, question = await drive("answer", "run", "open", {"approved": True})
     assert (counts, question["status"]) == (False, "closed")
     assert drive.received == []
@@ -711,7 +723,7 @@ async def test_a_cancellation_reaches_the_producer(face: Face, kind: Kind) -> No
     assert await drive("cancel", "run") is True
     assert drive.received == [Cancelled("enough")]
     record = await drive("get", "run")
-    assert (record.status, record.cancel, record.questions["q"]["status"]) == ("running", "enough", "closed")
+    assert (record.status, record.cancel, record.questions["q"]["status"]) == ("in_progress", "enough", "closed")
     await drive("end", "cancelled", on=writer)
     assert await drive("cancel", "run", "again") is False
     assert (await drive("get", "run")).cancel == "enough"
@@ -787,7 +799,7 @@ async def test_a_producer_that_dies_leaves_a_paused_or_a_lost_run(face: Face, ki
     for run_id, (status, act) in cases.items():
         writer = await drive.open(run_id)
         act(writer)
-        assert await drive.status(run_id) == "running"
+        assert await drive.status(run_id) == "in_progress"
         kind.kill_producer(writer)
         assert await drive.status(run_id) == status, run_id
 
@@ -808,11 +820,11 @@ async def test_a_run_whose_producer_died_while_it_waited_stays_paused_when_it_is
     assert after is not None
     after.ask("q", {})
     await drive.eventually(kind, lambda: Answered("q", {"approved": True}) in drive.received)
-    assert await drive.status() == "running"
+    assert await drive.status() == "in_progress"
 
 
 @driven
-@pytest.mark.parametrize("end", ["done", "error", "cancelled", "lost"])
+@pytest.mark.parametrize("end", ["completed", "failed", "cancelled", "lost"])
 async def test_a_run_goes_from_running_over_paused_to_its_end(face: Face, kind: Kind, end: Any) -> None:
     """Each final status is one; a paused run is another producer's, then."""
     drive = Driver(face, kind.make())
@@ -826,7 +838,7 @@ async def test_a_run_goes_from_running_over_paused_to_its_end(face: Face, kind: 
         await drive("pause", on=writer)
     second = await drive.take_over()
     assert second is not None
-    assert await drive.status() == "running"
+    assert await drive.status() == "in_progress"
     assert await drive("end", end, on=second) is True
     assert await drive.status() == end
     assert await drive.take_over() is None
@@ -864,7 +876,7 @@ async def test_runs_expire_by_their_status(face: Face, kind: Kind) -> None:
     for run_id in ("ended", "open", "paused"):
         writer = await drive.open(run_id)
         if run_id == "ended":
-            await drive("end", "done", on=writer)
+            await drive("end", "completed", on=writer)
         elif run_id == "paused":
             writer.ask("q", {})
             await drive("pause", on=writer)
@@ -920,13 +932,13 @@ async def test_a_list_of_open_runs_has_those_that_have_not_ended(face: Face, kin
     writers = {id: await drive.open(id, info={"owner": "ann"}) for id in ("a", "b", "c", "d", "e")}
     writers["a"].ask("q", {"kind": "confirmation"})
     await drive("pause", on=writers["a"])
-    await drive("end", "done", on=writers["b"])
+    await drive("end", "completed", on=writers["b"])
     kind.kill_producer(writers["d"])
     assert await drive.listed(owner="ann") == ["e", "d", "c", "b", "a"]
     for owner in (None, "ann"):
         assert await drive.listed(owner=owner, open_only=True) == ["e", "c", "a"]
         assert await drive.listed(owner=owner, open_only=True, before="b") == ["a"]
-    await drive("end", "done", on=writers["c"])
+    await drive("end", "completed", on=writers["c"])
     assert await drive.listed(open_only=True, limit=1, before="c") == ["a"]
     assert await drive.listed(open_only=True) == ["e", "a"]
 
@@ -940,7 +952,7 @@ def test_an_open_run_is_listed_however_many_have_ended_since(kind: Kind) -> None
     writer.ask("q", {"kind": "confirmation"})
     writer.pause()
     for number in range(1100):
-        relay.open(f"run-{number}", info, control=print).end("done")
+        relay.open(f"run-{number}", info, control=print).end("completed")
     for options in ({}, {"conversation": "c"}, {"owner": "ann"}, {"owner": "ann", "open_only": True}):
         assert relay.list(limit=2000, **options)[-1].id == "waits"
 
@@ -1037,7 +1049,7 @@ async def test_text_with_half_of_a_surrogate_pair_comes_back_as_it_is(face: Face
     assert await drive("cancel", f"run {HALF}", HALF) is True
     await drive.has_received(kind, Cancelled(HALF))
     assert (await drive("get", f"run {HALF}")).cancel == HALF
-    await drive("end", "error", {"message": HALF}, {"finish_reason": HALF}, on=writer)
+    await drive("end", "failed", {"message": HALF}, {"finish_reason": HALF}, on=writer)
     record = await drive("get", f"run {HALF}")
     assert (record.error, record.info["finish_reason"]) == ({"message": HALF}, HALF)
 
@@ -1116,7 +1128,7 @@ async def test_no_reader_delays_the_producer_or_another_reader(face: Face, kind:
         writer.append(lines(1, number))
     for reading in readings:
         assert numbers(await drive.some(reading, 51)) == [*range(1, 52)]
-    await drive("end", "done", on=writer)
+    await drive("end", "completed", on=writer)
     assert await drive.next(readings[0]) is None
     assert numbers(await drive.some(stuck, 50)) == [*range(2, 52)]
 
@@ -1154,7 +1166,7 @@ async def test_a_delta_is_written_as_any_other_line(face: Face, kind: Kind) -> N
         entries = await drive.some(reading, 1)
         assert [(entry.cursor, entry.data) for entry in entries] == [(cursors[-1], *lines(1, number))]
     assert writer.cursor == cursors[-1]
-    await drive("end", "done", on=writer)
+    await drive("end", "completed", on=writer)
     assert [entry.cursor for entry in await drive.read()] == cursors
     with pytest.raises(ProducerFenced), writer.writing_lock():
         writer.append_delta(*lines(1, 4))
@@ -1189,7 +1201,7 @@ async def test_a_silence_ends_a_pull_and_loses_nothing(kind: Kind) -> None:
         assert await reading.apull(0.01) == []
     writer.append(lines(1))
     assert numbers(await reading.apull(20)) == [1]
-    writer.end("done")
+    writer.end("completed")
     assert await reading.apull(20) is None
 
 
@@ -1198,7 +1210,7 @@ async def test_the_end_adds_to_what_is_known_of_a_run(face: Face, kind: Kind) ->
     """What its producer knows only then, such as why it ended. A second end adds nothing."""
     drive = Driver(face, kind.make())
     writer = await drive("open", "run", {"conversation": "c", "reason": None}, control=drive.received.append)
-    assert await drive("end", "done", None, {"reason": "stop"}, on=writer) is True
-    assert await drive("end", "done", None, {"reason": "other"}, on=writer) is False
+    assert await drive("end", "completed", None, {"reason": "stop"}, on=writer) is True
+    assert await drive("end", "completed", None, {"reason": "other"}, on=writer) is False
     assert (await drive("get", "run")).info == {"conversation": "c", "reason": "stop"}
     assert await drive.listed(conversation="c") == ["run"]

@@ -126,10 +126,10 @@ def test_a_batch_whose_reply_is_lost_is_stored_once() -> None:
             writer.append(lines(1, number + 1))
             writer.flush()
         proxy.swallows.set()
-        assert writer.end("done")
+        assert writer.end("completed")
         assert proxy.swallowed.is_set()
         assert whole(relay) == [*range(1, 12)]
-        assert relay.get("run").status == "done"  # type: ignore[union-attr]  # it is there
+        assert relay.get("run").status == "completed"  # type: ignore[union-attr]  # it is there
     proxy.close()
 
 
@@ -181,7 +181,7 @@ def test_whoever_is_killed_readers_see_each_event_once_and_the_end(mortal: Redis
     """A short round of two: a producer that is killed, and Redis, with the end of its file lost. The command has all."""
     total = kill_rounds(mortal, 2, 1, runs=3, events=150, victims=("producer", "redis cut"))
     # A run is lost as well if its end was in the tail that Redis lost after its producer had left.
-    assert total["lost"] + total["done"] == 12 and total["lost"] >= 6
+    assert total["lost"] + total["completed"] == 12 and total["lost"] >= 6
 
 
 def test_a_tail_that_was_lost_with_its_producer_is_replaced_by_a_snapshot() -> None:
@@ -205,7 +205,7 @@ def test_a_tail_that_was_lost_with_its_producer_is_replaced_by_a_snapshot() -> N
     second = relay.take_over("run", control=lambda control: None)
     assert second is not None
     second.append(lines(1, 100))
-    second.end("done")
+    second.end("completed")
     rest: list[Any] = []
     while (batch := reading.pull()) is not None:
         rest += batch
@@ -437,11 +437,11 @@ def test_after_a_failover_by_sentinel_each_event_is_read_once() -> None:
             assert watched.replica.command("XLEN", Keys(relay.prefix, "run").log) == 1
             writer.append(lines(1, 12))
             writer.flush(60)
-            writer.end("done")
+            writer.end("completed")
             for entries in reading:
                 seen += [json.loads(entry.data)["n"] for entry in entries]
             assert seen == whole(relay) == [*range(1, 13)]
-            assert relay.get("run").status == "done"  # type: ignore[union-attr]  # it is there
+            assert relay.get("run").status == "completed"  # type: ignore[union-attr]  # it is there
     finally:
         watched.close()
 
@@ -479,7 +479,7 @@ def test_a_reading_that_joins_while_events_are_written_misses_none() -> None:
         for place, thread in enumerate(threads):
             thread.start()
             writer.append(lines(count // 10, place * (count // 10) + 1))
-        writer.end("done")
+        writer.end("completed")
         for thread in threads:
             thread.join(20)
     assert failed == []
@@ -495,7 +495,7 @@ def test_a_run_that_is_read_again_as_it_is_left_is_read() -> None:
         assert len(reading.pull()) == 1
         reading.close()
         relay._hubs.of("run").drop_unread(time.monotonic() + 60)
-    writer.end("done")
+    writer.end("completed")
 
 
 # -- 20: keys
@@ -623,7 +623,7 @@ def test_a_client_lends_its_settings() -> None:
         with relay_at(client, prefix="client") as relay:
             writer = relay.open("run", control=lambda control: None)
             writer.append(lines(2))
-            writer.end("done")
+            writer.end("completed")
             assert whole(relay) == [1, 2]
         assert client.ping()
 

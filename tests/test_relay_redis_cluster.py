@@ -63,7 +63,7 @@ class Followed:
             if self._is_over.wait(0.002):
                 break
         self.writer.flush(60)
-        self.writer.end("done")
+        self.writer.end("completed")
 
     def _read(self) -> None:
         for entries in self.reading:

@@ -137,7 +137,7 @@ def write_into(relay: Relay, events: list[e.Event]) -> None:
     for place in range(0, len(events), 3):
         writer.append(engine.complete(events[place : place + 3]))
     writer.append([*engine.source_done(complete=True), *engine.end(), e.StreamEnd()])
-    log.end("done")
+    log.end("completed")
 
 
 @pytest.mark.slow
@@ -231,7 +231,7 @@ def test_a_delta_of_a_message_that_ended_begins_another_one() -> None:
     message = sk.TextMessage("m", content="a", run_id="r", step_id="s")
     events += [e.TextCreated(message.header()), e.TextDelta("m", "a"), e.TextDone(message), e.TextDelta("m", "b")]
     cursors = log.append([codec.encode_event(event) for event in [*events, e.StreamEnd()]])
-    log.end("done")
+    log.end("completed")
     stream = sk.stream(relay.reader("run"), after=cursors[4])
     assert [message.id for message in stream.get_final_messages()] == ["m", "m.2"]
     assert [warning.code for warning in stream.warnings] == ["delta-after-done"]
@@ -371,7 +371,7 @@ def test_messages_are_those_of_the_producer_that_reported_them() -> None:
     assert reading.rewind(cursor)
     assert [entry.data for entry in reading.pull()] == [b"\n".join(begin), b"\n".join((one[-1], two[-1]))]
     second.append([codec.encode_event(e.StreamEnd())])
-    second.end("done")
+    second.end("completed")
     assert [it.content for it in sk.stream(relay.reader("run"), after=cursor).get_final_messages()] == ["a", "b"]
 
 
@@ -381,7 +381,7 @@ def of_lines(relay: MemoryRelay, *lines: bytes) -> str:
     begin = [b'{"type":"run_created","run":{"id":"r"}}', b'{"type":"run_step_created","run_step":{"id":"s"}}']
     cursors = log.append([*begin, *lines])
     log.append([codec.encode_event(e.StreamEnd())])
-    log.end("done")
+    log.end("completed")
     return cursors[-1]
 
 

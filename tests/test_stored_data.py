@@ -107,6 +107,33 @@ def test_words_of_a_newer_version_are_left_as_they_are(relay: RedisRelay) -> Non
     assert len(relay.list()) == 2
 
 
+FORMER = {"running": "in_progress", "done": "completed", "error": "failed"}
+
+
+@needs_redis
+@pytest.mark.parametrize("word", FORMER)
+def test_statuses_of_an_earlier_version_are_read(relay: RedisRelay, word: str) -> None:
+    spoil(relay, "HSET", "run", "status", word)
+    shared_server().command("SET", f"{relay.prefix}:{{bad}}:lease", "another process")
+    record = relay.get("bad")
+    assert record is not None
+    assert (record.status, record.has_ended) == (FORMER[word], word != "running")
+
+
+@needs_redis
+def test_a_run_that_an_earlier_version_began_goes_on_and_ends(relay: RedisRelay) -> None:
+    spoil(relay, "HSET", "run", "status", "running")
+    writer = relay.take_over("bad", control=print)
+    assert writer is not None
+    spoil(relay, "HSET", "run", "status", "running")
+    assert relay.cancel("bad")
+    writer.append([b'{"n":2}'])
+    assert writer.end("cancelled")
+    record = relay.get("bad")
+    assert record is not None
+    assert (record.status, record.cancel) == ("cancelled", "")
+
+
 # -- conversations
 
 

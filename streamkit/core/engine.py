@@ -117,19 +117,19 @@ class Engine(MessageContent):
         self.cause = None
 
     def forget_oldest(self, limit: int) -> None:
-        """Forget messages, confirmations and run steps that are over, the oldest first, where there are more than
-        `limit` of one kind. An eighth of them at once, so that it is seldom done; where few were over, not before there are
-        an eighth more."""
-        if max(len(self._messages), len(self.confirmations), len(self.runs.steps)) <= max(limit, self._forget_above):
+        """Forget messages, confirmations and run steps that are over, the oldest first, so that the newest `limit` of each
+        kind stay. An eighth of them at once, so that it is seldom done; where few were over, not before there are an eighth
+        more."""
+        most = max(limit + limit // 8, self._forget_above)
+        if max(len(self._messages), len(self.confirmations), len(self.runs.steps)) <= most:
             return
-        newest = limit - limit // 8
         self._read_all()
-        for message in _cut(self._messages, newest, lambda message: message.status != "in_progress"):
+        for message in _cut(self._messages, limit, lambda message: message.status != "in_progress"):
             self.forgotten_deltas += message.delta_count
             self._by_id.pop(message.id, None)
             self._ids.forget(message.id)
-        _cut(self.confirmations, newest, lambda confirmation: confirmation.id not in self.pending)
-        self.runs.forget_steps(_cut(self.runs.steps, newest, lambda step: step is not self.runs.step))
+        _cut(self.confirmations, limit, lambda confirmation: confirmation.id not in self.pending)
+        self.runs.forget_steps(_cut(self.runs.steps, limit, lambda step: step is not self.runs.step))
         left = max(len(self._messages), len(self.confirmations), len(self.runs.steps))
         self._forget_above = left + left // 8
 

@@ -6,7 +6,7 @@ entries are lines of JSON that the producer encoded and readers decode. An entry
     writer = relay.open("run-1", control=received)       # one producer at a time holds the run
     writer.append([b'{"type":"run_created"}'])
     writer.ask("q", {"kind": "confirmation"})            # `received` gets the answer, whoever gives it
-    writer.end("done")
+    writer.end("completed")
 
     for entries in relay.read("run-1", after=cursor):    # each event once, in order; `async for` as well
         ...
@@ -29,7 +29,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import anyio.lowlevel
 import msgspec
@@ -47,6 +47,7 @@ __all__ = [
     "Cancelled",
     "Control",
     "Cursor",
+    "Ending",
     "Entry",
     "Fenced",
     "Gap",
@@ -56,14 +57,23 @@ __all__ = [
     "Status",
     "Unattended",
     "check_producer",
+    "ending_of",
     "lists_of",
 ]
 
-Status = Literal["running", "paused", "done", "error", "cancelled", "lost"]
-"""`running`: a producer has the run. `paused`: none has, and questions are open. The others are final: completed or cut
-short by the provider, failed, stopped, and left by a producer that died at work."""
+Ending = Literal["requires_action", "completed", "incomplete", "cancelled", "failed", "expired", "lost"]
+"""How a run ended: as its last event says, in the words of `sk.Run.status`; or `lost`, left by a producer that died at work."""
 
-FINAL: frozenset[Status] = frozenset(("done", "error", "cancelled", "lost"))
+Status = Literal["in_progress", "paused"] | Ending
+"""`in_progress`: a producer has the run. `paused`: none has, and questions are open. The others are final."""
+
+FINAL: Sequence[Ending] = get_args(Ending)
+_FINAL: Mapping[str, Ending] = {word: word for word in FINAL}
+
+
+def ending_of(status: str) -> Ending:
+    """Return how a run ended, by the status of its stream; one that says nothing of it is taken for `completed`."""
+    return _FINAL.get(status, "completed")
 
 
 class RunRecord(msgspec.Struct, kw_only=True):

@@ -38,7 +38,7 @@ from ..streams.failures import error_of
 from ..streams.options import StreamOptions
 from ..streams.state import StreamState
 from .event_log import EventLog
-from .interface import Answered, Cancelled, Control, Fenced, Relay, Status, Unattended
+from .interface import Answered, Cancelled, Control, Ending, Fenced, Relay, Unattended, ending_of
 from .memory import MemoryRelay
 from .questions import Forwarded
 
@@ -100,7 +100,7 @@ class Writer(StreamState):
 
     @property
     def messages(self) -> Sequence[Message]:
-        """The newest messages, about as many as the relay's log has entries, or about 1000, and those that are open. All
+        """The newest messages, as many as the relay's log has entries but at least 1000, and those that are open. All
         of them, where it is not bounded. (The same holds for `confirmations` and the run's steps.)"""
         return super().messages
 
@@ -356,10 +356,9 @@ class Writer(StreamState):
         self._log.end(*self._how_it_ended())
         self._wake_watchers()
 
-    def _how_it_ended(self) -> tuple[Status, dict[str, Any] | None]:
-        if self._error is None:
-            return ("cancelled" if self._status == "cancelled" else "done"), None
-        return "error", {"type": type(self._error).__name__, "message": str(self._error)}
+    def _how_it_ended(self) -> tuple[Ending, dict[str, Any] | None]:
+        error = self._error
+        return ending_of(self._status), None if error is None else {"type": type(error).__name__, "message": str(error)}
 
 
 def _copy(event: object) -> Event:

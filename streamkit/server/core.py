@@ -157,7 +157,7 @@ class Server:
         refused: it is waited for, up to five seconds."""
         record = await self.relay.aget(run_id)
         for _ in range(250):
-            if record is None or record.cursor is not None or record.status != "running":
+            if record is None or record.cursor is not None or record.status != "in_progress":
                 break
             await anyio.sleep(0.02)
             record = await self.relay.aget(run_id)
@@ -314,7 +314,7 @@ def _past_run(conversation: Conversation) -> Run:
         id="",
         conversation=conversation.id,
         owner=conversation.owner,
-        status="done",
+        status="completed",
         created_at=conversation.updated_at,
         ended_at=conversation.updated_at,
         cursor=None,

@@ -38,14 +38,13 @@ from ..events import (
 )
 from ..messages import Message, ToolCallMessage
 from ..protocols import codec
-from ..relay import LogWriter, Relay, Status
+from ..relay import LogWriter, Relay
 from ..relay.ending import entries_up_to
+from ..relay.interface import ending_of
 from ..relay.log_snapshots import LogSnapshots, encoded
 from .log_events import LogEvents
 
 __all__ = ["Publisher"]
-
-_STATUS: Mapping[str, Status] = {"cancelled": "cancelled", "failed": "error"}  # of a run, by its stream's; else done
 
 
 class Publisher:
@@ -233,13 +232,13 @@ class Publisher:
                 self._close_run("failed")
                 self._write(StreamException(error["type"], error["message"]))
             self._close_run(status)
-            ended = "failed" if self._error is not None else status
+            ended = "failed" if self._error is not None and status != "incomplete" else status
             run = self._events.engine.runs.run
             self._write(StreamEnd(status=ended))
             self._is_over = True
             info = {} if run is None else {"finish_reason": run.finish_reason, "usage": _usage(run)}
             info |= self._forgotten
-            return self.log.end(_STATUS.get(ended, "done"), self._error, info)
+            return self.log.end(ending_of(ended), self._error, info)
 
     def _close_run(self, status: Any) -> None:
         """Write the end of the run and of what is open in it, if the agent's stream ended before them."""

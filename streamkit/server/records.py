@@ -60,7 +60,8 @@ class Run(msgspec.Struct, kw_only=True):
         id: its id.
         conversation: the id of the conversation that it belongs to; None if it belongs to none.
         owner: who began it, as `authorize` returned it; None if it returned no name.
-        status: `running`, `paused`, `done`, `error`, `cancelled` or `lost`.
+        status: `in_progress`, `paused`, or how it ended: `completed`, `incomplete`, `requires_action`, `cancelled`, `failed`,
+            `expired` or `lost`.
         created_at: in Unix seconds.
         ended_at: in Unix seconds; None while it has not ended.
         cursor: the cursor of its newest event; None before the first.

@@ -20,6 +20,7 @@ from ..protocols import registry
 from ..protocols.event_stream import EventStreamWriter
 from ..protocols.request_body import Fields
 from ..relay import RunRecord
+from ..relay.interface import FINAL
 from ..streams.error_mask import ErrorMask
 from .core import Server, list_response
 from .event_stream import (
@@ -42,7 +43,7 @@ from .shared_encoding import EncodedTogether, SharedEncoding
 __all__ = ["RunRoutes"]
 
 _KEY = re.compile(r"[\x21-\x7e]{1,255}").fullmatch
-_STATUSES = ("running", "paused", "done", "error", "cancelled", "lost")
+_STATUSES = ("in_progress", "paused", *FINAL)
 
 
 class RunRoutes:

@@ -81,7 +81,7 @@ def latency(relay: Relay, face: str, n: int, pause: float = PAUSE) -> list[float
         async for entries in reading:
             took.extend(_age(entry.data) for entry in entries)
 
-    thread = _paced(lambda line: writer.append((line,)), n, pause, lambda: writer.end("done"))
+    thread = _paced(lambda line: writer.append((line,)), n, pause, lambda: writer.end("completed"))
     if face == "threads":
         for entries in reading:
             took.extend(_age(entry.data) for entry in entries)
@@ -119,7 +119,7 @@ def throughput(relay: Relay, n: int) -> tuple[str, float, float]:
     called = time.perf_counter() - began
     writer.flush(60)
     stored = time.perf_counter() - began
-    writer.end("done")
+    writer.end("completed")
     return run_id, called / n * 1e6, n / stored
 
 

@@ -79,7 +79,7 @@ async def log_alone(n: int, burst: int, consumers: int) -> None:
             writer.append((line,))
             if done % burst == 0:
                 await asyncio.sleep(0)
-        writer.end("done")
+        writer.end("completed")
 
     await asyncio.gather(*(consume() for _ in range(consumers)), produce())
     assert counts == [n] * consumers

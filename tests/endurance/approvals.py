@@ -35,7 +35,7 @@ __all__ = ["ROUTES", "Asking", "Rounds", "main"]
 
 LEASE = 1.0  # seconds
 LONGEST = 0.25  # seconds between an answer and the end of the process
-FINAL = ("done", "error", "cancelled", "lost")
+FINAL = ("completed", "failed", "cancelled", "lost")
 
 
 def answer_run(client: Client, run: Mapping[str, Any], question: Mapping[str, Any]) -> httpx.Response:
@@ -99,7 +99,7 @@ class Asking:
         self.numbers = numbers
         self.accepted: list[str] = []
         self.had_begun = False
-        self.status = "running"
+        self.status = "in_progress"
         text = " ".join(map(str, [word, *numbers]))
         self.run = client.begin(text, conversation=f"c-{numbers[0]}", metadata={"kind": kind})
         self.id: str = self.run["id"]
@@ -127,7 +127,7 @@ class Asking:
 
     def fault(self, times: list[int]) -> str:
         """What is wrong with it; "" if nothing is. `times`: how often the tool ran with each number."""
-        acted = self.status == "done" and {*times} == {1}
+        acted = self.status == "completed" and {*times} == {1}
         died = self.had_begun and self.status == "lost" and max(times) <= 1
         what = (
             f"{self.route} {self.id} {self.status}: ran {times}, accepted {self.accepted}, had begun: {self.had_begun}"

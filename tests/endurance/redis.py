@@ -136,7 +136,7 @@ def check(results: Sequence[dict[str, Any]], runs: int, victim: str) -> Counter[
     assert len(results) == 2 * runs, (victim, len(results))
     for one in results:
         assert one["faults"] == [], (victim, one)
-        assert one["end"] in ("done", "lost"), (victim, one)
+        assert one["end"] in ("completed", "lost"), (victim, one)
     return Counter(str(one["end"]) for one in results)
 
 
@@ -174,7 +174,7 @@ def many_runs(server: RedisServer, runs: int, events: int, pause: float) -> dict
     client.close()
     took = time.monotonic() - began
     assert [one["faults"] for one in reader.results] == [[]] * runs
-    assert {(one["end"], one["seen"]) for one in reader.results} == {("done", events)}
+    assert {(one["end"], one["seen"]) for one in reader.results} == {("completed", events)}
     return {"runs": runs, "events": runs * events, "seconds": round(took, 1), "connections of both": most}
 
 

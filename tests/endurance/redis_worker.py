@@ -32,7 +32,7 @@ def produce(relay: RedisRelay, run_id: str, pause: float, count: int) -> str:
             if pause:
                 time.sleep(pause)
         writer.flush(60)
-        return "done" if writer.end("done") else f"fenced {writer.fenced}"
+        return "completed" if writer.end("completed") else f"fenced {writer.fenced}"
     except ProducerFenced as fenced:
         return f"fenced {fenced.reason}"
 
@@ -63,7 +63,7 @@ def read(relay: RedisRelay, run_id: str) -> dict[str, Any]:
                 seen = number
         record = relay.get(run_id)
         # The end that was read may be in the tail that Redis loses: the run is `lost` once the lease is over.
-        while record is not None and record.status == "running" and time.monotonic() < deadline:
+        while record is not None and record.status == "in_progress" and time.monotonic() < deadline:
             time.sleep(0.05)
             record = relay.get(run_id)
         end = "gone" if record is None else record.status

@@ -204,7 +204,11 @@ def _runs_that_are_open(client: Client, runs: set[str]) -> Iterator[str]:
             continue
         types = [frame.type for frame in client.events(run_id)]
         status = client.run(run_id)["status"]
-        if types[-1] != "stream_end" or types.count("run_done") != 1 or status not in ("done", "error", "cancelled"):
+        if (
+            types[-1] != "stream_end"
+            or types.count("run_done") != 1
+            or status not in ("completed", "failed", "cancelled")
+        ):
             yield f"run {run_id} is {status}, and ends with {types[-3:]}"
 
 

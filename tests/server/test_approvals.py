@@ -62,7 +62,7 @@ def test_an_answer_to_a_run_whose_producer_died_is_acted_on(
     die(app, asking.id)
     wait_for(lambda: there.run(asking.id)["status"] == "paused")
     assert asking.answer(there, question).status_code == 200
-    there.until(asking.id, "done")
+    there.until(asking.id, "completed")
     assert agents.ran == [1]
     assert answer_run(there, asking.run, question).json()["status"] == "approved", "the same answer again is fine"
     assert agents.ran == [1]
@@ -77,7 +77,7 @@ def test_an_answer_that_its_producer_did_not_act_on_is_acted_on_by_another(
     question = wait_for(partial(asking.open_question, here))
     die(app, asking.id)
     app.runs.relay.answer(asking.id, question["id"], {"approved": True})
-    there.until(asking.id, "done")
+    there.until(asking.id, "completed")
     assert agents.ran == [1]
 
 
@@ -122,7 +122,7 @@ def test_a_producer_that_lost_its_run_neither_acts_nor_saves(two: tuple[App, Cli
     assert asking.answer(there, question).status_code == 200
     execution._stream.pending[question["id"]].approve()  # what reaches it before it hears that it lost the run
     assert execution.ended.wait(20)
-    there.until(asking.id, "done")
+    there.until(asking.id, "completed")
     assert agents.ran == [1]
     saved = there.get(f"/conversations/{asking.run['conversation']}/messages").json()["messages"]
     assert saved[-1]["content"] == "It gave: careful 1"

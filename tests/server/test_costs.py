@@ -42,7 +42,7 @@ def fill(relay: Relay, store: Store, numbers: range) -> None:
         writer = relay.open(f"run-{number}", info, control=print)
         store.save(f"c-{number}", [sk.TextMessage("m", role="user", content="Hello")], 0, owner=owner)
         if number % 6:
-            writer.end("done")
+            writer.end("completed")
         else:
             store.lock(f"c-{number}", f"run-{number}")
             writer.ask("q", {"kind": "confirmation"})
@@ -138,7 +138,7 @@ def begin(served: Served) -> int:
     before = served.redis.calls()
     run = served.client.begin("hello", stream=False)
     spent = served.redis.calls() - before
-    served.client.until(run["id"], "done")
+    served.client.until(run["id"], "completed")
     return spent
 
 
@@ -148,7 +148,7 @@ def answer(served: Served) -> int:
     before = served.redis.calls()
     served.client.post(f"/runs/{run['id']}/answers/{question['id']}", json={"approved": True})
     spent = served.redis.calls() - before
-    served.client.until(run["id"], "done")
+    served.client.until(run["id"], "completed")
     return spent
 
 
@@ -180,7 +180,7 @@ def crowded(backend: Backend) -> tuple[Relay, Store]:
     relay, store = backend.relay(), backend.store()
     for number in range(10_003):
         owner = "ann" if number < 10_000 else "bob"
-        relay.open(f"run-{number}", {"conversation": f"c-{number}", "owner": owner}, control=print).end("done")
+        relay.open(f"run-{number}", {"conversation": f"c-{number}", "owner": owner}, control=print).end("completed")
         store.save(f"c-{number}", [], 0, owner=owner)
     return relay, store
 

@@ -59,7 +59,7 @@ def test_slots_are_taken_before_anything_waits(backend: Backend, agents: Agents)
     app = backend.app(agents, relay=relay, max_runs=2, max_readers=2)
     with serve(app) as url, Client(url) as client, ThreadPoolExecutor(6) as pool:
         done = client.begin("hello")["id"]
-        client.until(done, "done")
+        client.until(done, "completed")
         wait_for(lambda: not app.runs.active)
         requests: list[tuple[Callable[[], Any], str, int]] = [
             (lambda: client.get(f"/runs/{done}/events"), "too-many-readers", 200),
@@ -77,7 +77,7 @@ def test_slots_are_taken_before_anything_waits(backend: Backend, agents: Agents)
             assert {code_of(one)[1] for one in answers if one.status_code == 429} == {code}
             for one in answers:
                 if status == one.status_code == 201:
-                    client.until(one.json()["id"], "done")
+                    client.until(one.json()["id"], "completed")
         wait_for(lambda: not app.runs.active and not app._server.readers)
 
 
@@ -170,7 +170,7 @@ def test_a_store_that_fails_at_the_end_leaves_no_run_open(backend: Backend, agen
     with serve(app) as url, Client(url) as client:
         for _ in range(2):
             run = client.begin("hello", conversation="talk", **of(kind))
-            client.until(run["id"], "done", "error")
+            client.until(run["id"], "completed", "failed")
             wait_for(lambda: not app.runs.active)
 
 
@@ -238,7 +238,7 @@ def test_a_tool_ends_its_run_and_not_the_server(backend: Backend, agents: Agents
     with serve(app) as url, Client(url) as client:
         for kind in ("tool", "factory"):
             run = client.begin("careful", metadata={"kind": kind})
-            after = client.until(run["id"], "done", "error", "cancelled", "lost")["status"]
+            after = client.until(run["id"], "completed", "failed", "cancelled", "lost")["status"]
             # A tool that exits has failed as any other does, and the model goes on.
             assert after == ("done" if (kind, error) == ("tool", SystemExit) else "error"), kind
             wait_for(lambda: not app.runs.active)
@@ -349,7 +349,7 @@ def test_a_run_saves_nothing_into_a_conversation_that_was_created_anew(backend: 
         new = client.begin("run say new", conversation="again")
         client.until_asked(new["id"])
         client.post(f"/runs/{old['id']}/answers/{question['id']}", json={"approved": True})
-        assert client.until(old["id"], "done", "error", "cancelled")["status"] == "error"
+        assert client.until(old["id"], "completed", "failed", "cancelled")["status"] == "failed"
         assert agents.code_that_ran == []
         saved = store.load("again")
         assert {message.run_id for message in saved.messages} == {new["id"]}
@@ -378,7 +378,7 @@ def test_of_two_owners_one_creates_a_conversation(backend: Backend, agents: Agen
         def begin() -> None:
             runs.append(ann.begin("hang" if first == "goes on" else "hello", conversation="both"))
             if first == "has ended":
-                ann.until(runs[0]["id"], "done")
+                ann.until(runs[0]["id"], "completed")
                 wait_for(lambda: not app.runs.active)
 
         store.before = "lock", begin
@@ -422,7 +422,7 @@ def test_a_run_that_was_answered_at_once_does_not_count_as_waiting(backend: Back
 
     app = backend.app(agents, relay=backend.relay(Eager))
     with serve(app) as url, Client(url) as client:
-        client.until(client.begin("run say x")["id"], "done")
+        client.until(client.begin("run say x")["id"], "completed")
     assert [one.waits_since for one in executions] == [None]
 
 
@@ -459,7 +459,7 @@ def test_regenerate_without_a_message_takes_back_the_last_turn(backend: Backend,
 def test_metadata_that_looks_like_ag_ui_does_no_harm(backend: Backend, agents: Agents, value: Any) -> None:
     with serve(backend.app(agents)) as url, Client(url) as client:
         run = client.begin("hello", metadata={"ag_ui": value})
-        assert client.until(run["id"], "done", "error")["status"] == "done"
+        assert client.until(run["id"], "completed", "failed")["status"] == "completed"
 
 
 # -- logs that are trimmed
@@ -473,7 +473,7 @@ def test_what_follows_an_answer_is_shown_even_if_it_came_at_once(backend: Backen
 
         def answer(self, run_id: str, *arguments: Any) -> Any:
             result = super().answer(run_id, *arguments)
-            wait_for(lambda: (record := self.get(run_id)) is None or record.status == "done")
+            wait_for(lambda: (record := self.get(run_id)) is None or record.status == "completed")
             return result
 
     app = backend.app(agents, relay=backend.relay(Slow, limit=16))

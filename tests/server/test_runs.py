@@ -75,7 +75,7 @@ def test_a_run_is_begun_and_read(client: Client, kind: str) -> None:
         "pending",
         "metadata",
     }
-    assert (run["status"], run["pending"], run["metadata"]) == ("running", [], {"kind": kind, "x": 1})
+    assert (run["status"], run["pending"], run["metadata"]) == ("in_progress", [], {"kind": kind, "x": 1})
     with client.stream("GET", f"/runs/{run['id']}/events") as stream:
         assert stream.headers["content-type"] == "text/event-stream"
         assert stream.headers["cache-control"] == "no-cache, no-transform"
@@ -91,7 +91,7 @@ def test_a_run_is_begun_and_read(client: Client, kind: str) -> None:
     numbers = [int(str(frame.id).split("-")[1].split(".")[0]) for frame in frames]
     assert numbers == [*range(1, len(frames) + 1)]
     after = client.run(run["id"])
-    assert (after["status"], after["finish_reason"], after["cursor"]) == ("done", "stop", frames[-1].id)
+    assert (after["status"], after["finish_reason"], after["cursor"]) == ("completed", "stop", frames[-1].id)
     assert after["usage"] == {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
     assert after["ended_at"] >= after["created_at"]
     known = client.get(f"/conversations/{run['conversation']}").json()
@@ -128,7 +128,7 @@ def test_the_response_may_be_the_stream(client: Client) -> None:
         assert response.headers["location"] == f"/runs/{run_id}"
         frames = [*frames_of(response.iter_text())]
     assert said(frames) == "You said: hello"
-    assert client.run(run_id)["status"] == "done"
+    assert client.run(run_id)["status"] == "completed"
     with client.stream("POST", "/runs", json={"input": "hello", "stream": True, "protocol": "openai_chat"}) as response:
         text = "".join(response.iter_text())
     assert "chat.completion.chunk" in text
@@ -153,8 +153,8 @@ def test_runs_are_listed(client: Client) -> None:
     assert listed() == (ids, False)
     assert listed(limit=2) == (ids[:2], True)
     assert listed(limit=2, before=ids[1]) == (ids[2:], False)
-    assert listed(status="running") == (ids[:1], False)
-    assert listed(status="done", limit=1) == (ids[1:2], True)
+    assert listed(status="in_progress") == (ids[:1], False)
+    assert listed(status="completed", limit=1) == (ids[1:2], True)
     for query in ({"limit": 0}, {"limit": 201}, {"limit": "x"}, {"status": "odd"}):
         assert code_of(client.get("/runs", params=query)) == (400, "bad-query")
     client.post(f"/runs/{waiting['id']}/cancel")
@@ -222,7 +222,7 @@ def test_what_was_trimmed_is_a_snapshot(backend: Backend, agents: Agents) -> Non
     """One frame, in place of all before it; or 410, for a client that wants none."""
     with serve(backend.app(agents, relay=backend.relay(limit=20))) as url, Client(url) as other:
         run = other.begin("count 100")
-        wait_for(lambda: other.run(run["id"])["status"] == "done")
+        wait_for(lambda: other.run(run["id"])["status"] == "completed")
         frames = other.events(run["id"])
         assert frames[0].type == "snapshot"
         later = other.events(run["id"], headers={"Last-Event-ID": frames[1].id})
@@ -334,7 +334,7 @@ def test_a_run_may_be_its_readers(client: Client, agents: Agents) -> None:
     with client.stream("POST", "/runs", json=body) as response:
         run_id = response.headers["x-streamkit-run"]
         response.read()
-    assert client.run(run_id)["status"] == "done"
+    assert client.run(run_id)["status"] == "completed"
 
 
 @KINDS
@@ -367,12 +367,21 @@ def test_stop_closes_questions(client: Client) -> None:
 
 
 def test_errors_end_a_run(client: Client) -> None:
-    for text, metadata in (("fail", {}), ("break", {}), ("hello", {"kind": "broken"})):
+    """Its events, and its record, name one status: `incomplete` where the answer was cut off."""
+    for text, metadata, status in (
+        ("fail", {}, "failed"),
+        ("break", {}, "incomplete"),
+        ("hello", {"kind": "broken"}, "failed"),
+    ):
         run = client.begin(text, metadata=metadata)
         frames = client.events(run["id"])
         assert [frame.type for frame in frames][-3:] == ["run_done", "stream_exception", "stream_end"]
         after = client.run(run["id"])
-        assert (after["status"], after["error"]["title"]) == ("error", "The run failed.")
+        assert (after["status"], after["error"]["title"]) == (status, "The run failed.")
+        assert (frames[-3].data["run"]["status"], frames[-1].data["status"]) == (status, status)
+        assert [one["id"] for one in client.get("/runs", params={"status": status, "limit": 1}).json()["runs"]] == [
+            run["id"]
+        ]
         assert client.get(f"/conversations/{run['conversation']}").json()["run"] is None
 
 
@@ -428,7 +437,7 @@ def test_what_is_declined_does_not_run(client: Client, agents: Agents, kind: str
         client.post(f"/runs/{run['id']}/answers/{question['id']}", json=answer)
         assert said(client.events(run["id"])).endswith(end)
         after = client.run(run["id"])
-        assert (after["status"], after["finish_reason"]) == ("done", "stop" if "reason" in answer else "declined")
+        assert (after["status"], after["finish_reason"]) == ("completed", "stop" if "reason" in answer else "declined")
     assert "say no" not in agents.code_that_ran
 
 
@@ -539,7 +548,7 @@ def test_a_run_that_nobody_answers_in_time_requires_action(
     """Nobody has declined it: neither the registry nor the log says so, and nothing runs."""
     monkeypatch.setattr("streamkit.server.execution._LONGEST", 0.05)
     run = client.begin("run say late", **of(kind))
-    after = client.until(run["id"], "done")
+    after = client.until(run["id"], "completed")
     assert [question["status"] for question in after.get("questions", [])] in ([], ["closed"])
     frames = client.events(run["id"])
     (outcome,) = [frame.data["confirmation"] for frame in frames if frame.type == "confirmation_done"]
@@ -620,5 +629,5 @@ def test_eight_at_once_begin_one_run(client: Client, agents: Agents) -> None:
         responses = [*pool.map(lambda _: client.post("/runs", **options), range(8))]
     assert sorted(response.status_code for response in responses) == [200] * 7 + [201]
     assert len({response.json()["id"] for response in responses}) == 1
-    client.until(responses[0].json()["id"], "done")
+    client.until(responses[0].json()["id"], "completed")
     assert len(agents.contexts) == before + 1

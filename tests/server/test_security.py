@@ -120,7 +120,7 @@ def test_paths_and_methods(client: Client) -> None:
 def test_head_is_get_without_a_body(client: Client) -> None:
     """Also of a stream, which is not read for it, and of what is not there."""
     run = client.begin("hello")
-    client.until(run["id"], "done")
+    client.until(run["id"], "completed")
     for path in ("/health", "/runs", f"/runs/{run['id']}", f"/runs/{run['id']}/events", "/runs/x", "/nowhere"):
         head, get = client.head(path), client.get(path)
         assert (head.status_code, head.content) == (get.status_code, b""), path
@@ -163,7 +163,7 @@ def test_bodies(client: Client) -> None:
         headers={"Content-Type": "application/json; charset=utf-8"},
     )
     assert good.status_code == 201
-    client.until(good.json()["id"], "done")
+    client.until(good.json()["id"], "completed")
 
 
 WRONG: list[Any] = [
@@ -369,7 +369,7 @@ def test_a_page_gets_a_cookie(client: Client) -> None:
         assert page.get("/runs", headers=good).status_code == 200
         begun = page.post("/runs", json={"input": "hello"}, headers={**good, **own})
         assert begun.status_code == 201
-        client.until(begun.json()["id"], "done")
+        client.until(begun.json()["id"], "completed")
         assert code_of(page.post("/runs", json={"input": "x"}, headers=good)) == (403, "origin-not-allowed")
         assert code_of(page.post("/runs", json={"input": "x"}, headers={**good, "Origin": ORIGIN})) == (
             403,
@@ -448,12 +448,12 @@ def test_what_is_anothers_is_as_if_it_was_not_there(owned: Client) -> None:
     assert owned.get("/conversations", headers=bob).json() == {"conversations": [], "more": False}
     mine = owned.post("/runs", json={"input": "hello"}, headers=bob).json()
     assert mine["owner"] == "robert"
-    wait_for(lambda: owned.get(f"/runs/{mine['id']}", headers=bob).json()["status"] == "done")
+    wait_for(lambda: owned.get(f"/runs/{mine['id']}", headers=bob).json()["status"] == "completed")
     assert [one["id"] for one in owned.get("/runs", headers=bob).json()["runs"]] == [mine["id"]]
     assert [one["id"] for one in owned.get("/conversations", headers=bob).json()["conversations"]] == [
         mine["conversation"]
     ]
-    assert owned.run(run["id"])["status"] == "running"
+    assert owned.run(run["id"])["status"] == "in_progress"
     owned.post(f"/runs/{run['id']}/cancel")
 
 
@@ -480,7 +480,7 @@ def test_the_owner_outlives_the_run(backend: Backend, agents: Agents) -> None:
     relay = backend.relay()
     with serve(backend.app(agents, authorize=owner_of, relay=relay)) as url, Client(url) as client:
         run = client.begin("hello", conversation="kept")
-        client.until(run["id"], "done")
+        client.until(run["id"], "completed")
         relay.delete(run["id"])
         assert client.get("/conversations/kept").status_code == 200
         assert client.get("/conversations/kept", headers={"x-user": "bob"}).status_code == 404
@@ -505,7 +505,7 @@ def test_no_text_of_an_error_leaves_the_server(agents: Agents) -> None:
             assert code_of(failed) == (500, "internal")
             shown = [failed.text]
             run = client.begin("hello", metadata={"kind": "broken"})
-            after = client.until(run["id"], "error")
+            after = client.until(run["id"], "failed")
             shown.append(json.dumps(after))
             for protocol in ("streamkit", "vercel_ui", "ag_ui", "openai_chat", "openai_responses", "anthropic"):
                 frames = client.events(run["id"], params={"protocol": protocol})
@@ -599,7 +599,7 @@ def test_what_a_client_of_ag_ui_sent_goes_with_the_end_of_its_run(backend: Backe
         assert agents.contexts[-1].metadata["ag_ui"]["state"] == state
         (run,) = client.get("/runs").json()["runs"]
         assert run["metadata"] == {}
-        record = relay.get(client.until(run["id"], "done")["id"])
+        record = relay.get(client.until(run["id"], "completed")["id"])
         assert record.info["ag_ui"] is None
 
 

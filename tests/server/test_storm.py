@@ -67,10 +67,10 @@ def test_parts_that_fail_at_each_call(backend: Backend, agents: Agents, part: st
                     client.post(f"/runs/{run_id}/cancel")
                 wait_for(lambda: not app.runs.active and not app.runs._beginning)
                 for run in client.get("/runs").json()["runs"]:
-                    client.until(run["id"], "done", "error", "cancelled", "lost")
+                    client.until(run["id"], "completed", "failed", "cancelled", "lost")
                 again = client.begin("hello", conversation=f"{name}-{count}", **of(kind))
                 assert client.events(again["id"])[-1].type == "stream_end", place
-                assert client.run(again["id"])["status"] == "done", place
+                assert client.run(again["id"])["status"] == "completed", place
                 wait_for(lambda: not app.runs.active)
 
 
@@ -106,6 +106,6 @@ def test_a_factory_that_makes_no_agent_ends_its_run(backend: Backend, made: Any)
     app = backend.app(lambda context: made)
     with serve(app) as url, Client(url) as client:
         run = client.begin("hello")
-        after = client.until(run["id"], "error")
+        after = client.until(run["id"], "failed")
         assert after["error"]["title"] == "The run failed."
         wait_for(lambda: not app.runs.active)

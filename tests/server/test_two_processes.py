@@ -82,7 +82,7 @@ def test_a_run_outlives_the_process_that_began_it(
     assert [types.count(name) for name in names] == [1] * 4
     assert "edited" in said(frames)
     after = there.run(run["id"])
-    assert (after["status"], after["conversation"]) == ("done", "later")
+    assert (after["status"], after["conversation"]) == ("completed", "later")
 
 
 def test_a_server_that_is_told_to_stop_leaves_its_runs(
@@ -165,14 +165,14 @@ def test_a_run_that_waited_when_its_process_was_killed_goes_on(
         3,
     ]
     assert path.read_text() == before + "2\n3\n"
-    assert there.run(run["id"])["status"] == "done"
+    assert there.run(run["id"])["status"] == "completed"
 
 
 @KINDS
 def test_a_run_that_waited_for_several_answers_goes_on(killed: dict[str, Any], there: Client, kind: str) -> None:
     run = killed[f"both-{kind}"]
     for question in there.run(run["id"])["pending"]:
-        assert there.run(run["id"])["status"] in ("paused", "running")
+        assert there.run(run["id"])["status"] in ("paused", "in_progress")
         there.post(f"/runs/{run['id']}/answers/{question['id']}", json={"output": "x"})
     assert said(there.events(run["id"])) == "It gave: x"
 

@@ -271,7 +271,7 @@ def test_a_run_whose_end_a_snapshot_stands_for_ends(agents: Agents, protocol: st
     app = create_app(agents, token=TOKEN, relay=MemoryRelay(limit=1))
     with serve(app) as url, Client(url) as client:
         run = client.begin("hello")["id"]
-        client.until(run, "done")
+        client.until(run, "completed")
         assert [frame.type for frame in client.events(run)] == ["snapshot", "stream_end"]
         assert types(client.events(run, params={"protocol": protocol}))[-len(last) :] == last
 
@@ -337,7 +337,7 @@ def test_a_reload_in_mid_answer(client: Client) -> None:
         ("assistant", "You said: hello"),
         ("user", "hang"),
     ]
-    assert client.run(run)["status"] == "running"
+    assert client.run(run)["status"] == "in_progress"
     with client.stream("GET", "/chat/chat-9/stream") as two:
         frames = frames_of(two.iter_text())
         first = next(frames)

@@ -111,7 +111,7 @@ def test_use_chat(client: Client, agents: Agents, name: str) -> None:
         count = len(messages)
         page(say="hang", leave=True)  # the page is closed in mid-answer; the run goes on
         run = client.get(f"/conversations/chat-{name}").json()["run"]
-        assert client.run(run)["status"] == "running"
+        assert client.run(run)["status"] == "in_progress"
         messages, _ = page(reload=True, stop=True)
         assert len(messages) == count + 2  # with what the user said, and nothing twice
         assert messages[-1]["id"] == run

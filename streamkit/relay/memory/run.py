@@ -56,7 +56,7 @@ class MemoryRun:
         self.log = Log(run_name(run_id))
         self.limit = limit
         self.timeout = timeout
-        self.status: Status = "running"
+        self.status: Status = "in_progress"
         self.epoch = 0
         self.writer: weakref.ref[MemoryWriter] | None = None
         self.questions = Questions()
@@ -85,7 +85,7 @@ class MemoryRun:
     def status_now(self) -> Status:
         """Its status, in view of whether its producer is alive."""
         writer = None if self.writer is None else self.writer()
-        if self.status != "running" or (writer is not None and not writer.is_abandoned):
+        if self.status != "in_progress" or (writer is not None and not writer.is_abandoned):
             return self.status
         return status_without_producer(self.questions.values(), busy=self.busy)
 
@@ -115,7 +115,7 @@ class MemoryRun:
             if self.epoch and (self.status_now not in ("paused", "lost") or self.status == "lost" or self.is_gone):
                 return None
             self.epoch += 1
-            self.status, self.has_producer = "running", True
+            self.status, self.has_producer = "in_progress", True
             self.writer = weakref.ref(writer, self._writer_died)
             self.log.begin(self.epoch)
             self.last_active = time.monotonic()
@@ -142,7 +142,7 @@ class MemoryRun:
             return "gone", "it was deleted, or has expired"
         if epoch != self.epoch:
             return "epoch", "another producer has taken it over"
-        if self.status != "running":
+        if self.status != "in_progress":
             return "closed", "it is closed: nothing more can be written"
         return None, ""
 
@@ -226,7 +226,7 @@ class MemoryRun:
 
     def has_room(self) -> bool:
         """Whether the producer may write more. Raises `UsageError` where the policy is to refuse it."""
-        if self._overflow == "drop_oldest" or self.status != "running":
+        if self._overflow == "drop_oldest" or self.status != "in_progress":
             return True
         numbers = self._places()
         if (not numbers and self.was_read) or self.log.newest - min(numbers, default=0) < self.limit:

@@ -192,7 +192,7 @@ class MemoryWriter(LogWriter):
     ) -> bool:
         """End the run."""
         if status not in FINAL:
-            raise UsageError(f"a run does not end as {status!r}; it ends as one of {', '.join(sorted(FINAL))}")
+            raise UsageError(f"a run does not end as {status!r}; it ends as one of {', '.join(FINAL)}")
         run = self._run
         with run.lock:
             if run.fence(self.epoch)[0] is not None:

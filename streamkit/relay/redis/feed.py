@@ -101,7 +101,7 @@ class Feed:
         self.tip = state.tip
         if before is None or before.beat != state.beat or before.status != state.status or state.status == "paused":
             self.heard = now
-        if is_leased or state.status != "running":
+        if is_leased or state.status != "in_progress":
             self.unleased_since = None
         elif self.unleased_since is None:
             self.unleased_since = now

@@ -207,7 +207,7 @@ class Hub:
         state = feed.state
         if state is None:
             return
-        if state.status == "running":
+        if state.status == "in_progress":
             since = feed.unleased_since
             if since is None:
                 return

@@ -160,7 +160,7 @@ class Outbox(Producer):
             if self.fenced is not None or self.has_left or self.is_abandoned:
                 return
             self.is_abandoned = True
-            self._put(Leave(self.number, "running", b""))
+            self._put(Leave(self.number, "in_progress", b""))
         self.hub.flusher.put(self)
 
     def listings(self, *, is_open: bool) -> Sequence[Listing]:

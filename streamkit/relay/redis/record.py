@@ -22,6 +22,12 @@ __all__ = ["STATE_FIELDS", "Question", "State", "decode", "encode", "info_of", "
 
 STATE_FIELDS = ("status", "epoch", "wrote", "last", "beat", "cancel", "busy", "released", "ended")
 
+_FORMER: Mapping[str, Status] = {
+    "running": "in_progress",
+    "done": "completed",
+    "error": "failed",
+}  # what earlier versions wrote
+
 
 def encode(value: Any) -> bytes:
     """Return JSON on one line. What JSON does not have is written as text; what is nested too deep is null."""
@@ -79,7 +85,8 @@ class State:
 
     def __init__(self, fields: Sequence[Any]) -> None:
         status, epoch, wrote, last, self.beat, cancel, busy, released, ended = fields
-        self.status: Status = text_from(status)  # type: ignore[assignment]  # a newer version may have others
+        word = text_from(status)
+        self.status: Status = _FORMER.get(word, word)  # type: ignore[arg-type]  # a newer version may have others
         self.has_ended = ended is not None or self.status in FINAL
         self.epoch = int(epoch)
         self.tip = Place(int(wrote), int(last))
@@ -90,7 +97,9 @@ class State:
 
 def effective_status(state: State, questions: Mapping[str, Question]) -> Status:
     """The status of a run that has no lease: of one whose producer died, `paused` or `lost`."""
-    return state.status if state.status != "running" else status_without_producer(questions.values(), busy=state.busy)
+    return (
+        state.status if state.status != "in_progress" else status_without_producer(questions.values(), busy=state.busy)
+    )
 
 
 def record_of(

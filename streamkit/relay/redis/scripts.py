@@ -16,6 +16,7 @@ __all__ = ["ANSWER", "APPEND", "CANCEL", "CLAIM", "END", "LIST", "LISTED", "RECO
 _GUARD = """
 local run = redis.call('HMGET', KEYS[1], 'epoch', 'owner', 'status', 'last', 'news')
 if not run[1] then return 'gone' end
+if run[3] == 'running' then run[3] = 'in_progress' end  -- an earlier version wrote it
 if run[1] ~= ARGV[1] or run[2] ~= ARGV[2] then return 'fenced' end
 """
 
@@ -50,10 +51,10 @@ if ARGV[4] ~= '' then
   redis.call('HSET', KEYS[1], 'info', ARGV[4], 'created', run[6], 'last', '0', 'wrote', '0', 'news', '0', 'beat', '0', 'busy', '0')
 else
   if not run[1] or redis.call('EXISTS', KEYS[2]) == 1 then return 'none' end
-  if run[2] ~= 'running' and run[2] ~= 'paused' then return 'none' end
+  if run[2] ~= 'in_progress' and run[2] ~= 'running' and run[2] ~= 'paused' then return 'none' end
   epoch = run[1] + 1
 end
-redis.call('HSET', KEYS[1], 'epoch', epoch, 'owner', ARGV[1], 'status', 'running')
+redis.call('HSET', KEYS[1], 'epoch', epoch, 'owner', ARGV[1], 'status', 'in_progress')
 redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2])
 redis.call('PEXPIRE', KEYS[1], ARGV[3])
 return {tostring(epoch), run[3], run[4], run[6], run[7], run[8] or '0'}
@@ -83,7 +84,7 @@ APPEND = Script(
     _GUARD
     + _FORGET
     + """
-if run[3] ~= 'running' then return 'closed' end
+if run[3] ~= 'in_progress' then return 'closed' end
 if run[4] ~= ARGV[3] then return 'at ' .. run[4] end
 redis.call('SET', KEYS[3], ARGV[2], 'PX', ARGV[6])
 local asks = ARGV[11] ~= ''
@@ -167,7 +168,7 @@ CANCEL = Script(
     _CLOSE
     + """
 local status = redis.call('HGET', KEYS[1], 'status')
-if status ~= 'running' and status ~= 'paused' then return 0 end
+if status ~= 'in_progress' and status ~= 'running' and status ~= 'paused' then return 0 end
 if redis.call('HSETNX', KEYS[1], 'cancel', ARGV[1]) == 1 then
   close(KEYS[2])
   redis.call('HINCRBY', KEYS[1], 'news', 1)
@@ -178,7 +179,7 @@ return 2 - redis.call('EXISTS', KEYS[5])
 """,
 )
 
-# The producer leaves: the run ends, or is paused; or with the status `running`, only its lease. Keys: run, log, lease,
+# The producer leaves: the run ends, or is paused; or with the status `in_progress`, only its lease. Keys: run, log, lease,
 # questions, snapshot. Arguments: epoch, owner, the number of the last event, the status, the error ("" for none),
 # milliseconds of the run's lifetime from now on, what is added to its info ("" for nothing), and anything if
 # this ends the run of a dead producer. Returns as APPEND.
@@ -188,10 +189,10 @@ END = Script(
     + _CLOSE
     + """
 if ARGV[8] and redis.call('EXISTS', KEYS[3]) == 1 then return 'leased' end
-if run[3] ~= 'running' then return run[3] == ARGV[4] and 'ok ' .. run[5] or 'closed' end  -- the reply was lost
-if ARGV[4] ~= 'running' and run[4] ~= ARGV[3] then return 'at ' .. run[4] end
+if run[3] ~= 'in_progress' then return run[3] == ARGV[4] and 'ok ' .. run[5] or 'closed' end  -- the reply was lost
+if ARGV[4] ~= 'in_progress' and run[4] ~= ARGV[3] then return 'at ' .. run[4] end
 redis.call('DEL', KEYS[3])
-if ARGV[4] == 'running' then
+if ARGV[4] == 'in_progress' then
   redis.call('HSET', KEYS[1], 'released', ARGV[1])
 else
   redis.call('HSET', KEYS[1], 'status', ARGV[4])

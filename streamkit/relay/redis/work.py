@@ -41,7 +41,7 @@ class Lifetimes:
 
     def of(self, status: Status) -> int:
         """The milliseconds for which a run with this status is kept."""
-        return {"running": self.running, "paused": self.paused}.get(status, self.ended)
+        return {"in_progress": self.running, "paused": self.paused}.get(status, self.ended)
 
     def of_entry(self, *, is_open: bool) -> int:
         """Return the milliseconds for which a run stays in lists after its entry was renewed. An open run stays at least as long

@@ -121,7 +121,7 @@ class RedisWriter(LogWriter):
     ) -> bool:
         """End the run, and wait until that is stored; in an event loop, where waiting would block it, it is stored soon."""
         if status not in FINAL:
-            raise UsageError(f"a run does not end as {status!r}; it ends as one of {', '.join(sorted(FINAL))}")
+            raise UsageError(f"a run does not end as {status!r}; it ends as one of {', '.join(FINAL)}")
         if not self._outbox.leave(status, b"" if error is None else encode(error), encode(dict(info)) if info else b""):
             return False
         if not in_event_loop():

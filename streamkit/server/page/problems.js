@@ -35,6 +35,7 @@ export async function howItEnded(client, conversation, messages) {
   const { runs } = await client.listRuns({ conversation, limit: 1 });
   const [run] = runs;
   if (!run || messages.at(-1).run_id !== run.id) return {};
-  const errors = { lost: "The server lost it: it was started anew.", error: run.error?.detail ?? run.error?.title ?? "The run failed." };
-  return { usage: run.usage, status: run.status === "cancelled" ? "cancelled" : "completed", error: errors[run.status] ?? null };
+  const errors = { lost: "The server lost it: it was started anew.", failed: "The run failed." };
+  const found = run.status === "lost" ? null : (run.error?.detail ?? run.error?.title);
+  return { usage: run.usage, status: run.status, error: found ?? errors[run.status] ?? null };
 }

@@ -270,7 +270,7 @@ export interface RunRecord {
   id: string;
   conversation: string;
   owner: string | null;
-  status: "running" | "paused" | "done" | "error" | "cancelled" | "lost";
+  status: "in_progress" | "paused" | "requires_action" | "completed" | "incomplete" | "cancelled" | "failed" | "expired" | "lost";
   created_at: number;
   ended_at: number | null;
   cursor: string | null;
