@@ -6,7 +6,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
-from types import CodeType
+from types import CodeType, MethodType
 
 from ..events import EVENTS, Event, version
 
@@ -111,7 +111,10 @@ def warn_of_returned_value(hook: object, value: object) -> None:
     code = getattr(function, "__code__", None)
     if code is None or code.co_name in ("<lambda>", "handle"):
         return
-    names = _returned.setdefault(code if function is hook else type(getattr(hook, "__self__", None)), set())
+    owner: type | CodeType = code
+    if isinstance(hook, MethodType):
+        owner = hook.__self__.__class__
+    names = _returned.setdefault(owner, set())
     if code.co_name in names:
         return
     names.add(code.co_name)
