@@ -232,7 +232,7 @@ class Publisher:
                 self._close_run("failed")
                 self._write(StreamException(error["type"], error["message"]))
             self._close_run(status)
-            ended = "failed" if self._error is not None and status != "incomplete" else status
+            ended = "failed" if self._error is not None else status
             run = self._events.engine.runs.run
             self._write(StreamEnd(status=ended))
             self._is_over = True

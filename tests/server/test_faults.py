@@ -240,7 +240,7 @@ def test_a_tool_ends_its_run_and_not_the_server(backend: Backend, agents: Agents
             run = client.begin("careful", metadata={"kind": kind})
             after = client.until(run["id"], "completed", "failed", "cancelled", "lost")["status"]
             # A tool that exits has failed as any other does, and the model goes on.
-            assert after == ("done" if (kind, error) == ("tool", SystemExit) else "error"), kind
+            assert after == ("completed" if (kind, error) == ("tool", SystemExit) else "failed"), kind
             wait_for(lambda: not app.runs.active)
 
 
