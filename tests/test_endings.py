@@ -1118,3 +1118,20 @@ def test_a_stream_whose_closing_was_cancelled_ends_when_it_is_closed_again(fails
 
     anyio.run(main)
     told.check_brackets()
+
+
+@every_face
+@body
+async def test_a_call_whose_output_came_before_its_end_wants_none(face: Face) -> None:
+    """Another call with the same id does, later."""
+    call = sk.ToolCallMessage("c", name="f", call_id="k", content="{}")
+    begun = [sk.events.ToolCallCreated(call), sk.events.ToolCallDelta("c", "{}")]
+    output = sk.events.ToolOutputDone(sk.ToolOutputMessage("o", call_id="k", content="x"))
+    events = [*begun, output, sk.events.ToolCallDone(call)]
+    again = sk.events.ToolCallDone(sk.ToolCallMessage("d", name="f", call_id="k", content="{}"))
+    ends = {"completed": [], "requires_action": [again]}
+    for status, more in ends.items():
+        stream = face.stream([*events, *more, sk.events.StreamEnd(status="completed")])
+        await stream.until_done()
+        assert (stream.status, [*stream.warnings]) == (status, [])
+        assert len(stream.pending) == len(more)

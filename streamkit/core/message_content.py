@@ -19,7 +19,8 @@ from ..messages import (
     message_class,
     output_text,
 )
-from ..messages.json_text import has_surrogates, join_surrogates, json_key, read_json
+from ..messages.arguments import read_arguments, repaired_arguments
+from ..messages.json_text import has_surrogates, join_surrogates, json_key
 from .open_messages import NOTHING, OpenMessages, has_arguments
 from .split_text import SplitDelta
 
@@ -262,5 +263,6 @@ class MessageContent(OpenMessages):
 
 
 def _are_equal_arguments(one: str, other: str) -> bool:
-    value = read_json(one)
-    return isinstance(value, dict) and value == read_json(other)
+    repaired = repaired_arguments(other)
+    value = read_arguments(one)
+    return value is not None and value == read_arguments(other if repaired is None else repaired.text)

@@ -6,7 +6,7 @@ A decoder refers to a message by an id of its own. That is the message's id too,
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from .. import events as e
 from ..errors import LimitError
 from ..limits import Limits
 from ..messages import COMPACT_AT, ConsoleMessage, Message, Status, ToolCallMessage, ToolOutputMessage, message_class
-from ..messages.json_text import decode_json
+from ..messages.arguments import read_arguments, repaired_arguments
 from ..messages.message import ROLES
 from .pending import PendingAnswers, Waker
 from .sizes import NO_SIZES, Sizes
@@ -58,6 +58,7 @@ class OpenMessages(PendingAnswers):
     )
     _annotated: dict[str, set[bytes]] = NOTHING  # the annotations of open messages
     _early_lines: dict[str, int | None] = NOTHING  # active lines of console messages that have not begun
+    _answered_early: dict[str, None] = NOTHING  # the ids of open calls whose output has come
     _encoded = NOTHING  # messages that are still encoded, by their ids: their places in the list, and their lines
     _made_by_id: dict[str, Message] | None = None  # all messages by their ids; made at the first look-up
     _made_ids: UniqueIds | None = None  # most ids are free
@@ -74,7 +75,7 @@ class OpenMessages(PendingAnswers):
     def release(self) -> None:
         """Forget what only further events would need. The messages stay."""
         self.open_by_id = self._renamed = self._made_by_id = self._early_lines = NOTHING
-        self._annotated = NOTHING
+        self._annotated = self._answered_early = NOTHING
         self._made_ids, self.new_id, self._numbered_id = None, _new_id_of_none, _NO_NUMBERED_IDS
         self._sizes = self._sizes.released()
 
@@ -248,7 +249,11 @@ class OpenMessages(PendingAnswers):
         if not call.wants_output:
             return True
         key, is_custom = call.call_id or call.id, call.metadata is not None and call.metadata.get("custom") is True
-        return key in answered and not self.unanswered_with(key) and (is_custom or _is_object(call.content or "{}"))
+        return (
+            key in answered
+            and not self.unanswered_with(key)
+            and (is_custom or read_arguments(call.content or "{}") is not None)
+        )
 
     # -- creating
 
@@ -290,8 +295,10 @@ class OpenMessages(PendingAnswers):
         if isinstance(message, ConsoleMessage):
             yield from self._code_runs(message.call_id)
             message.active_line = self._early_lines.pop(key, None)
-        if message.call_id is not None and (isinstance(message, ToolOutputMessage) or message.role == "computer"):
-            self._call_answered(message.call_id)  # what the code of a call shows answers the call as well
+        # What the code of a call shows answers the call as well.
+        is_output = isinstance(message, ToolOutputMessage) or message.role == "computer"
+        if is_output and message.call_id is not None and not self._call_answered(message.call_id):
+            self._note_early_output(message.call_id)
         if not key or self.has_message(key):
             message.id = self._id_for(key)
         if message.run_id is None and (run := runs.run) is not None:
@@ -308,6 +315,16 @@ class OpenMessages(PendingAnswers):
         yield message.created_event(message, position=cause.position, raw_item=cause.raw_item)
         if message.metadata:
             self._measured.measure_metadata(message.id, message.metadata)
+
+    def _note_early_output(self, call_id: str) -> None:
+        """An output comes. If it is that of a call that is open, this will want none when it is done."""
+        open_messages = chain(self.open_by_id.values(), self._renamed.values())
+        for one in open_messages:
+            if isinstance(one, ToolCallMessage) and (one.call_id or one.id) == call_id:
+                if self._answered_early is NOTHING:
+                    self._answered_early = {}
+                self._answered_early[one.id] = None
+                return
 
     def _rename(self, key: str, message: Message) -> None:
         """The decoder uses another id for a message than the message has. Not all of its deltas are simply appended."""
@@ -338,16 +355,24 @@ class OpenMessages(PendingAnswers):
         self._sizes.message_done(message)
         if self._annotated:
             self._annotated.pop(message.id, None)
-        if call is not None and status == "completed":
+        if call is not None and status == "completed" and call.id not in self._answered_early:
             self._expect_output(call, pending_key)
         yield message.done_event(message, position=cause.position, raw_item=cause.raw_item)
 
     def _check_arguments(self, call: ToolCallMessage, key: str, cause: e.Event) -> Iterator[e.Event]:
-        if call.metadata.get("custom") is True or _is_object(call.content or "{}"):
+        if call.metadata.get("custom") is True or read_arguments(call.content or "{}") is not None:
             return
-        fault = f"the arguments of tool call {key!r} are no JSON object; `arguments` is empty"
+        repaired = repaired_arguments(call.content)
+        how = (
+            "are no JSON object; `arguments` is empty" if repaired is None else f"{repaired.fault}; they were replaced"
+        )
+        fault = f"the arguments of tool call {key!r} {how}"
         if not self.warning_list.has_fault(fault):  # another engine may have reported it
             yield self._warn("bad-arguments", fault, cause)
+        if repaired is not None:
+            call.replace_content(repaired.text)
+            place = {"position": cause.position, "raw_item": cause.raw_item}
+            yield call.delta_event(call.id, repaired.text, True, None, call, **place)
 
 
 def _beginning_of(template: Message) -> Message:
@@ -359,11 +384,4 @@ def _beginning_of(template: Message) -> Message:
 
 def has_arguments(call: ToolCallMessage) -> bool:
     """Whether the text of a call is a JSON object: its arguments, all of them."""
-    return _is_object(call.content)
-
-
-def _is_object(text: str) -> bool:
-    try:
-        return isinstance(decode_json(text), dict)
-    except (ValueError, RecursionError):  # not JSON, or nested too deep to be read
-        return False
+    return read_arguments(call.content) is not None

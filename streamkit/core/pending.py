@@ -252,11 +252,13 @@ class PendingAnswers:
             for id in {call.call_id or call.id, call.id}:
                 questions.call_keys.setdefault(id, OrderedDict())[key] = None
 
-    def _call_answered(self, call_id: str | None) -> None:
-        """A call got its output: it takes none of ours any more."""
+    def _call_answered(self, call_id: str | None) -> bool:
+        """A call got its output: it takes none of ours any more. Returns whether one with this id was pending."""
         questions = self.questions
         if questions is not None and call_id is not None and (keys := questions.call_keys.get(call_id)):
             self._drop_call(next(iter(keys)))
+            return True
+        return False
 
     def drop_calls(self) -> None:
         """The pending calls take no answer any more."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Sequence
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import msgspec
 
 from ..errors import UsageError
 from .answer import Answer
+from .arguments import read_arguments, readable_part
 from .json_text import has_surrogates, well_formed
 from .message import CLASSES, FIELDS, Annotation, Message
 
@@ -207,7 +208,7 @@ class ToolCallMessage(Message):
         if self.status == "in_progress" and pieces < count + (count >> 3) + 1:
             return parsed
         if pieces != count:
-            parsed = _parse_arguments(self.content, partial=self.status != "completed")
+            parsed = (read_arguments(self.content) or {}) if self.status == "completed" else readable_part(self.content)
             self._parsed = (pieces, parsed)
         return parsed
 
@@ -215,11 +216,11 @@ class ToolCallMessage(Message):
     def malformed(self) -> bool:
         """Whether the call is complete, but its content is not the JSON object that its arguments should be.
 
-        `arguments` then is {}, or what could be read of it: a tool whose parameters all have defaults would run with
-        those. No content at all stands for no arguments.
+        `arguments` then is {}, or of a call that was cut short what could be read of it: a tool whose parameters all have
+        defaults would run with those. No content at all stands for no arguments.
         """
         is_over = self.status != "in_progress" and self.metadata.get("custom") is not True
-        return is_over and bool(self.content.strip()) and not _is_json_object(self.content)
+        return is_over and bool(self.content.strip()) and read_arguments(self.content) is None
 
     @property
     def waiting(self) -> bool:
@@ -354,20 +355,3 @@ def _decode_piece(piece: str) -> bytes:
     if len(text) % 4 == 1:
         text = text[:-1]
     return base64.b64decode(text + "=" * (-len(text) % 4))
-
-
-def _parse_arguments(text: str, *, partial: bool) -> dict[str, Any]:
-    import jiter  # imported only when arguments are read
-
-    try:
-        value = jiter.from_json(text.encode("utf-8", "replace"), partial_mode="trailing-strings" if partial else "off")
-    except ValueError:
-        return {}
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}  # JSON's keys are str
-
-
-def _is_json_object(text: str) -> bool:
-    try:
-        return isinstance(msgspec.json.decode(text), dict)
-    except (ValueError, RecursionError):  # not JSON, or nested too deep to be read
-        return False

@@ -21,9 +21,10 @@ from typing import Any
 
 from ...events import CallPassed, MessageDone, NewMessage, ToolCallDelta
 from ...messages import Status, ToolCallMessage
+from ...messages.arguments import read_arguments
 from ..held_values import add_values
 from ..output import Output
-from ..values import WireObject, as_index, as_text, is_object, parse_json, text_or_json, without_keys
+from ..values import WireObject, as_index, as_text, is_object, text_or_json, without_keys
 from .open_messages import OpenMessages
 from .returned_fields import CALL_KEYS, KEY
 
@@ -213,4 +214,4 @@ def _returned(call: ToolCall) -> dict[str, Any] | None:
 
 def _is_json_object(text: str) -> bool:
     # The last character is compared first, because few fragments have it and parsing costs more.
-    return text.endswith("}") and is_object(parse_json(text))
+    return text.endswith("}") and read_arguments(text) is not None
