@@ -371,8 +371,9 @@ class OpenMessages(PendingAnswers):
             yield self._warn("bad-arguments", fault, cause)
         if repaired is not None:
             call.replace_content(repaired.text)
-            place = {"position": cause.position, "raw_item": cause.raw_item}
-            yield call.delta_event(call.id, repaired.text, True, None, call, **place)
+            yield call.delta_event(
+                call.id, repaired.text, True, None, call, position=cause.position, raw_item=cause.raw_item
+            )
 
 
 def _beginning_of(template: Message) -> Message:
