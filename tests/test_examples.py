@@ -107,7 +107,7 @@ SHOWN = {
         "",
         [
             'I will book it. \nbook({"city": "Oslo"})? yes\n(approved)\n',
-            "Your room in Oslo is booked.\n(the run is done; ",
+            "Your room in Oslo is booked.\n(the run is completed; ",
         ],
     ),
     "migrate_assistant": (

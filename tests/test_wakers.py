@@ -106,7 +106,7 @@ def test_threads_that_are_slow_or_leave_keep_no_event_from_others(
         with changed:
             assert changed.wait_for(lambda count=count: {*counts[2::4], *counts[3::4]} == {count}, PATIENCE)
     may_go_on.set()
-    writer.end("done")
+    writer.end("completed")
     assert all(map(has_ended, threads))
     assert counts[0::4] == [30] * 3
 
@@ -133,7 +133,7 @@ def test_what_comes_while_a_reader_begins_to_wait_is_not_missed(comes: str) -> N
     reading, waker = relay.read("run"), Interrupted()
     writer.append([b"{}"])
     assert reading.take(waker)
-    waker.then = partial(writer.append, [b"{}"]) if comes == "an event" else partial(writer.end, "done")
+    waker.then = partial(writer.append, [b"{}"]) if comes == "an event" else partial(writer.end, "completed")
     taken = reading.take(waker)
     if isinstance(taken, float):
         thread = threading.Thread(target=waker.wait, args=(PATIENCE,), daemon=True)
@@ -168,7 +168,7 @@ def test_what_comes_while_a_task_begins_to_wait_is_not_missed(comes: str) -> Non
         waker = reading._waker = InterruptedTaskWaker(task_waker()._calls, asyncio.get_running_loop())
         writer.append([b"{}"])
         assert await reading.next_batch()
-        waker.then = partial(writer.append, [b"{}"]) if comes == "an event" else partial(writer.end, "done")
+        waker.then = partial(writer.append, [b"{}"]) if comes == "an event" else partial(writer.end, "completed")
         with anyio.fail_after(PATIENCE):
             taken = await reading.next_batch()
         assert taken if comes == "an event" else taken is None

@@ -257,7 +257,7 @@ def test_forged_answers_foreign_pages_and_wrong_tokens_are_refused(tab: Tab, con
       const sent = { method: "POST", headers: { "content-type": "application/json", ...headers }, credentials };
       return fetch(url, { ...sent, body: JSON.stringify(body) }).then((response) => response.status, (error) => error.name);
     }"""
-    runs = tab.page.evaluate("() => fetch('/runs?status=running').then((response) => response.json())")["runs"]
+    runs = tab.page.evaluate("() => fetch('/runs?status=in_progress').then((response) => response.json())")["runs"]
     [question] = runs[0]["pending"]
     answers = f"{proxy.url}/runs/{runs[0]['id']}/answers/"
     assert tab.page.evaluate(post, [answers + "another", {"approved": True}]) == 404
