@@ -6,7 +6,18 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
-from ...events import OPEN_MESSAGE_STATUS, Event, MetadataHeld, RawEvent, Run, RunCreated, RunDone, RunStatus
+from ...events import (
+    OPEN_MESSAGE_STATUS,
+    Event,
+    MetadataHeld,
+    RawEvent,
+    Run,
+    RunCreated,
+    RunDone,
+    RunStatus,
+    RunStep,
+    RunStepCreated,
+)
 from ...messages import Status
 from ..final_forms import match_final
 from ..values import WireObject, as_list, as_object, as_text, error_object, is_object, text_or_none, usage_of
@@ -73,7 +84,8 @@ def read_item_done(state: ResponseState, fields: EventFields, event: WireObject)
 def read_begin(state: ResponseState, fields: EventFields, event: WireObject, *, is_created: bool) -> list[Event]:
     """The response begins: the one of this event, or this event itself if it has no type. A stream that is resumed in its
     middle has no `response.created`."""
-    if is_created and state.has_ended:
+    is_another = is_created and state.has_ended
+    if is_another:
         state.reset()
     response = as_object(event.get("response") if fields.type else event)
     state.items.is_stored = response.get("store") is not False
@@ -82,7 +94,8 @@ def read_begin(state: ResponseState, fields: EventFields, event: WireObject, *, 
     state.has_begun = True
     if reasoning := response.get("reasoning"):
         state.has_summaries = as_object(reasoning).get("summary") is not None
-    return [RunCreated(_run(response, read_object(response), "in_progress"))]
+    events: list[Event] = [RunCreated(_run(response, read_object(response), "in_progress"))]
+    return [*events, RunStepCreated(RunStep())] if is_another else events  # whose tokens are its own
 
 
 def read_end(state: ResponseState, fields: EventFields, event: WireObject, *, status: RunStatus) -> list[Event]:

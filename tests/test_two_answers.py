@@ -1,0 +1,47 @@
+"""A source with two answers of a model, one after the other: as a proxy sends that joins responses, or a file that has several."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+import streamkit as sk
+from streamkit.testing import ModelServer, Reply
+
+from .faces import Face, body, every_face
+
+REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "responses": ("/responses", {"model": "m", "input": "x", "stream": True}),
+    "anthropic": ("/messages", {"model": "m", "messages": [], "max_tokens": 9, "stream": True}),
+}
+
+
+@every_face
+@pytest.mark.parametrize("api", REQUESTS)
+@body
+async def test_the_usage_is_that_of_both(face: Face, api: str) -> None:
+    """Each answer is a step with its own."""
+    path, request = REQUESTS[api]
+    headers = {"x-api-key": "none", "anthropic-version": "2023-06-01"}
+    with ModelServer([Reply("One."), Reply("And two.")]) as server:
+        answers = [
+            httpx.post(server.url + path, json=request, headers=headers, trust_env=False).content for _ in range(2)
+        ]
+    alone: list[sk.Usage] = []
+    for answer in answers:
+        stream = face.stream([answer])
+        await stream.until_done()
+        assert stream.usage is not None
+        alone.append(stream.usage)
+    both = face.stream([b"".join(answers)])
+    await both.until_done()
+    assert [message.content for message in both.messages] == ["One.", "And two."]
+    assert both.usage is not None
+    assert [both.usage.input_tokens, both.usage.output_tokens, both.usage.total_tokens] == [
+        sum(one.input_tokens for one in alone),
+        sum(one.output_tokens for one in alone),
+        sum(one.total_tokens for one in alone),
+    ]
+    assert [step.usage for step in both.run_steps] == alone
