@@ -18,17 +18,21 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+def _answers(api: str) -> list[bytes]:
+    """The bodies of two answers."""
+    path, request = REQUESTS[api]
+    headers = {"x-api-key": "none", "anthropic-version": "2023-06-01"}
+    with ModelServer([Reply("One."), Reply("And two.")]) as server:
+        url = server.url + path
+        return [httpx.post(url, json=request, headers=headers, trust_env=False).content for _ in range(2)]
+
+
 @every_face
 @pytest.mark.parametrize("api", REQUESTS)
 @body
 async def test_the_usage_is_that_of_both(face: Face, api: str) -> None:
     """Each answer is a step with its own."""
-    path, request = REQUESTS[api]
-    headers = {"x-api-key": "none", "anthropic-version": "2023-06-01"}
-    with ModelServer([Reply("One."), Reply("And two.")]) as server:
-        answers = [
-            httpx.post(server.url + path, json=request, headers=headers, trust_env=False).content for _ in range(2)
-        ]
+    answers = _answers(api)
     alone: list[sk.Usage] = []
     for answer in answers:
         stream = face.stream([answer])
@@ -44,4 +48,4 @@ async def test_the_usage_is_that_of_both(face: Face, api: str) -> None:
         sum(one.output_tokens for one in alone),
         sum(one.total_tokens for one in alone),
     ]
-    assert [step.usage for step in both.run_steps] == alone
+    assert [step.usage for step in await both.get_final_run_steps()] == alone
