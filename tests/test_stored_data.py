@@ -14,11 +14,12 @@ import pytest
 
 import streamkit as sk
 from streamkit.errors import StoredDataError
+from streamkit.relay import Answered
 from streamkit.relay.redis import RedisRelay
 from streamkit.server import create_app
 from streamkit.stores import RedisStore, SQLiteStore, Store
 
-from .redis_server import needs_redis, shared_server
+from .redis_server import needs_redis, shared_server, wait_for
 from .server.parts import TOKEN, Client, serve
 from .server.test_runs import code_of
 
@@ -162,6 +163,33 @@ def spoil_conversation(store: Store, path: Path, field: str, value: Any) -> None
     with sqlite3.connect(path / "c.db") as database:
         database.execute(f"UPDATE conversations SET {field} = ? WHERE id = 'bad'", (value,))
     database.close()
+
+
+@needs_redis
+def test_a_question_that_cannot_be_read_keeps_no_answer_to_another_from_its_producer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It is warned about once."""
+    received: list[Any] = []
+    with RedisRelay(shared_server().url, prefix=next(_PREFIXES)) as relay:
+        writer = relay.open("bad", control=received.append)
+        for id in ("first", "second"):
+            writer.ask(id, {"kind": "confirmation"})
+        writer.flush()
+        spoil(relay, "HSET", "questions", "first", "pending")
+        with (
+            caplog.at_level(logging.WARNING, "streamkit"),
+            RedisRelay(shared_server().url, prefix=relay.prefix) as other,
+        ):
+            other.answer("bad", "second", {"approved": True})
+            wait_for(lambda: [one for one in received if isinstance(one, Answered)])
+            writer.ask("third", {"kind": "confirmation"})
+            writer.flush()
+            other.answer("bad", "third", {"approved": False})
+            wait_for(lambda: len([one for one in received if isinstance(one, Answered)]) == 2)
+        assert [one.question for one in received if isinstance(one, Answered)] == ["second", "third"]
+        assert caplog.text.count("question 'first'") == 1
+        writer.abandon()
 
 
 @pytest.fixture(params=["sqlite", pytest.param("redis", marks=needs_redis)])

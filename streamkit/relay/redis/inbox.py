@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ...errors import StoredData
+from ...errors import StoredData, StoredDataError
 from ...redis_link import text_from, text_to_bytes
 from ..interface import Answered, Cancelled, Control, Unattended
 from .keys import Keys
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from ...redis_link import Link
 
 __all__ = ["Inbox"]
+
+_log = logging.getLogger("streamkit.relay")
 
 
 class OpenQuestion:
@@ -63,6 +66,7 @@ class Inbox:
         self._open: dict[str, OpenQuestion] = {}
         self._earlier: dict[str, Question] = {}  # of earlier producers
         self._answered: set[str] = set()  # whose answer was received
+        self._unreadable: set[str] = set()  # questions that were warned about
         self._is_cancelled = False
         self._readers: set[bytes] = set()  # that were there when it looked last
         self._had_readers = False
@@ -136,10 +140,21 @@ class Inbox:
         elif cancel is not None:
             self.receive(Cancelled(text_from(cancel)))
         for id, value in zip(ids, values, strict=True):
-            answer = None if value is None else Question(value).answer
+            answer = None if value is None else self._answer_in(id, value)
             if answer is not None:
                 self.receive(Answered(id, answer))
         self._attend(set(readers), set(notes))
+
+    def _answer_in(self, id: str, value: bytes) -> dict[str, Any] | None:
+        """The answer to an open question. One that cannot be read has none, and the others are looked up."""
+        try:
+            with StoredData(f"question {id!r} of {text_from(self._keys.run)!r} in Redis"):
+                return Question(value).answer
+        except StoredDataError as error:
+            if id not in self._unreadable:  # it is looked up again and again
+                self._unreadable.add(id)
+                _log.warning("%s", error)
+            return None
 
     def _attend(self, readers: set[bytes], notes: set[bytes]) -> None:
         """Note which readers may still answer."""
