@@ -17,7 +17,7 @@ from streamkit.errors import StoredDataError
 from streamkit.relay import Answered
 from streamkit.relay.redis import RedisRelay
 from streamkit.server import create_app
-from streamkit.stores import RedisStore, SQLiteStore, Store
+from streamkit.stores import MemoryStore, RedisStore, SQLiteStore, Store
 
 from .redis_server import needs_redis, shared_server, wait_for
 from .server.parts import TOKEN, Client, serve
@@ -247,3 +247,11 @@ def test_a_request_with_half_of_a_surrogate_pair_is_read(store: Store) -> None:
         refused = post("/runs", r'{"input": "\ud83d", "x": NaN}')
         assert code_of(refused) == (400, "bad-json")
         assert "NaN" in refused.json()["detail"]
+
+
+def test_a_saved_message_with_half_of_a_surrogate_pair_is_sent() -> None:
+    store = MemoryStore()
+    store.save("c", [sk.TextMessage("m", role="user", content="Hi \ud83d")], 0)
+    with serve(create_app(print, token=TOKEN, store=store)) as url, Client(url) as client:
+        (message,) = client.get("/conversations/c/messages").json()["messages"]
+    assert message["content"] == "Hi \ufffd"

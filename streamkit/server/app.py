@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import anyio
 import anyio.to_thread
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Match, Route
 from starlette.types import Message, Receive, Scope, Send
 
@@ -23,6 +23,7 @@ from .conversation_routes import ConversationRoutes
 from .core import Authorize, Server, relay_problem
 from .event_stream import EventStream
 from .inputs import problem_of
+from .json_response import JsonResponse
 from .page_files import page_response
 from .problem import Problem, problem_response
 from .records import Context
@@ -266,7 +267,7 @@ class App:
 
     async def _health(self, request: Request, body: Any) -> Response:
         await self._server.check_relay()
-        return JSONResponse({"status": "ok", "version": __version__})
+        return JsonResponse({"status": "ok", "version": __version__})
 
     async def _session(self, request: Request, body: Any) -> Response:
         if not self._guard.has_token:

@@ -7,7 +7,7 @@ from itertools import takewhile
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from ..errors import StaleVersionError
 from ..messages import Message
@@ -16,6 +16,7 @@ from ..relay import RunRecord
 from ..stores import Conversation, Saved
 from .core import Server, list_response
 from .inputs import limit_in
+from .json_response import JsonResponse
 from .problem import Problem
 from .records import conversation_of
 
@@ -39,14 +40,14 @@ class ConversationRoutes:
     async def get(self, request: Request, body: Any) -> Response:
         """One conversation."""
         found = await self._server.conversation(request, request.path_params["conversation"])
-        return JSONResponse(conversation_of(*found))
+        return JsonResponse(conversation_of(*found))
 
     async def messages(self, request: Request, body: Any) -> Response:
         """The messages of runs that have ended, and the open run."""
         conversation, run = await self._server.conversation(request, request.path_params["conversation"])
         saved = await self.saved(conversation)
         shown = None if run is None else {"id": run.id, "cursor": run.cursor}
-        return JSONResponse({"messages": [one.to_dict() for one in messages_before(run, saved.messages)], "run": shown})
+        return JsonResponse({"messages": [one.to_dict() for one in messages_before(run, saved.messages)], "run": shown})
 
     async def saved(self, conversation: Conversation) -> Saved:
         """The messages of a conversation."""
@@ -60,7 +61,7 @@ class ConversationRoutes:
             raise Problem("conversation-busy", extra={"run": run.id})
         removed = await self.roll_back(conversation, await self.saved(conversation), before)
         input = [message.to_dict() for message in removed if message.role == "user"]
-        return JSONResponse({"removed": [message.id for message in removed], "input": input})
+        return JsonResponse({"removed": [message.id for message in removed], "input": input})
 
     async def roll_back(self, conversation: Conversation, saved: Saved, before: str | None) -> list[Message]:
         """Remove the messages from one of the user's on; the last one's turn by default. Returns them.

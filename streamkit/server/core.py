@@ -13,12 +13,13 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import anyio
 import msgspec
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from ..errors import SourceError, StoredDataError, UsageError
 from ..relay import Relay, RunRecord
 from ..relay.interface import FINAL
 from ..stores import Conversation, Store
+from .json_response import JsonResponse
 from .problem import Problem
 from .records import Context, Run, conversation_of, run_of
 from .runs import Runs
@@ -277,7 +278,7 @@ class Page(NamedTuple):
 def list_response(name: str, page: Page) -> Response:
     """The response with a part of a list."""
     more: dict[str, Any] = {"more": False} if page.next is None else {"more": True, "next": page.next}
-    return JSONResponse({name: msgspec.to_builtins(page.found), **more})
+    return JsonResponse({name: msgspec.to_builtins(page.found), **more})
 
 
 async def _page(

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from ..errors import UsageError
 from ..protocols import registry
@@ -36,6 +36,7 @@ from .event_stream import (
     open_reading,
 )
 from .inputs import RunRequest, answer_in, check_metadata, fingerprint, limit_in
+from .json_response import JsonResponse
 from .problem import Problem
 from .records import AG_UI, Context, question_of
 from .shared_encoding import EncodedTogether, SharedEncoding
@@ -87,7 +88,7 @@ class RunRoutes:
         headers |= {"Idempotency-Replayed": "true"} if is_replay else {}
         if not wanted.stream:
             run = msgspec.to_builtins(self._server.run_of(record))
-            return JSONResponse(run, 200 if is_replay else 201, headers)
+            return JsonResponse(run, 200 if is_replay else 201, headers)
         leaves = partial(self._server.relay.acancel, run_id, "disconnected")
         return await self.stream(
             request,
@@ -240,7 +241,7 @@ class RunRoutes:
         question = record.questions.get(request.path_params["question"])
         if question is None:
             raise Problem("question-not-found")
-        return JSONResponse(question_of(await self.give(record, question, answer_in(body, question))))
+        return JsonResponse(question_of(await self.give(record, question, answer_in(body, question))))
 
     async def give(self, record: RunRecord, question: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a question in the relay, and go on with the run if it is paused. Returns the question.
@@ -258,7 +259,7 @@ class RunRoutes:
         return now
 
     def _response(self, record: RunRecord, status: int = 200) -> Response:
-        return JSONResponse(msgspec.to_builtins(self._server.run_of(record)), status)
+        return JsonResponse(msgspec.to_builtins(self._server.run_of(record)), status)
 
 
 def check_protocol(name: str) -> None:

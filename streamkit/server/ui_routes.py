@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import anyio
 import msgspec
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from ..errors import RequestError
 from ..messages import Message
@@ -27,6 +27,7 @@ from .conversation_routes import ConversationRoutes, messages_before
 from .core import Server, is_id
 from .event_stream import EventStream, ends_as_waiting, open_reading
 from .inputs import checked_input
+from .json_response import JsonResponse
 from .problem import Problem
 from .records import Context, question_of
 from .run_routes import RunRoutes
@@ -102,7 +103,7 @@ class UiRoutes:
             return Response(status_code=204)
         had_ended = not await self._server.relay.acancel(run.id)
         now = await self._server.relay.aget(run.id) or run
-        return JSONResponse(msgspec.to_builtins(self._server.run_of(now)), 200 if had_ended else 202)
+        return JsonResponse(msgspec.to_builtins(self._server.run_of(now)), 200 if had_ended else 202)
 
     async def chat_messages(self, request: Request, body: Any) -> Response:
         """The messages of runs that have ended, and the input of the open one, for `useChat({messages})`."""
@@ -110,7 +111,7 @@ class UiRoutes:
         saved = (await self._conversations.saved(found)).messages
         input = [one for one in saved if run is not None and one.run_id == run.id and one.role == "user"]
         shown = vercel_ui.to_input([*messages_before(run, saved), *input], version=_version(request))
-        return JSONResponse({"id": found.id, "messages": shown})
+        return JsonResponse({"id": found.id, "messages": shown})
 
     async def _chat_from_beginning(self, record: RunRecord, version: Any) -> EventStream:
         reading = await open_reading(self._server, record, None)
