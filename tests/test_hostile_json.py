@@ -507,3 +507,55 @@ def test_the_raw_item_is_parsed_as_far_as_it_can_be() -> None:
         event for event in sk.stream([chat_chunk("a\ud83d"), chat_chunk("", "stop")]) if type(event) is TextDelta
     ][:1]
     assert event.raw["choices"][0]["delta"]["content"] == "a\ufffd"
+
+
+_HUGE = 10**300  # seconds: no float of Python's has so many milliseconds, and no date is so late
+_WITH_A_TIME: dict[str, list[Any]] = {
+    "vercel_ui": [
+        {"type": "start", "messageId": "m", "messageMetadata": {"createdAt": _HUGE}},
+        {"type": "text-start", "id": "t"},
+        {"type": "text-delta", "id": "t", "delta": "hi"},
+        {"type": "text-end", "id": "t"},
+        {"type": "finish"},
+    ],
+    "ag_ui": [
+        {"type": "RUN_STARTED", "threadId": "t", "runId": "r", "timestamp": _HUGE},
+        {"type": "TEXT_MESSAGE_START", "messageId": "m", "role": "assistant"},
+        {"type": "TEXT_MESSAGE_CONTENT", "messageId": "m", "delta": "hi"},
+        {"type": "TEXT_MESSAGE_END", "messageId": "m"},
+        {"type": "RUN_FINISHED", "threadId": "t", "runId": "r"},
+    ],
+    "openai_chat": [
+        {
+            "id": "c",
+            "object": "chat.completion.chunk",
+            "created": _HUGE,
+            "choices": [{"index": 0, "delta": {"content": "hi"}, "finish_reason": "stop"}],
+        }
+    ],
+    "openai_completions": [
+        {
+            "id": "c",
+            "object": "text_completion",
+            "created": _HUGE,
+            "choices": [{"index": 0, "text": "hi", "finish_reason": "stop"}],
+        }
+    ],
+    "openai_responses": [
+        {"type": "response.created", "response": {"id": "r", "created_at": _HUGE, "status": "in_progress"}},
+        {"type": "response.output_text.delta", "item_id": "m", "output_index": 0, "content_index": 0, "delta": "hi"},
+        {"type": "response.completed", "response": {"id": "r", "created_at": _HUGE, "status": "completed"}},
+    ],
+}
+
+
+@pytest.mark.parametrize("digits", [300, 400])
+@pytest.mark.parametrize("protocol", _WITH_A_TIME)
+def test_a_time_of_hundreds_of_digits_is_no_time(protocol: str, digits: int) -> None:
+    """In items, and in bytes."""
+    items = json.loads(json.dumps(_WITH_A_TIME[protocol]).replace(str(_HUGE), str(10**digits)))
+    body = b"".join(b"data: " + json.dumps(item).encode() + b"\n\n" for item in items)
+    for source in (items, [body]):
+        stream = sk.stream(source, protocol=protocol)
+        assert stream.get_final_text() == "hi"
+        assert (stream.status, stream.get_final_run().created_at, [*stream.warnings]) == ("completed", None, [])
