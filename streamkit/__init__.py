@@ -57,12 +57,14 @@ if TYPE_CHECKING:
     from .relay.emitter import Emitter
     from .sources.recording import replay
     from .streams.aio import AsyncStreamManager
+    from .streams.source_types import AnySource, SyncSource
     from .throttled import Throttled
 
 __all__ = [
     "SSE_HEADERS",
     "Agent",
     "Annotation",
+    "AnySource",
     "AsyncAgent",
     "AsyncEventHandler",
     "AsyncStreamManager",
@@ -93,6 +95,7 @@ __all__ = [
     "StreamManager",
     "StreamState",
     "StreamkitError",
+    "SyncSource",
     "TextMessage",
     "Throttled",
     "Timeouts",
@@ -113,6 +116,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             "Agent": ".agent",
+            "AnySource": ".streams.source_types",
             "AsyncAgent": ".agent",
             "AsyncStreamManager": ".streams.aio",
             "Emitter": ".relay.emitter",
@@ -120,6 +124,7 @@ if not TYPE_CHECKING:
             "Recorder": ".recorder",
             "RedisRelay": ".relay.redis",
             "SSE_HEADERS": ".protocols.event_stream",
+            "SyncSource": ".streams.source_types",
             "Throttled": ".throttled",
             "replay": ".sources.recording",
             "tool": ".agent",

@@ -23,7 +23,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
 
@@ -98,6 +98,7 @@ OPEN_MESSAGE_STATUS: Mapping[RunStatus, m.Status] = {
 """The status of a message that is still open when its run, or its run step, ends with this status."""
 
 _MessageClass = type[m.Message]  # inside an event class, `type` is its wire type
+_LIVE: Any = None  # to type checkers the snapshot of each kind of delta: the live message
 
 EVENTS: dict[str, type[Event]] = {}
 """Every event class by its wire type."""
@@ -313,6 +314,8 @@ class MessageDelta(Delta):
     """A piece of a message that has no kind of its own."""
 
     family = m.Message
+    if TYPE_CHECKING:
+        snapshot: m.Message = _LIVE
 
 
 class MessageDone(Done):
@@ -331,6 +334,8 @@ class TextDelta(Delta):
     """A piece of a text for the reader."""
 
     family = m.TextMessage
+    if TYPE_CHECKING:
+        snapshot: m.TextMessage = _LIVE
 
 
 class TextDone(Done):
@@ -349,6 +354,8 @@ class ReasoningDelta(Delta):
     """A piece of the model's reasoning."""
 
     family = m.ReasoningMessage
+    if TYPE_CHECKING:
+        snapshot: m.ReasoningMessage = _LIVE
 
 
 class ReasoningDone(Done):
@@ -367,6 +374,8 @@ class RefusalDelta(Delta):
     """A piece of a refusal."""
 
     family = m.RefusalMessage
+    if TYPE_CHECKING:
+        snapshot: m.RefusalMessage = _LIVE
 
 
 class RefusalDone(Done):
@@ -385,6 +394,8 @@ class CodeDelta(Delta):
     """A piece of code."""
 
     family = m.CodeMessage
+    if TYPE_CHECKING:
+        snapshot: m.CodeMessage = _LIVE
 
 
 class CodeDone(Done):
@@ -403,6 +414,8 @@ class ConsoleDelta(Delta):
     """A piece of console output. `metadata["stream"]` is `stdout` or `stderr` where the source distinguishes them."""
 
     family = m.ConsoleMessage
+    if TYPE_CHECKING:
+        snapshot: m.ConsoleMessage = _LIVE
     hook = "on_console_output"
     other_hook = "on_console_delta"
 
@@ -423,6 +436,8 @@ class ToolCallDelta(Delta):
     """A piece of a tool call's arguments, as JSON text."""
 
     family = m.ToolCallMessage
+    if TYPE_CHECKING:
+        snapshot: m.ToolCallMessage = _LIVE
 
 
 class ToolCallDone(Done):
@@ -513,6 +528,8 @@ class ToolOutputDelta(Delta):
     """A piece of a tool's output."""
 
     family = m.ToolOutputMessage
+    if TYPE_CHECKING:
+        snapshot: m.ToolOutputMessage = _LIVE
 
 
 class ToolOutputDone(Done):

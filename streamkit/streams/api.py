@@ -18,41 +18,8 @@ from .state import StreamState
 from .sync import StreamManager
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, Awaitable, Iterable, Iterator
-    from contextlib import AbstractAsyncContextManager, AbstractContextManager
-    from os import PathLike
-    from typing import Protocol, TypeAlias
-
-    from ..sources.source import AsyncSource, Source
     from .aio import AsyncStreamManager
-
-    class HttpResponse(Protocol):
-        """The part of an httpx or httpx2 response that a stream reads."""
-
-        @property
-        def status_code(self) -> int:
-            """The HTTP status."""
-            ...
-
-        def iter_bytes(self) -> Iterator[bytes]:
-            """The body's bytes, as they arrive."""
-            ...
-
-    SyncSource: TypeAlias = (
-        Iterable[Any]
-        | PathLike[str]
-        | AbstractContextManager[Any]
-        | Callable[[], Any]
-        | HttpResponse
-        | Source
-        | Readable
-    )
-    """What `stream` takes."""
-
-    AnySource: TypeAlias = (
-        SyncSource | AsyncIterable[Any] | AbstractAsyncContextManager[Any] | Awaitable[Any] | AsyncSource
-    )
-    """What `astream` takes."""
+    from .source_types import AnySource, SyncSource
 
 __all__ = ["StreamManager", "astream", "stream"]
 

@@ -152,6 +152,16 @@ async def a_server() -> None:
         stream.cancel()
 
 
+def around_stream(source: sk.SyncSource, other: sk.AnySource) -> None:
+    """Functions of applications have types for what they pass on."""
+    for event in sk.stream(source):
+        if isinstance(event, sk.TextDelta):
+            assert_type(event.snapshot, sk.TextMessage)
+        elif isinstance(event, sk.ToolCallDelta):
+            assert_type(event.snapshot, sk.ToolCallMessage)
+    assert_type(sk.astream(other), sk.AsyncStreamManager)
+
+
 def misuse() -> None:
     sk.stream([]).sse(on_disconnect="ignore")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     sk.stream([], print)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
