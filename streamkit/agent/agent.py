@@ -115,9 +115,9 @@ class Agent(_BaseAgent):
     Attributes:
         messages: the conversation, a list of flat messages. It grows while a stream runs; the application may change it
             between two streams.
-        model, name, handlers, timeouts, computer, instructions, auto_run, max_steps, max_total_tokens, fields, output_limit,
-            images, options: as the constructor
-            received them. They may be set between two streams.
+        model, name, computer, instructions, auto_run, fields, options: as the constructor received them. They may be set
+            between two streams.
+        max_steps, max_total_tokens, output_limit, timeouts, images, handlers: the same.
         tools: the functions that the agent calls, a dict of `Tool`s by name. Do not change it.
 
     Raises:
@@ -206,9 +206,9 @@ class AsyncAgent(_BaseAgent):
     Attributes:
         messages: the conversation, a list of flat messages. It grows while a stream runs; the application may change it
             between two streams.
-        model, name, handlers, timeouts, computer, instructions, auto_run, max_steps, max_total_tokens, fields, output_limit,
-            images, options: as the constructor
-            received them. They may be set between two streams.
+        model, name, computer, instructions, auto_run, fields, options: as the constructor received them. They may be set
+            between two streams.
+        max_steps, max_total_tokens, output_limit, timeouts, images, handlers: the same.
         tools: the functions that the agent calls, a dict of `Tool`s by name. Do not change it.
 
     Raises:
