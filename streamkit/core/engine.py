@@ -364,7 +364,7 @@ share_names(
     Engine,
     """questions pending waker confirmations changes _sizes _messages open_by_id _made_by_id _made_ids _numbered_id new_id runs _strict decoder
     takes_awaitables takes_edits pull_approves pull_approved has_outcomes is_canonical cause _item_index is_ending source_ends
-    _halves _renamed _early_lines _annotated _answered_early""",
+    _halves _renamed _early_lines _annotated _open_calls _answered_early""",
 )
 
 _COMPLETIONS = Engine.completions

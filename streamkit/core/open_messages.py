@@ -6,7 +6,7 @@ A decoder refers to a message by an id of its own. That is the message's id too,
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator
-from itertools import chain, islice
+from itertools import islice
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +58,7 @@ class OpenMessages(PendingAnswers):
     )
     _annotated: dict[str, set[bytes]] = NOTHING  # the annotations of open messages
     _early_lines: dict[str, int | None] = NOTHING  # active lines of console messages that have not begun
+    _open_calls: dict[str, str] = NOTHING  # the ids of open calls by their call ids
     _answered_early: dict[str, None] = NOTHING  # the ids of open calls whose output has come
     _encoded = NOTHING  # messages that are still encoded, by their ids: their places in the list, and their lines
     _made_by_id: dict[str, Message] | None = None  # all messages by their ids; made at the first look-up
@@ -75,7 +76,7 @@ class OpenMessages(PendingAnswers):
     def release(self) -> None:
         """Forget what only further events would need. The messages stay."""
         self.open_by_id = self._renamed = self._made_by_id = self._early_lines = NOTHING
-        self._annotated = self._answered_early = NOTHING
+        self._annotated = self._open_calls = self._answered_early = NOTHING
         self._made_ids, self.new_id, self._numbered_id = None, _new_id_of_none, _NO_NUMBERED_IDS
         self._sizes = self._sizes.released()
 
@@ -308,6 +309,10 @@ class OpenMessages(PendingAnswers):
         if self._made_by_id is not None:
             self._made_by_id[message.id] = message
         self._messages.append(message)
+        if isinstance(message, ToolCallMessage):
+            if self._open_calls is NOTHING:
+                self._open_calls = {}
+            self._open_calls.setdefault(message.call_id or message.id, message.id)
         if message.id == key:
             self.open_by_id[key] = message
         else:
@@ -318,13 +323,10 @@ class OpenMessages(PendingAnswers):
 
     def _note_early_output(self, call_id: str) -> None:
         """An output comes. If it is that of a call that is open, this will want none when it is done."""
-        open_messages = chain(self.open_by_id.values(), self._renamed.values())
-        for one in open_messages:
-            if isinstance(one, ToolCallMessage) and (one.call_id or one.id) == call_id:
-                if self._answered_early is NOTHING:
-                    self._answered_early = {}
-                self._answered_early[one.id] = None
-                return
+        if (id := self._open_calls.get(call_id)) is not None:
+            if self._answered_early is NOTHING:
+                self._answered_early = {}
+            self._answered_early[id] = None
 
     def _rename(self, key: str, message: Message) -> None:
         """The decoder uses another id for a message than the message has. Not all of its deltas are simply appended."""
@@ -355,6 +357,10 @@ class OpenMessages(PendingAnswers):
         self._sizes.message_done(message)
         if self._annotated:
             self._annotated.pop(message.id, None)
+        if isinstance(message, ToolCallMessage):
+            call_id = message.call_id or message.id
+            if self._open_calls.get(call_id) == message.id:
+                del self._open_calls[call_id]
         if call is not None and status == "completed" and call.id not in self._answered_early:
             self._expect_output(call, pending_key)
         yield message.done_event(message, position=cause.position, raw_item=cause.raw_item)
