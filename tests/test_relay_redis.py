@@ -30,7 +30,7 @@ from streamkit.relay.redis.work import Batch
 from streamkit.stores import RedisStore
 
 from .endurance.redis import kill_rounds, many_runs
-from .redis_server import ON_REDIS, RedisServer, Watched, needs_redis, shared_server
+from .redis_server import ON_REDIS, RedisServer, Watched, needs_redis, shared_server, wait_for
 
 pytestmark = needs_redis
 
@@ -182,6 +182,24 @@ def test_whoever_is_killed_readers_see_each_event_once_and_the_end(mortal: Redis
     total = kill_rounds(mortal, 2, 1, runs=3, events=150, victims=("producer", "redis cut"))
     # A run is lost as well if its end was in the tail that Redis lost after its producer had left.
     assert total["lost"] + total["completed"] == 12 and total["lost"] >= 6
+
+
+def test_a_producer_of_which_redis_lost_more_than_it_holds_is_fenced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It sends nothing after a gap: readers would miss what stood there, and nobody would know."""
+    monkeypatch.setattr("streamkit.relay.redis.outbox._REPEATABLE", 0.0)  # it holds what it stored last, and no more
+    relay = ON_REDIS.make()
+    keys = Keys(relay.prefix, "run")
+    received: list[Any] = []
+    writer = relay.open("run", control=received.append)
+    for start in (1, 4, 7):
+        writer.append(lines(3, start))
+        writer.flush()
+    with redis.Redis.from_url(shared_server().url) as client:
+        client.delete(keys.log)
+        client.hset(keys.run, "last", "0")
+    writer.append(lines(1, 10))
+    wait_for(lambda: [one for one in received if isinstance(one, Fenced)])
+    assert writer.fenced == "gone"
 
 
 def test_a_tail_that_was_lost_with_its_producer_is_replaced_by_a_snapshot() -> None:

@@ -32,6 +32,19 @@ def contents(client: Client, conversation: str) -> list[str]:
     return [m.get("content", "") for m in client.get(f"/conversations/{conversation}/messages").json()["messages"]]
 
 
+def test_a_turn_that_got_no_answer_is_no_part_of_the_next(backend: Backend) -> None:
+    """Rolling back removes what the user said for the newest run, all of it, and leaves what was said for the run before."""
+    store = backend.store()
+    turns = [("a", "user", "first"), ("b", "user", "second"), ("b", "user", "with this"), ("b", "assistant", "Yes.")]
+    messages = [
+        sk.TextMessage(f"m{n}", role=role, run_id=run, content=text) for n, (run, role, text) in enumerate(turns)
+    ]
+    store.save("back", messages, 0)
+    with serve(backend.app(print, store=store)) as url, Client(url) as client:
+        assert client.post("/conversations/back/rollback", json={}).json()["removed"] == ["m1", "m2", "m3"]
+        assert contents(client, "back") == ["first"]
+
+
 def test_a_conversation_has_one_open_run(client: Client) -> None:
     """Its messages come from its events; those of the runs before it, from the conversation."""
     talk(client, "busy", "hello")
