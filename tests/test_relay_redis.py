@@ -202,8 +202,9 @@ def test_a_producer_of_which_redis_lost_more_than_it_holds_is_fenced(monkeypatch
     assert writer.fenced == "gone"
 
 
-def test_a_tail_that_was_lost_with_its_producer_is_replaced_by_a_snapshot() -> None:
-    """A reader that has seen more than the next producer continues from gets all anew."""
+def lose_tail() -> tuple[RedisRelay, Any, list[Any], Any, int]:
+    """A run whose producer died, and of which Redis lost the newest events, while a reader had them. Returns the relay, the
+    reading, what it had, the next producer, and how many events are left."""
     relay = ON_REDIS.make()
     keys = Keys(relay.prefix, "run")
     writer = relay.open("run", control=lambda control: None)
@@ -222,6 +223,12 @@ def test_a_tail_that_was_lost_with_its_producer_is_replaced_by_a_snapshot() -> N
         client.delete(keys.lease)
     second = relay.take_over("run", control=lambda control: None)
     assert second is not None
+    return relay, reading, seen, second, stored
+
+
+def test_a_tail_that_was_lost_with_its_producer_is_replaced_by_a_snapshot() -> None:
+    """A reader that has seen more than the next producer continues from gets all anew."""
+    _, reading, _, second, stored = lose_tail()
     second.append(lines(1, 100))
     second.end("completed")
     rest: list[Any] = []
@@ -229,6 +236,22 @@ def test_a_tail_that_was_lost_with_its_producer_is_replaced_by_a_snapshot() -> N
         rest += batch
     assert rest[0].snapshot
     assert [json.loads(entry.data)["n"] for entry in rest[1:]] == [*range(1, stored + 1), 100]
+
+
+def test_a_cursor_of_a_tail_that_was_lost_is_none_of_what_stands_there_now() -> None:
+    """The next producer has written other events under these numbers."""
+    relay, _, seen, second, stored = lose_tail()
+    second.append(lines(5, 100))
+    second.end("completed")
+    with pytest.raises(sk.SourceError) as raised:
+        relay.read("run", seen[-1].cursor, gap="error")  # before anything is read, so that HTTP can answer 410
+    assert raised.value.status_code == 410
+    rest: list[Any] = []
+    reading = relay.read("run", seen[-1].cursor)
+    while (batch := reading.pull()) is not None:
+        rest += batch
+    assert rest[0].snapshot
+    assert [json.loads(entry.data)["n"] for entry in rest[1:]] == [*range(1, stored + 1), *range(100, 105)]
 
 
 class Losing(RedisRelay):
@@ -692,6 +715,7 @@ def test_the_rights_in_the_guide_are_enough(rules: list[str], caplog: pytest.Log
                 reader = other.reader("run")
                 emitter.code("x", "python")
                 approval = emitter.confirm(id="q")
+                wait_for(lambda: other.question("run", "q"))
                 assert other.answer("run", "q", {"approved": True})[0]
                 assert approval
             assert sk.stream(reader).get_final_messages()
