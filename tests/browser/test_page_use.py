@@ -181,6 +181,34 @@ def test_the_list_changes_without_disturbing_who_deletes_from_it(tab: Tab, conte
     assert other.faults == []
 
 
+def test_an_older_list_that_comes_late_shows_nothing_that_was_deleted(tab: Tab) -> None:
+    """As it comes when another tab changes something just before a conversation is deleted."""
+    tab.send("to be deleted")
+    tab.done()
+    late: list[tuple[Any, Any]] = []
+
+    def hold(route: Any) -> None:
+        if late:
+            route.continue_()
+        else:
+            late.append((route, route.fetch()))
+
+    tab.page.route(re.compile(r"/conversations\?"), hold)
+    tab.page.evaluate("const channel = new BroadcastChannel('streamkit'); channel.postMessage({}); channel.close()")
+    until(lambda: bool(late), tab.page)
+    item = tab.page.locator("#conversations li", has_text="to be deleted").first
+    item.locator(".quiet").click()
+    tab.page.click("#conversations .danger")
+    until(lambda: not tab.count("#conversations .danger"), tab.page)
+    assert "to be deleted" not in tab.text("#conversations")
+    tab.page.wait_for_timeout(500)  # for what the page asks after a deletion
+    [(route, response)] = late
+    with tab.page.expect_response(re.compile(r"/conversations\?")):
+        route.fulfill(response=response)
+    tab.page.wait_for_timeout(200)
+    assert "to be deleted" not in tab.text("#conversations")
+
+
 def test_a_tab_that_has_read_an_answer_does_not_load_it_again(tab: Tab, context: Any) -> None:
     tab.send("draw for two")
     tab.wait(".question")

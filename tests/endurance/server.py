@@ -99,10 +99,10 @@ class Storm:
                     return
 
     def _run(self, client: Client, chance: random.Random) -> Any:
-        """One of the newest runs."""
+        """One of the newest runs that have begun: one without events may still be refused, and is gone then."""
         response = client.get("/runs", params={"conversation": chance.choice(CONVERSATIONS), "limit": 3})
         self._check("list", response, 200)
-        runs = response.json()["runs"]
+        runs = [run for run in response.json()["runs"] if run["cursor"] is not None]
         return chance.choice(runs) if runs else None
 
     # -- operations

@@ -613,9 +613,12 @@ def test_health_asks_the_relay_once_a_second_at_most(backend: Backend, agents: A
             return super().list(*arguments, **options)
 
     with serve(backend.app(agents, relay=backend.relay(Asked))) as url, Client(url) as client:
+        began = time.monotonic()
         assert {client.get("/health").status_code for _ in range(50)} == {200}
         wait_for(lambda: client.get("/health") and len(asked) > 1)
-    assert all(after - before >= 1.0 for before, after in itertools.pairwise(asked))
+        elapsed = time.monotonic() - began
+    # Each began in a thread, which may have come late: so not the times between two are compared.
+    assert len(asked) <= 1 + elapsed
 
 
 def test_a_relay_that_is_away_is_503(backend: Backend, agents: Agents) -> None:

@@ -26,6 +26,8 @@ let isStopping = false;
 let shownUpdate = null; // when the conversation that is shown was updated last
 let listed = MORE; // how many conversations are listed
 let titles = new Map(); // by conversation
+let listsAsked = 0; // how many lists were requested
+let listShown = 0; // which of them is shown, so that an older one that comes late does not take its place
 let turn = 0; // counts what is shown, so that what was left does not come back
 
 function announce(text) {
@@ -79,17 +81,20 @@ function problem(error, place = $("problem")) {
 /** List the conversations anew. After `isLookedAt`, what another device did to the one that is shown is shown. */
 async function list({ isLookedAt = false } = {}) {
   const now = turn;
+  const number = (listsAsked += 1);
   try {
     const { conversations, more } = await conversationsUpTo(client, listed);
+    if (number < listShown) return isLookedAt ? await list({ isLookedAt }) : undefined; // a newer list came first
+    listShown = number;
     titles = new Map(conversations.map(({ id, title: text }) => [id, text]));
     sideList.update(conversations, conversation);
     $("more").hidden = !more;
     if (now !== turn) return;
     if (titles.has(conversation)) title(titles.get(conversation));
-    const shown = conversations.find(({ id }) => id === conversation);
-    const isOld = isLookedAt && shown && shownUpdate !== null && shown.updated_at !== shownUpdate;
-    shownUpdate = shown?.updated_at ?? null;
-    if (!stream && (isOld || (shown?.run && shown.run !== newestRun && isLookedAt))) await open(conversation);
+    const current = conversations.find(({ id }) => id === conversation);
+    const isOld = isLookedAt && current && shownUpdate !== null && current.updated_at !== shownUpdate;
+    shownUpdate = current?.updated_at ?? null;
+    if (!stream && (isOld || (current?.run && current.run !== newestRun && isLookedAt))) await open(conversation);
   } catch (error) {
     problem(error);
   }
