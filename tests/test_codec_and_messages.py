@@ -285,34 +285,6 @@ def test_a_process_that_is_forked_while_text_is_joined_can_read() -> None:
     assert done.stdout == "0\n", done.stderr
 
 
-FIRST_EVENTS = """
-import sys, threading
-from streamkit.protocols import codec
-
-sys.setswitchinterval(1e-6)
-start = threading.Barrier(6)
-
-def decode():
-    start.wait()
-    codec.event_from_dict({"type": "run_created", "run": {"id": "r"}})
-    codec.event_from_dict({"type": "run_done", "run": {"id": "r", "usage": {"input_tokens": 1}}})
-    codec.event_from_dict({"type": "stream_end"})
-
-threads = [threading.Thread(target=decode) for _ in range(6)]
-for thread in threads: thread.start()
-for thread in threads: thread.join()
-"""
-
-
-@pytest.mark.slow
-def test_threads_may_decode_the_first_events_of_a_class_at_once() -> None:
-    """msgspec learns the fields of a class when it decodes the first of them. Where two threads make it do so at once, a
-    process may crash; not each one does, so there are several."""
-    for _ in range(12):
-        done = subprocess.run([sys.executable, "-c", FIRST_EVENTS], capture_output=True, text=True, timeout=60)
-        assert (done.returncode, done.stderr) == (0, "")
-
-
 def test_a_copy_keeps_its_moment() -> None:
     """The copy stays as it is while the message grows and is done."""
     engine = Engine()

@@ -20,6 +20,7 @@ from typing import Annotated, Any, NamedTuple, cast
 import msgspec
 
 from ..errors import UsageError
+from ..messages.typed_json import decoder
 from ..protocols.values import is_list
 from .tool_context import ToolContext
 
@@ -68,8 +69,9 @@ class Arguments:
             self.schema = dict(schema)
             return
         fields = _fields(tool_name, self.signature, hints, descriptions, without=self._context_names)
-        self._struct = _struct(tool_name, fields)
-        self.schema = _schema(self._struct, fields)
+        struct = _struct(tool_name, fields)
+        self._decoder = decoder(struct, strict=False, dec_hook=_convert)
+        self.schema = _schema(struct, fields)
 
     def decode(self, arguments: str) -> dict[str, Any]:
         """The arguments of a call as Python values, by name.
@@ -83,7 +85,7 @@ class Arguments:
         if self._has_own_schema:
             return self._decode_unchecked(arguments)
         try:
-            values = msgspec.json.decode(arguments or "{}", type=self._struct, strict=False, dec_hook=_convert)
+            values = self._decoder.decode(arguments or "{}")
         except (msgspec.MsgspecError, UnicodeError, RecursionError, ValueError) as error:
             raise ArgumentsError(f"invalid arguments for {self._tool_name}: {error}") from error
         names = zip(values.__struct_fields__, values.__struct_encode_fields__, strict=True)
@@ -271,7 +273,7 @@ def _with_constraints(kind: Any) -> Any:
 def _check_type(tool_name: str, parameter: str, kind: Any) -> None:
     try:
         msgspec.json.schema_components([kind], schema_hook=_schema_of)
-        msgspec.json.Decoder(kind)
+        decoder(kind)
     except (TypeError, RuntimeError, NotImplementedError) as error:
         reason = str(error).splitlines()[-1]
         text = f"tool {tool_name}: parameter {parameter!r} has a type that JSON cannot be converted to: {reason}"

@@ -15,6 +15,8 @@ from typing import Any, TypeGuard
 
 import msgspec
 
+from .typed_json import decoder
+
 __all__ = [
     "LONG",
     "MAX_NESTING",
@@ -50,7 +52,7 @@ NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _TOO_DEEP_MARK, _DAMAGED_MARK = b"nested too deep: ", b"damaged: "
 _MARKS = {_TOO_DEEP_MARK: TOO_DEEP, _DAMAGED_MARK: "it is a damaged line of a recording"}
-_decode = msgspec.json.Decoder().decode
+_decode = decoder().decode
 _CONTAINERS = (dict, list)
 _STRING = rb'"(?:[^"\\]++|\\.)*+"'
 _not_brackets = bytes(code for code in range(256) if code not in b"[]{}")

@@ -14,6 +14,7 @@ from .answer import Answer
 from .arguments import read_arguments, readable_part
 from .json_text import has_surrogates, well_formed
 from .message import CLASSES, FIELDS, Annotation, Message
+from .typed_json import converter
 
 __all__ = [
     "AudioMessage",
@@ -30,6 +31,9 @@ __all__ = [
 ]
 
 
+_as_annotation = converter(Annotation)
+
+
 class TextMessage(Message):
     """Text for the reader.
 
@@ -42,9 +46,7 @@ class TextMessage(Message):
     def __init__(self, id: str = "", *, annotations: Sequence[Any] = (), **fields: Any) -> None:
         super().__init__(id, **fields)
         self.annotations: list[Annotation] = (
-            [a if isinstance(a, Annotation) else msgspec.convert(a, Annotation) for a in annotations]
-            if annotations
-            else []
+            [a if isinstance(a, Annotation) else _as_annotation(a) for a in annotations] if annotations else []
         )
 
     @property

@@ -65,6 +65,7 @@ from ..messages.json_text import (
     well_formed,
 )
 from ..messages.sdk_objects import as_item, is_model, opened
+from ..messages.typed_json import decoder
 from .framing import Frames, as_frame
 from .parsed import item_reader
 from .values import WireObject, containers_in, is_object
@@ -471,7 +472,7 @@ class Encoder:
 @cache
 def _plain_readers(kind: Any) -> tuple[Callable[[Any], Any] | None, Callable[[Any], Any] | None]:
     """What reads JSON text, and what reads a parsed item, as this struct; None twice where there is none."""
-    return (None, None) if kind is None else (msgspec.json.Decoder(kind).decode, item_reader(kind))
+    return (None, None) if kind is None else (decoder(kind).decode, item_reader(kind))
 
 
 def _text(value: bytes) -> str:

@@ -19,7 +19,7 @@ from ..errors import StreamkitError
 from ..events import EVENTS, Delta, Event, Run, RunStep, version
 from ..messages import Message
 from ..messages.json_text import TOO_DEEP, bounded, is_nested_too_deep, is_too_deep, read_leniently, well_formed
-from ..messages.message import JOINING
+from ..messages.typed_json import converter, decoder
 from .values import is_object
 
 __all__ = [
@@ -99,7 +99,7 @@ def decode_event(data: bytes | str) -> Event:
     if is_too_deep(data):
         raise ValueError(TOO_DEEP)
     try:
-        event: Event = _decoder(version()).decode(data)
+        event: Event = _event_decoder(version())(data)
     except (StreamkitError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(str(error)) from error
     except ValueError:
@@ -112,12 +112,12 @@ def decode_event(data: bytes | str) -> Event:
 def line_decoder() -> Callable[[bytes], Event]:
     """What decodes lines that `encode_event` made, as long as no more event classes are declared. What it raises, and what it
     raises for other lines, `decode_event` decodes or explains."""
-    return _decoder(version()).decode
+    return _event_decoder(version())
 
 
 def delta_decoder() -> Callable[[bytes], Delta]:
     """A decoder of deltas alone, of any kind: faster, and it raises `msgspec.DecodeError` for what is not quite JSON too."""
-    return _delta_decoder(version()).decode
+    return _delta_decoder(version())
 
 
 def event_from_dict(value: Mapping[str, Any]) -> Event:
@@ -128,7 +128,7 @@ def event_from_dict(value: Mapping[str, Any]) -> Event:
     # The class alone, where it is known: msgspec builds the union anew in each call.
     kind = EVENTS.get(name) or _any_event(version()) if isinstance(name, str) else _any_event(version())
     try:
-        event: Event = msgspec.convert(value, _prepared(kind), dec_hook=_from_builtin)
+        event = _event_converter(kind)(value)
     except (StreamkitError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(str(error)) from error
     return event
@@ -139,6 +139,10 @@ class _SnapshotFrame(msgspec.Struct):
 
     dropped: int = 0
     events: list[dict[str, Any]] = []
+
+
+_decode_snapshot: Callable[[bytes], _SnapshotFrame] = decoder(_SnapshotFrame).decode
+_as_snapshot: Callable[[Any], _SnapshotFrame] = converter(_SnapshotFrame)
 
 
 def encode_snapshot(events: Iterable[bytes], dropped: int) -> bytes:
@@ -153,19 +157,19 @@ class _SnapshotLines(msgspec.Struct):
     events: list[msgspec.Raw] = []
 
 
+_decode_snapshot_lines: Callable[[bytes], _SnapshotLines] = decoder(_SnapshotLines).decode
+
+
 def snapshot_lines(data: bytes) -> tuple[list[bytes], int]:
     """The encoded events of a snapshot's line, and how many messages and other events are missing. Raises as
     `decode_event`."""
-    frame = msgspec.json.decode(data, type=_prepared(_SnapshotLines))
+    frame = _decode_snapshot_lines(data)
     return [bytes(event) for event in frame.events], frame.dropped
 
 
 def snapshot_from(value: bytes | Mapping[str, Any]) -> Snapshot:
     """The snapshot of its line, or of its plain JSON values. Raises as `decode_event`."""
-    if isinstance(value, bytes):
-        frame = msgspec.json.decode(value, type=_prepared(_SnapshotFrame))
-    else:
-        frame = msgspec.convert(value, _prepared(_SnapshotFrame))
+    frame = _decode_snapshot(value) if isinstance(value, bytes) else _as_snapshot(value)
     return Snapshot(events=[event_from_dict(event) for event in frame.events], dropped=frame.dropped)
 
 
@@ -206,12 +210,15 @@ class _ConfirmationState(msgspec.Struct):
     expires_at: float | None = None
 
 
+_as_confirmation_state: Callable[[Any], _ConfirmationState] = converter(_ConfirmationState)
+
+
 def _from_builtin(kind: type, value: Any) -> Any:
     """The message or confirmation of a static form."""
     if issubclass(kind, Message):
         return Message.from_dict(value)
     if issubclass(kind, Confirmation):
-        state = msgspec.convert(value, _prepared(_ConfirmationState))
+        state = _as_confirmation_state(value)
         fields = msgspec.structs.asdict(state)
         editable = fields.pop("editable")
         confirmation = Confirmation(subject=Message.from_dict(value.get("subject")), **fields)
@@ -224,12 +231,8 @@ _encoder = msgspec.json.Encoder(enc_hook=_to_builtin)
 
 
 @cache
-def _prepared(kind: Any) -> Any:
-    """The type, once msgspec knows its fields. It may learn them in one thread only: while it does, another one that decodes
-    the same class ends the process with a segmentation fault."""
-    with JOINING:  # a lock that a process has free when it is forked
-        msgspec.json.Decoder(kind, dec_hook=_from_builtin)
-    return kind
+def _event_converter(kind: Any) -> Callable[[Any], Event]:
+    return converter(kind, dec_hook=_from_builtin)
 
 
 @cache
@@ -239,12 +242,12 @@ def _any_event(version: int) -> Any:
 
 
 @cache
-def _delta_decoder(version: int) -> msgspec.json.Decoder[Delta]:
+def _delta_decoder(version: int) -> Callable[[bytes], Delta]:
     kinds = tuple(kind for kind in EVENTS.values() if issubclass(kind, Delta))
-    return msgspec.json.Decoder(_prepared(Union[kinds]))  # noqa: UP007  # as above
+    return decoder(Union[kinds]).decode  # noqa: UP007  # as above
 
 
 @cache
-def _decoder(version: int) -> msgspec.json.Decoder[Event]:
+def _event_decoder(version: int) -> Callable[[bytes | str], Event]:
     """The decoder of any event's JSON text."""
-    return msgspec.json.Decoder(_prepared(_any_event(version)), dec_hook=_from_builtin)
+    return decoder(_any_event(version), dec_hook=_from_builtin).decode

@@ -8,6 +8,7 @@ from typing import Any, get_args
 import msgspec
 
 from ..messages.sdk_objects import Nesting, open_model
+from ..messages.typed_json import converter
 
 __all__ = ["item_reader"]
 
@@ -23,15 +24,16 @@ def item_reader(struct: type[msgspec.Struct] | Mapping[str, type[msgspec.Struct]
         struct: the struct; or a dict of structs by the `type` of an item, in place of a union, which msgspec would build anew
             for each item.
     """
-    convert: Callable[[Any, Any], Any] = msgspec.convert
-    by_type = struct if isinstance(struct, Mapping) else None
-    nesting = _nesting([*struct.values()] if isinstance(struct, Mapping) else [struct])
+    if isinstance(struct, Mapping):
+        by_type, nesting = {name: converter(one) for name, one in struct.items()}, _nesting([*struct.values()])
 
-    def read(item: Any) -> Any:
-        fields = item if item.__class__ is dict else _opened(item, nesting)
-        return convert(fields, struct if by_type is None else by_type[fields["type"]])
+        def read_by_type(item: Any) -> Any:
+            fields = item if item.__class__ is dict else _opened(item, nesting)
+            return by_type[fields["type"]](fields)
 
-    return read
+        return read_by_type
+    convert, nesting = converter(struct), _nesting([struct])
+    return lambda item: convert(item if item.__class__ is dict else _opened(item, nesting))
 
 
 def _nesting(structs: list[Any]) -> Nesting:

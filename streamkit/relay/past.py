@@ -18,6 +18,7 @@ from ..core.ended_messages import EndedMessage, EndedMessages
 from ..core.snapshot import Snapshot
 from ..events import EVENTS, Done, Event, version
 from ..messages import message_class
+from ..messages.typed_json import decoder
 from ..protocols import codec
 from .cursors import EndedMessagesEntry, Entry, cursor_of, place_of, run_name
 
@@ -282,6 +283,6 @@ def _message_in(line: bytes) -> EndedMessage | None:
         return None
 
 
-_decode_line = msgspec.json.Decoder(_DoneLine).decode
-_decode_lines = msgspec.json.Decoder(list[_DoneLine]).decode
+_decode_line = decoder(_DoneLine).decode
+_decode_lines = decoder(list[_DoneLine]).decode
 _match_done = re.compile(rb'\{"type":"\w+_done","message":').match

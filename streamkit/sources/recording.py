@@ -45,6 +45,7 @@ from ..core.steps import Stopped
 from ..errors import IncompleteStreamError, LimitError, SourceError, SourceTimeoutError, UsageError
 from ..events import Event
 from ..messages.json_text import NOT_JSON, damaged, decode_json, shallow
+from ..messages.typed_json import converter, decoder
 from ..protocols import codec
 from .source import RecordedEnd, Source, SourceTraits
 
@@ -137,6 +138,9 @@ class _ExecutesLine(msgspec.Struct):
     executes: str
 
 
+_decode_first_line: Callable[[bytes], _FirstLine] = decoder(_FirstLine).decode
+_decode_source_line: Callable[[bytes], _SourceLine] = decoder(_SourceLine).decode
+_decode_executes_line: Callable[[bytes], _ExecutesLine] = decoder(_ExecutesLine).decode
 _NO_SOURCE_LINE = _SourceLine()
 
 
@@ -180,17 +184,17 @@ def _content(opened: Callable[[], BinaryIO], marked: bool, size: int) -> _Conten
                 _check_version(line)
             if line.startswith(b'{"source":') or not (starts or is_marked(line)):
                 starts.append(place)  # the first part may lack that line, if the file's position is in the middle
-                sources.append(_decoded(line, _SourceLine) or _NO_SOURCE_LINE)
-            elif line.startswith(b'{"executes":') and (executes := _decoded(line, _ExecutesLine)) is not None:
+                sources.append(_decoded(line, _decode_source_line) or _NO_SOURCE_LINE)
+            elif line.startswith(b'{"executes":') and (executes := _decoded(line, _decode_executes_line)) is not None:
                 executed.add(executes.executes)
             place += len(line)
     return _Content(opened, marked, [*(starts or [0]), size], sources or [_NO_SOURCE_LINE], frozenset(executed))
 
 
-def _decoded(line: bytes, kind: type[_Struct]) -> _Struct | None:
+def _decoded(line: bytes, decode: Callable[[bytes], _Struct]) -> _Struct | None:
     """A line of this kind; None if it is damaged."""
     try:
-        return msgspec.json.decode(shallow(line), type=kind)
+        return decode(shallow(line))
     except NOT_JSON:
         return None
 
@@ -198,7 +202,7 @@ def _decoded(line: bytes, kind: type[_Struct]) -> _Struct | None:
 def _check_version(line: bytes) -> None:
     """Raise `SourceError` for a recording of another version, whose lines may mean something else."""
     try:
-        version = msgspec.json.decode(shallow(line), type=_FirstLine).version
+        version = _decode_first_line(shallow(line)).version
     except NOT_JSON:
         return  # the rest of the recording may be readable
     if version != _VERSION:
@@ -278,7 +282,8 @@ class _Line(msgspec.Struct):
     details: dict[str, Any] = {}
 
 
-_decode = msgspec.json.Decoder(_Line).decode
+_decode: Callable[[bytes], _Line] = decoder(_Line).decode
+_as_line = converter(_Line)
 
 
 def _items(
@@ -333,7 +338,7 @@ def _line_of(text: bytes) -> _Line | None:
     try:
         value = json.loads(text)  # a half of a surrogate pair is nothing that msgspec decodes
         data = msgspec.Raw(json.dumps(value.pop("data")).encode()) if "data" in value else msgspec.Raw()
-        return msgspec.structs.replace(msgspec.convert(value, _Line), data=data)
+        return msgspec.structs.replace(_as_line(value), data=data)
     except (ValueError, TypeError, AttributeError, RecursionError):
         return None
 

@@ -11,6 +11,7 @@ from ... import events as e
 from ... import messages as m
 from ...errors import UsageError
 from ...messages import Annotation, Message
+from ...messages.typed_json import converter
 from ..ui_files import file_fields
 from ..ui_parts import message_fields, restored_event
 from ..values import WireObject, as_count, as_object, as_objects, as_seconds, as_text, text_or_none
@@ -20,6 +21,7 @@ from .wire import CONSOLE, FILE, OWN, extra_of, others_of
 __all__ = ["OwnEvents"]
 
 _Events = Iterator[e.Event] | None
+_as_annotation = converter(Annotation)
 
 
 class OwnEvents:
@@ -118,7 +120,7 @@ class OwnEvents:
 
     def _annotation(self, value: WireObject) -> _Events:
         try:
-            annotation = msgspec.convert(value.get("annotation"), Annotation)
+            annotation = _as_annotation(value.get("annotation"))
         except msgspec.ValidationError:
             return None
         return iter([e.AnnotationAdded(as_text(value.get("messageId")), annotation)])

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from ...events import Usage
+from ...messages.typed_json import decoder
 from ..ui_parts import EXTRA_KEY
 from ..values import WireObject, as_count, as_object, as_objects, without_keys
 
@@ -131,7 +132,7 @@ class ArgsDelta(msgspec.Struct, tag_field="type", tag="TOOL_CALL_ARGS", gc=False
     metadata: None = None
 
 
-decode_delta = msgspec.json.Decoder(TextDelta | ReasoningDelta | ArgsDelta).decode
+decode_delta = decoder(TextDelta | ReasoningDelta | ArgsDelta).decode
 """Decodes such a piece in its common form; raises `msgspec.DecodeError` for any other event."""
 
 

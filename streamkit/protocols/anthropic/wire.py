@@ -13,6 +13,7 @@ import msgspec
 
 from ... import messages as m
 from ...events import Usage
+from ...messages.typed_json import converter, decoder
 from ..values import LARGEST_COUNT, WireObject, as_count, as_text, error_object, text_or_none, without_keys
 
 __all__ = [
@@ -141,7 +142,7 @@ class MessageStop(_Item, tag="message_stop"):
     """An answer ends."""
 
 
-decode_common: Callable[[bytes], Any] = msgspec.json.Decoder(
+decode_common: Callable[[bytes], Any] = decoder(
     _BlockDelta | Ping | MessageStart | BlockStart | BlockStop | MessageDelta | MessageStop
 ).decode
 """Decodes an item in its common form. All but a `content_block_delta` have None as their `delta`.
@@ -150,7 +151,7 @@ Raises:
     msgspec.DecodeError: it has another form.
 """
 
-decode_item = msgspec.json.Decoder().decode
+decode_item = decoder().decode
 """Decodes any item of a frame. One that is nested too deep was marked by the framing, so that it is no JSON."""
 
 
@@ -170,10 +171,13 @@ class _StartedMessage(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     context_management: None = None
 
 
+_as_started_message = converter(_StartedMessage)
+
+
 def started_message(message: dict[str, Any]) -> _StartedMessage | None:
     """The message of a `message_start` if it has its common form, else None."""
     try:
-        return msgspec.convert(message, _StartedMessage)
+        return _as_started_message(message)
     except msgspec.ValidationError:
         return None
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 
 from ...events import RunStatus, StreamWarning, Usage
+from ...messages.typed_json import decoder
 from .. import values
 from ..values import LARGEST_COUNT, WireObject, as_object, as_text, error_object, is_list, is_object, text_or_json
 
@@ -149,8 +150,8 @@ TEXT_KEYS: dict[type, tuple[str, str]] = {
 }
 """The kind of item that each struct of `decode_text` is, and the key of its text there."""
 
-_decode_first = msgspec.json.Decoder(_FirstReasoning | _FirstText).decode
-_decode_monologue = msgspec.json.Decoder(_Monologue).decode
+_decode_first = decoder(_FirstReasoning | _FirstText).decode
+_decode_monologue = decoder(_Monologue).decode
 
 
 def decode_text(data: bytes) -> Any:
@@ -158,7 +159,7 @@ def decode_text(data: bytes) -> Any:
     return _decode_first(data) if b'"message_type"' in data else _decode_monologue(data)
 
 
-decode_delta = msgspec.json.Decoder(_ReasoningDelta | _TextDelta | CallDelta).decode
+decode_delta = decoder(_ReasoningDelta | _TextDelta | CallDelta).decode
 """Decodes a piece of a text or of a call in its common form; raises `msgspec.DecodeError` for any other item."""
 
 

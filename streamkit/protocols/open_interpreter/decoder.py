@@ -17,6 +17,7 @@ import msgspec
 from ...answers import Confirmation
 from ...events import ConfirmationCreated, Event, RawEvent, Run, RunDone, StreamWarning
 from ...messages.json_text import NOT_JSON, has_surrogates
+from ...messages.typed_json import decoder
 from .. import base
 from ..framing import Frames, as_frame
 from ..values import is_object, text_or_none
@@ -38,7 +39,7 @@ class _Piece(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     id: str | None = None
 
 
-_decode_piece = msgspec.json.Decoder(_Piece).decode
+_decode_piece = decoder(_Piece).decode
 
 
 class Decoder(base.Decoder):

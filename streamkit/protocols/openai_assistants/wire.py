@@ -12,6 +12,7 @@ import msgspec
 
 from ...events import Run, RunStatus, RunStep, StreamWarning, Usage
 from ...messages import Annotation, Status
+from ...messages.typed_json import decoder
 from ..parsed import item_reader
 from ..values import (
     WireObject,
@@ -239,7 +240,7 @@ class StepDeltaData(msgspec.Struct):
     data: Annotated[int, msgspec.Meta(gt=0, lt=0)] = 0
 
 
-decode_text_delta = msgspec.json.Decoder(TextDeltaData).decode
-decode_step_delta = msgspec.json.Decoder(StepDeltaData).decode
+decode_text_delta = decoder(TextDeltaData).decode
+decode_step_delta = decoder(StepDeltaData).decode
 read_text_delta = item_reader(TextDeltaData)
 read_step_delta = item_reader(StepDeltaData)

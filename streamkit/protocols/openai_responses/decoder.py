@@ -15,12 +15,11 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, ClassVar
 
-import msgspec
-
 from ...events import Delta, Event, RawEvent, RunStatus, StreamWarning
 from ...messages import AudioMessage, TextMessage
 from ...messages.json_text import NOT_JSON, has_surrogates
 from ...messages.sdk_objects import fields_of
+from ...messages.typed_json import decoder
 from .. import base
 from ..framing import Frames, as_frame
 from ..values import LARGEST_COUNT, WireObject
@@ -52,7 +51,7 @@ _FINAL_EVENTS: dict[str, RunStatus] = {
     "response.done": "completed",
 }
 _NO_DELTA = (TypeError, *NOT_JSON)  # what decoding a frame raises if it is no JSON, or no delta
-_decode = msgspec.json.Decoder().decode  # of frames: what is nested too deep in them is marked, so that it is no JSON
+_decode = decoder().decode  # of frames: what is nested too deep in them is marked, so that it is no JSON
 _INDEX_KEYS = {  # of the events that begin and end content parts
     "response.content_part": "content_index",
     "response.reasoning_part": "content_index",

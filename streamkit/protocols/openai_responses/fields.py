@@ -7,12 +7,12 @@ absent.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from operator import attrgetter
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
 
+from ...messages.typed_json import converter
 from ..values import LARGEST_COUNT, WireObject, as_count
 
 __all__ = ["NO_FIELDS", "EventFields", "ObjectFields", "index_reader", "read_event", "read_object"]
@@ -68,11 +68,11 @@ _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 def _reader(struct: type[_Struct]) -> Callable[[WireObject], _Struct]:
     """A function that reads the fields of this struct from an object. It never raises."""
     readers = {name: _READERS[kind] for name, kind in struct.__annotations__.items()}
-    convert = msgspec.convert
+    convert = converter(struct)
 
     def read(wire: WireObject) -> _Struct:
         try:
-            return convert(wire, struct)
+            return convert(wire)
         except Exception:  # a value of another type, or one in which looking fails
             return struct(**{name: read_value(wire.get(name)) for name, read_value in readers.items()})
 
@@ -84,7 +84,7 @@ def index_reader(key: str) -> Callable[[EventFields], int | None]:
     return attrgetter(key) if key else lambda fields: None
 
 
-as_event_fields: Callable[[Any], EventFields] = partial(msgspec.convert, type=EventFields)
+as_event_fields: Callable[[Any], EventFields] = converter(EventFields)
 """As `read_event`, but raises `msgspec.ValidationError` for a value of the wrong type."""
 
 read_event = _reader(EventFields)

@@ -15,6 +15,7 @@ import msgspec
 
 from ...events import StreamWarning
 from ...messages import Annotation
+from ...messages.typed_json import decoder
 from ..held_values import NOTHING
 from ..parsed import item_reader
 from ..values import (
@@ -206,14 +207,14 @@ class _NoDelta(msgspec.Struct, tag_field="type", tag="", gc=False):
 @cache
 def delta_decoder(stem: str) -> Callable[[bytes], Any]:
     """What decodes a delta of a single type, which is faster than that of `any_delta_decoder`."""
-    return msgspec.json.Decoder(DELTA_STRUCTS[stem] | _NoDelta).decode
+    return decoder(DELTA_STRUCTS[stem] | _NoDelta).decode
 
 
 @cache
 def any_delta_decoder() -> Callable[[bytes], Any]:
     """What decodes a delta in its common form, of whichever type, or one that has log probabilities besides. It raises
     `msgspec.DecodeError` for everything else."""
-    return msgspec.json.Decoder(
+    return decoder(
         _DeltaWithLogprobs
         | _RefusalDelta
         | _ReasoningTextDelta

@@ -11,6 +11,7 @@ from ... import events as e
 from ... import messages as m
 from ...errors import UsageError
 from ...messages import Annotation, Message
+from ...messages.typed_json import converter
 from ..ui_parts import message_fields
 from ..values import WireObject, as_count, as_object, as_text, text_or_none
 from .calls import ToolParts
@@ -18,6 +19,7 @@ from .calls import ToolParts
 __all__ = ["DataParts"]
 
 _Events = Iterator[e.Event] | None
+_as_annotation = converter(Annotation)
 
 
 class DataParts:
@@ -100,7 +102,7 @@ class DataParts:
 
     def _annotation(self, id: str, data: WireObject) -> _Events:
         try:
-            annotation = msgspec.convert(data.get("annotation"), Annotation)
+            annotation = _as_annotation(data.get("annotation"))
         except msgspec.ValidationError:
             return None
         return iter([e.AnnotationAdded(id, annotation)])

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from ...events import RunStatus
+from ...messages.typed_json import decoder
 from ..ui_parts import EXTRA_KEY
 from ..values import WireObject, as_object
 
@@ -128,7 +129,7 @@ class ToolInputDelta(msgspec.Struct, tag_field="type", tag="tool-input-delta", g
     value: str = msgspec.field(name="inputTextDelta")
 
 
-decode_delta = msgspec.json.Decoder(TextDelta | ReasoningDelta | ToolInputDelta).decode
+decode_delta = decoder(TextDelta | ReasoningDelta | ToolInputDelta).decode
 """Decodes such a piece in its common form; raises `msgspec.DecodeError` for any other chunk."""
 
 
