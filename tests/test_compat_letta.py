@@ -661,12 +661,17 @@ def test_steps_end_on_the_class_too(terminal: Any, capsys: pytest.CaptureFixture
 
 def test_a_queues_hook_of_the_original_that_is_not_called_is_refused() -> None:
     """Where the class is made."""
-    with pytest.raises(sk.UsageError, match=r"Mine\._queue_push would never be called: override the public methods"):
-        type("Mine", (letta.QueuingInterface,), {"_queue_push": lambda self, message_api, message_obj: None})
+    own = {"_queue_push": lambda self, message_api, message_obj: None}
+    for bases, methods in (((letta.QueuingInterface,), own), ((type("Mixin", (), own), letta.QueuingInterface), {})):
+        with pytest.raises(sk.UsageError, match=r"Mine\._queue_push would never be called: override the public methods"):
+            type("Mine", bases, methods)
 
 
 @pytest.mark.parametrize("name", ["_process_chunk_to_letta_style", "_process_chunk_to_openai_style", "_push_to_buffer"])
 def test_a_hook_of_the_original_that_is_not_called_is_refused(name: str) -> None:
     """Where the class is made; no hook is silently skipped."""
-    with pytest.raises(sk.UsageError, match=rf"Mine\.{name} would never be called: override `process_chunk`"):
-        type("Mine", (letta.StreamingServerInterface,), {name: lambda self, chunk: None})
+    own = {name: lambda self, chunk: None}
+    server = letta.StreamingServerInterface
+    for bases, methods in (((server,), own), ((type("Mixin", (), own), server), {})):
+        with pytest.raises(sk.UsageError, match=rf"Mine\.{name} would never be called: override `process_chunk`"):
+            type("Mine", bases, methods)

@@ -582,25 +582,45 @@ def test_the_models_name_decides_on_the_server(settings: dict[str, str], url: st
     assert llm.resolve(offline=False)[0] is client
 
 
-WRONG: list[tuple[str, Any]] = [
-    ("safe_mode", "ask"),
-    ("loop", True),
-    ("os", True),
-    ("conversation_history", True),
-    ("nonsense", 1),
-    ("llm.nonsense", 1),
-    ("llm.supports_functions", False),
-    ("llm.api_version", "2024"),
+WRONG: list[tuple[str, Any, str]] = [
+    ("safe_mode", "ask", "checked at its confirmation"),
+    ("loop", True, "chat can be called again"),
+    ("os", True, "can be given to streamkit.Agent"),
+    ("conversation_history", True, "interpreter.messages can be saved"),
+    ("max_budget", 0.1, "max_total_tokens"),
+    ("nonsense", 1, "the attributes are: achat, auto_run"),
+    ("llm.nonsense", 1, "the attributes are: model, api_key"),
+    ("llm.supports_functions", False, "set interpreter.llm.model to one that can call functions"),
+    ("llm.api_version", "2024", "set interpreter.llm.client to an AzureOpenAI client"),
+    ("llm.max_output", 10, "it is interpreter.max_output"),
 ]
 
 
-@pytest.mark.parametrize(("name", "value"), WRONG)
-def test_what_is_not_supported_says_so_when_it_is_set(name: str, value: Any) -> None:
+@pytest.mark.parametrize(("name", "value", "instead"), WRONG)
+def test_what_is_not_supported_says_what_to_use_when_it_is_set(name: str, value: Any, instead: str) -> None:
     """Rather than doing nothing. What would change nothing can be set."""
     one = OpenInterpreter(verbose=True, safe_mode="off")
     target: Any = one.llm if name.startswith("llm.") else one
-    with pytest.raises(sk.UsageError, match="not supported"):
+    with pytest.raises(sk.UsageError, match=f"interpreter.{name}.* not supported.*{instead}"):
         setattr(target, name.removeprefix("llm."), value)
+    if "." not in name:
+        with pytest.raises(sk.UsageError, match=instead):
+            OpenInterpreter(**{name: value})
+
+
+def test_what_the_originals_computer_has_says_what_to_use() -> None:
+    """Its own way to run code, and to end the processes."""
+    computer = OpenInterpreter().computer
+    for options in ({"stream": True}, {"stream": False}, {"display": False}):
+        with pytest.raises(sk.UsageError, match=f"no argument `{next(iter(options))}`: a run is always a stream"):
+            computer.run("python", "1", **options)
+    with pytest.raises(AttributeError, match=r"computer\.terminate is not supported: interpreter\.close\(\) ends"):
+        computer.terminate()
+    with pytest.raises(AttributeError, match=r"computer\.mouse is not supported: tools"):
+        _ = computer.mouse
+    chunks = [*sk.stream(computer.run("shell", "echo 1")).chunks("open_interpreter")]
+    computer.close()
+    assert "1\n" in [chunk.get("content") for chunk in chunks]
 
 
 def test_what_is_not_there_says_what_is() -> None:
@@ -724,9 +744,9 @@ def test_the_names_of_earlier_versions_say_where_they_are_now(name: str, place: 
 
 
 def test_an_output_limit_of_the_models_settings_says_where_it_is() -> None:
-    """It is the interpreter's."""
-    with pytest.raises(sk.UsageError, match=r"it is interpreter\.max_output"):
-        OpenInterpreter().llm.max_output = 10  # type: ignore[attr-defined]
+    """It is the interpreter's. (When it is set: see above.)"""
+    with pytest.raises(AttributeError, match=r"it is interpreter\.max_output"):
+        _ = OpenInterpreter().llm.max_output
 
 
 def type_lines(monkeypatch: pytest.MonkeyPatch, *lines: str | type[BaseException]) -> list[str]:

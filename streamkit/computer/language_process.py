@@ -180,7 +180,7 @@ def _reaper_command(
     """Return the command line of the reaper that starts a command; see `reaper.main`."""
     descriptors = ",".join(map(str, inherited))
     has_locale = "yes" if "LC_CTYPE" in env else ""
-    boot = [sys.executable, "-S", "-P", "-c", _BOOT, os.path.dirname(__file__)]
+    boot = [sys.executable, "-I", "-S", "-c", _BOOT, os.path.dirname(__file__)]
     return [*boot, str(control), str(report), directory, descriptors, has_locale, _path_of_psutil(), *command]
 
 

@@ -96,6 +96,15 @@ def test_a_users_file_does_not_shadow_what_the_kernel_needs(tmp_path: Path) -> N
         assert run(traced.computer, "python", "import channel\nprint(channel.mine)").text == "True\n"
 
 
+@pytest.mark.parametrize("name", [language("shell"), language("javascript")])
+@pytest.mark.parametrize("variable", ["PYTHONPATH", "PYTHONHOME"])
+def test_settings_of_python_for_code_do_not_affect_what_runs_above_it(name: str, variable: str, tmp_path: Path) -> None:
+    """They are those of the Python that a script starts."""
+    (tmp_path / "contextlib.py").write_text("raise SystemExit('mine')")
+    with traced_computer(env={variable: str(tmp_path)}) as traced:
+        assert run(traced.computer, name, HELLO[name]).text == "hello\n"
+
+
 def test_a_program_finds_no_arguments_but_its_own() -> None:
     """As `argparse` reads them."""
     with traced_computer() as traced:

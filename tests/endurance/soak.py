@@ -10,6 +10,7 @@ closed, they are back at what there was before it was opened; a first one, which
 from __future__ import annotations
 
 import argparse
+import contextlib
 import faulthandler
 import gc
 import os
@@ -77,12 +78,12 @@ class Soak:
         """Do them for so long, with an application that is opened and closed."""
         with Application(self._model_url) as app, ThreadPoolExecutor(WORKERS) as pool:
             self._warm_up(app, pool)
-        level = self._steady(None)
+        level, before = self._steady(None), self.descriptors()
         self._print(f"closed: {level}")
         with Application(self._model_url) as app, ThreadPoolExecutor(WORKERS) as pool:
             self._warm_up(app, pool)
             self._rounds(app, pool, seconds)
-        self._check(None, level, "after closing")
+        self._check(None, level, before, "after closing")
 
     def _warm_up(self, app: Application, pool: ThreadPoolExecutor) -> None:
         """Do everything once."""
@@ -92,13 +93,14 @@ class Soak:
             future.result()
 
     def _rounds(self, app: Application, pool: ThreadPoolExecutor, seconds: float) -> None:
-        level, end = self._steady(app), time.monotonic() + seconds
+        level, before = self._steady(app), self.descriptors()
+        end = time.monotonic() + seconds
         self._print(f"level: {level}")
         while time.monotonic() < end:
             until = min(end, time.monotonic() + ROUND)
             for future in [pool.submit(self._work, app, self._dice.random(), until) for _ in range(WORKERS)]:
                 future.result()
-            sample = self._check(app, level, "in a quiet moment")
+            sample = self._check(app, level, before, "in a quiet moment")
             self.samples.append(sample)
             self._print(f"{sum(self.counts.values()):6} {sample}")
 
@@ -142,17 +144,29 @@ class Soak:
             last = sample
         return last
 
-    def _check(self, app: Application | None, level: Sample, when: str) -> Sample:
-        """Wait until the counts are at their level, and note a fault if they do not come back."""
+    def _check(self, app: Application | None, level: Sample, before: set[str], when: str) -> Sample:
+        """Wait until the counts are at their level, and note a fault, with what is new, if they do not come back."""
         end = time.monotonic() + PATIENCE
         while (sample := self.measure(app)).above(level) and time.monotonic() < end:
             time.sleep(0.1)
         if above := sample.above(level):
             threads = Counter(thread.name for thread in threading.enumerate())
             children = [child.name() for child in self._process.children(recursive=True)]
-            self.faults.append(f"{when}: {'; '.join(above)}; {dict(threads)}; {children}")
+            new = sorted(self.descriptors() - before)
+            self.faults.append(f"{when}: {'; '.join(above)}; new descriptors {new}; {dict(threads)}; {children}")
             self._print(f"FAULT {self.faults[-1]}")
         return sample
+
+    def descriptors(self) -> set[str]:
+        """What each open descriptor refers to, with the addresses of a socket."""
+        sockets = {one.fd: one for one in self._process.net_connections("all")}
+        found = set[str]()
+        for name in os.listdir("/proc/self/fd"):
+            with contextlib.suppress(FileNotFoundError):  # the one of this listing
+                target, socket = os.readlink(f"/proc/self/fd/{name}"), sockets.get(int(name))
+                address = f" {socket.laddr} {socket.raddr} {socket.status}" if socket is not None else ""
+                found.add(f"{name}: {target}{address}")
+        return found
 
 
 def _cpu_seconds() -> float:

@@ -61,7 +61,7 @@ class QueuingInterface(AgentInterface):
             UsageError: the subclass has it.
         """
         super().__init_subclass__(**options)
-        if "_queue_push" in vars(cls):
+        if hasattr(cls, "_queue_push"):
             raise UsageError(
                 f"{cls.__name__}._queue_push would never be called: override the public methods, such as "
                 "`internal_monologue`, `assistant_message` and `function_message`"

@@ -81,7 +81,7 @@ class StreamingServerInterface(AgentChunkStreamingInterface):
             UsageError: the subclass has one.
         """
         super().__init_subclass__(**options)
-        for name in vars(cls):
+        for name in dir(cls):
             if name.startswith(_UNCALLED):
                 raise UsageError(
                     f"{cls.__name__}.{name} would never be called: override `process_chunk` or `function_message`, or "

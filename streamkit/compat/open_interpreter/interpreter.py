@@ -51,6 +51,14 @@ _FIXED: dict[str, Any] = {
     "contribute_conversation": False,
     "max_budget": None,
 }
+# What to use in place of such a setting.
+_INSTEAD = {
+    "safe_mode": "the code can be checked at its confirmation",
+    "loop": "chat can be called again until the goal is reached",
+    "os": "tools for the screen and the keyboard can be given to streamkit.Agent",
+    "conversation_history": "interpreter.messages can be saved as JSON, and assigned again",
+    "max_budget": "streamkit.Agent has max_steps and max_total_tokens",
+}
 # Settings of the original that have no effect here.
 _IGNORED = frozenset(
     (
@@ -131,7 +139,8 @@ class OpenInterpreter:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _FIXED and value != _FIXED[name]:
-            raise UsageError(f"interpreter.{name} = {value!r} is not supported; it is always {_FIXED[name]!r}")
+            instead = f": {_INSTEAD[name]}" if name in _INSTEAD else ""
+            raise UsageError(f"interpreter.{name} = {value!r} is not supported; it is always {_FIXED[name]!r}{instead}")
         if not (name.startswith("_") or name in _SUPPORTED or name in _FIXED or name in _IGNORED):
             raise UsageError(_unsupported(name))
         object.__setattr__(self, name, value)
@@ -145,9 +154,9 @@ class OpenInterpreter:
     def computer(self) -> Any:
         """Runs the code. One that is assigned is not closed by `reset`."""
         if self._computer is None:
-            from ...computer import Computer
+            from .computer import InterpreterComputer
 
-            self._computer = self._own_computer = Computer()
+            self._computer = self._own_computer = InterpreterComputer()
         return self._computer
 
     @computer.setter

@@ -6,7 +6,7 @@ Models have the names that Open Interpreter gives them: `provider/model`, and th
 from __future__ import annotations
 
 import os
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from ...errors import UsageError
 
@@ -71,14 +71,16 @@ class Llm:
         self.client: Any = None
         self._clients: dict[tuple[str, str | None, str | None], Any] = {}  # those made here, by their arguments
 
+    def __getattr__(self, name: str) -> NoReturn:  # called for attributes that do not exist
+        raise AttributeError(_unsupported(name))
+
     def __setattr__(self, name: str, value: Any) -> None:
-        if name == "max_output":
-            raise UsageError("interpreter.llm.max_output is not supported: it is interpreter.max_output")
         if name not in _NAMES:
-            raise UsageError(f"interpreter.llm.{name} is not supported; the attributes are: {', '.join(_NAMES[:-1])}")
+            raise UsageError(_unsupported(name))
         if name == "supports_functions" and value is False:
             raise UsageError(
-                "models that cannot call functions are not supported, because code is run by a function call"
+                "interpreter.llm.supports_functions = False is not supported, because code is run by a function call: set "
+                "interpreter.llm.model to one that can call functions"
             )
         if name == "api_version" and value is not None:
             raise UsageError(
@@ -133,6 +135,12 @@ class Llm:
         if arguments not in self._clients:
             self._clients[arguments] = _anthropic(key) if kind == "anthropic" else _openai(url, key)
         return self._clients[arguments]
+
+
+def _unsupported(name: str) -> str:
+    if name == "max_output":
+        return "interpreter.llm.max_output is not supported: it is interpreter.max_output"
+    return f"interpreter.llm.{name} is not supported; the attributes are: {', '.join(LLM_SETTINGS)}"
 
 
 def _anthropic(key: str | None) -> Any:
