@@ -663,7 +663,9 @@ def test_a_queues_hook_of_the_original_that_is_not_called_is_refused() -> None:
     """Where the class is made."""
     own = {"_queue_push": lambda self, message_api, message_obj: None}
     for bases, methods in (((letta.QueuingInterface,), own), ((type("Mixin", (), own), letta.QueuingInterface), {})):
-        with pytest.raises(sk.UsageError, match=r"Mine\._queue_push would never be called: override the public methods"):
+        with pytest.raises(
+            sk.UsageError, match=r"Mine\._queue_push would never be called: override the public methods"
+        ):
             type("Mine", bases, methods)
 
 
