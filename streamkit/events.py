@@ -197,7 +197,6 @@ _ABSTRACT = (
     "metadata_held",
     "split_delta",
     "snapshot",
-    "ended_messages",
 )
 
 

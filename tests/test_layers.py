@@ -70,7 +70,7 @@ BACKWARDS = {
 }
 
 # What the core may import besides itself. `threading` is there for the locks of `Answer`, whose calls are thread-safe, and
-# of messages that are made when any thread reads them.
+# of messages that any thread reads.
 ALLOWED = {
     "__future__",
     "base64",
@@ -215,11 +215,10 @@ def test_the_core_does_no_input_or_output(path: Path) -> None:
 
 
 def test_only_answers_and_messages_know_threads() -> None:
-    """Of the core, the objects that other threads answer have a lock, the messages that the first thread which reads them
-    makes, where a stream has resumed, and the text that other threads read while it grows."""
+    """Of the core, the objects that other threads answer have a lock, and the text that other threads read while it grows."""
     core = [path for path in modules() if name_of(path).split(".")[0] in CORE]
     threaded = [name_of(path) for path in core if ("threading", False) in imports(path)]
-    assert sorted(threaded) == ["core.open_messages", "messages.answer", "messages.message"]
+    assert sorted(threaded) == ["messages.answer", "messages.message"]
 
 
 def test_every_protocol_is_a_module_with_its_three_parts() -> None:

@@ -1,8 +1,7 @@
-"""Resuming in a run's middle: what ended before is not built before it is read, and everything is as if it had been."""
+"""Resuming in a run's middle: a stream then has all that one over the whole run has."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +17,6 @@ from streamkit.core.snapshot import SnapshotMaker
 from streamkit.errors import LimitError
 from streamkit.protocols import codec
 from streamkit.relay import MemoryRelay, Relay
-from streamkit.relay.cursors import EndedMessagesEntry
 from streamkit.relay.event_log import EventLog
 
 from . import values as q
@@ -114,11 +112,9 @@ def test_a_stream_that_resumes_has_all_that_one_over_all_events_has(relay_of: Ca
 
 
 def make_blocks_small(patch: pytest.MonkeyPatch) -> None:
-    """A log in many blocks, to which each message is reported as soon as the next one begins."""
+    """A log in many blocks."""
     patch.setattr("streamkit.relay.memory.log._BLOCK", 3)
     patch.setattr("streamkit.relay.memory.log._TAIL", 6)
-    patch.setattr("streamkit.relay.memory.log._MOST_FOR_STATE", 20)
-    patch.setattr("streamkit.relay.message_spans._REPORT_AFTER", 0)
 
 
 def test_messages_may_stand_in_several_blocks_of_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +127,7 @@ def test_messages_may_stand_in_several_blocks_of_a_log(monkeypatch: pytest.Monke
 
 
 def write_into(relay: Relay, events: list[e.Event]) -> None:
-    """Complete events, and write them as an emitter does, which reports the messages that have ended."""
+    """Complete events, and write them as an emitter does."""
     log, engine = relay.open("run", control=lambda control: None), Engine()
     writer = EventLog(engine, log, relay.limit)
     for place in range(0, len(events), 3):
@@ -165,54 +161,6 @@ def many(relay: Relay, count: int) -> str:
     return cursor
 
 
-def test_a_message_that_ended_is_built_when_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not before, once, and it stays the same object."""
-    relay = MemoryRelay()
-    cursor = many(relay, 50)
-    built: list[str] = []
-    from_dict = m.Message.from_dict
-
-    def counted(value: dict[str, Any]) -> m.Message:
-        built.append(value["id"])
-        return from_dict(value)
-
-    stream = sk.stream(relay.reader("run"), after=cursor)
-    with monkeypatch.context() as patch:
-        patch.setattr(m.Message, "from_dict", counted)
-        assert next(iter(stream)).type == "run_created"
-        assert built == []
-        assert len(stream.messages) == 50
-        assert len(built) == 50
-        assert [message.content for message in stream.messages] == [f"{number:10}" for number in range(50)]
-        assert len(built) == 50
-    first = stream.messages[0]
-    assert stream.get_final_messages()[0] is first
-    assert stream.timing.deltas == 51
-
-
-def test_messages_with_metadata_and_ended_lines_are_left_encoded_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What stands between their lines, or in the first, is looked at without building them."""
-    relay = MemoryRelay()
-    with sk.Emitter(relay, "run") as emitter:
-        lane = emitter.lane("one")
-        lane.text("metadata from the beginning")
-        lane.end_message()
-        emitter.emit(e.TextDone(sk.TextMessage("signed", content="metadata at the end", metadata={"signature": "s"})))
-        emitter.code("run()", "python")
-        for line in (1, None):
-            emitter.console("out")
-            emitter.emit(e.ActiveLine(emitter.messages[-1].id, line))
-        emitter.end_message()
-        emitter.emit(e.TextDone(sk.TextMessage("cut", content="cut", status="incomplete")))
-        cursor = emitter.cursor
-    with monkeypatch.context() as patch:
-        patch.setattr(m.Message, "from_dict", lambda value: pytest.fail(f"{value} was built"))
-        stream = sk.stream(relay.reader("run"), after=cursor)
-        assert next(iter(stream)).type == "run_created"
-    wanted = sk.stream(relay.reader("run")).get_final_messages()
-    assert stream.get_final_messages() == wanted
-
-
 def test_messages_can_be_read_after_the_stream_has_ended() -> None:
     """What was not read before stays readable."""
     relay = MemoryRelay()
@@ -224,7 +172,7 @@ def test_messages_can_be_read_after_the_stream_has_ended() -> None:
 
 
 def test_a_delta_of_a_message_that_ended_begins_another_one() -> None:
-    """Its id is known, although the message was not built."""
+    """Its id is used already."""
     relay = MemoryRelay()
     log = relay.open("run", control=lambda control: None)
     events: list[e.Event] = [e.RunCreated(e.Run(id="r")), e.RunStepCreated(e.RunStep(id="s"))]
@@ -238,7 +186,7 @@ def test_a_delta_of_a_message_that_ended_begins_another_one() -> None:
 
 
 @pytest.mark.parametrize(("total", "fails"), [(204, False), (203, True)])
-def test_messages_that_were_not_built_count_for_the_limits(total: int, fails: bool) -> None:
+def test_messages_from_before_the_cursor_count_for_the_limits(total: int, fails: bool) -> None:
     """To the character."""
     relay = MemoryRelay()
     cursor = many(relay, 20)
@@ -260,7 +208,7 @@ def test_a_recorder_of_a_stream_that_resumes_gets_events(tmp_path: Any) -> None:
 
 
 def test_a_trimmed_run_resumes_from_its_snapshot() -> None:
-    """Also what the snapshot has of messages that ended stays as it is encoded."""
+    """It has the messages, the questions and the warnings of a stream over the whole run."""
     relay = MemoryRelay(limit=100)
     with sk.Emitter(relay, "run") as emitter:
         for _ in range(12):
@@ -301,7 +249,7 @@ def test_a_snapshot_has_the_steps_as_they_are() -> None:
         )
 
 
-def test_the_lines_that_the_last_one_of_a_message_does_not_stand_for_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interleaved_messages_and_late_call_ids_are_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A `call_id` that comes late answers the call when it comes, not when the message begins; and deltas of one message
     stand between those of another."""
     make_blocks_small(monkeypatch)
@@ -318,61 +266,6 @@ def test_the_lines_that_the_last_one_of_a_message_does_not_stand_for_are_read(mo
             one.write("goes on")
         emitter.text("the last one")
     check_every_cursor(relay, 1)
-
-
-def test_messages_that_are_written_at_once_are_reported_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once their lines are in the log."""
-    make_blocks_small(monkeypatch)
-    relay = MemoryRelay()
-    write_into(relay, [e.TextDone(sk.TextMessage(id, content=id)) for id in "abcdef"])
-    check_every_cursor(relay, 1)
-
-
-def test_a_stream_that_resumes_goes_over_the_last_lines_of_messages_alone() -> None:
-    """Their producer has reported them to the log; all but the newest ones."""
-    relay = MemoryRelay()
-    with sk.Emitter(relay, "run") as emitter:
-        for _ in range(50):
-            for _ in range(50):
-                emitter.text("word ")
-            emitter.end_message()
-        cursor = emitter.cursor
-    assert cursor is not None
-    reading = relay.read("run")
-    assert reading.rewind(cursor)
-    entries = [*reading.pull()]
-    while entries[-1].cursor != cursor:
-        entries += reading.pull()
-    lines = [line for entry in entries for line in entry.data.split(b"\n")]
-    assert sum(b"_done" in line for line in lines) >= 50
-    assert len(lines) < 50 + 8 * 52
-
-
-def test_an_entry_of_ended_messages_has_their_lines_one_by_one() -> None:
-    """As a relay of one's own makes it, too: of its data."""
-    assert EndedMessagesEntry("1-2.9c0a3f21", b"a\nb").lines == [b"a", b"b"]
-
-
-def test_messages_are_those_of_the_producer_that_reported_them() -> None:
-    """Its events are counted from its first one, whatever earlier producers have written."""
-    relay = MemoryRelay()
-    one, two = text_lines("one", "a"), text_lines("two", "b")
-    begin = [b'{"type":"run_created","run":{"id":"r"}}', b'{"type":"run_step_created","run_step":{"id":"s"}}']
-    first = relay.open("run", control=lambda control: None)
-    first.append([*begin, *one])
-    first.messages_ended([(3, 4)])
-    first.pause()
-    second = relay.take_over("run", control=lambda control: None)
-    assert second is not None
-    cursor = second.append(two)[-1]
-    second.messages_ended([(1, 2)])
-    first.messages_ended([(1, 2)])  # it has nothing to say any more
-    reading = relay.read("run")
-    assert reading.rewind(cursor)
-    assert [entry.data for entry in reading.pull()] == [b"\n".join(begin), b"\n".join((one[-1], two[-1]))]
-    second.append([codec.encode_event(e.StreamEnd())])
-    second.end("completed")
-    assert [it.content for it in sk.stream(relay.reader("run"), after=cursor).get_final_messages()] == ["a", "b"]
 
 
 def of_lines(relay: MemoryRelay, *lines: bytes) -> str:
@@ -422,27 +315,6 @@ def test_lines_that_others_wrote_give_the_messages_that_a_stream_over_all_events
     stream.until_done()
     assert [message.to_dict() for message in stream.messages] == [message.to_dict() for message in wanted.messages]
     assert [warning.code for warning in stream.warnings] == [warning.code for warning in wanted.warnings]
-
-
-def test_threads_that_read_a_message_at_once_get_the_same_object() -> None:
-    """It is made by the first one."""
-    relay = MemoryRelay()
-    cursor = many(relay, 3)
-    stream = sk.stream(relay.reader("run"), after=cursor)
-    next(iter(stream))
-    decode, others = stream.engine.decode_line, list[Any]()
-    other = threading.Thread(target=lambda: others.extend(stream.messages))
-
-    def decode_while_another_thread_reads(line: bytes) -> e.Event:
-        if other.ident is None:
-            other.start()
-            other.join(0.05)  # as far as it comes
-        return decode(line)
-
-    stream.engine.decode_line = decode_while_another_thread_reads
-    first = stream.messages
-    other.join()
-    assert [*map(id, others)] == [*map(id, first)] == [*map(id, stream.messages)]
 
 
 def test_a_call_that_was_cut_off_takes_no_number_from_a_later_one_with_its_id() -> None:

@@ -123,7 +123,6 @@ class Engine(MessageContent):
         most = max(limit + limit // 8, self._forget_above)
         if max(len(self._messages), len(self.confirmations), len(self.runs.steps)) <= most:
             return
-        self._read_all()
         for message in _cut(self._messages, limit, lambda message: message.status != "in_progress"):
             self.forgotten_deltas += message.delta_count
             self._by_id.pop(message.id, None)

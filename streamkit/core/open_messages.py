@@ -5,10 +5,8 @@ A decoder refers to a message by an id of its own. That is the message's id too,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator
-from itertools import islice
-from threading import RLock
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from .. import events as e
 from ..errors import LimitError
@@ -21,9 +19,6 @@ from .sizes import NO_SIZES, Sizes
 from .unique_ids import NumberedIds, UniqueIds
 from .warning_list import WarningList
 
-if TYPE_CHECKING:
-    from .ended_messages import EndedMessage, EndedMessages
-
 __all__ = ["NOTHING", "OpenMessages", "has_arguments"]
 
 
@@ -33,7 +28,6 @@ NOTHING: dict[Any, Any] = {}
 _MEASURE_AT = 128  # deltas of a message, after which it is measured
 
 _NO_NUMBERED_IDS = NumberedIds()
-_UNREAD = Message()  # in the place of a message that is still encoded
 
 
 def _new_id_of_none() -> str:
@@ -47,10 +41,7 @@ class OpenMessages(PendingAnswers):
         open_by_id: the open messages by their ids, which the decoder uses as well.
         new_id: gives ids for messages that have none: `message-1`, `message-2` … They are free among the messages before the
             present source. When its own messages come is another matter: it depends on how its items are cut.
-        decode_line: makes the event of a message that is still encoded.
     """
-
-    decode_line: Callable[[bytes], e.Event]
 
     # Made for the first message that needs them: most streams have none.
     _renamed: dict[str, Message] = (
@@ -60,11 +51,9 @@ class OpenMessages(PendingAnswers):
     _early_lines: dict[str, int | None] = NOTHING  # active lines of console messages that have not begun
     _open_calls: dict[str, str] = NOTHING  # the ids of open calls by their call ids
     _answered_early: dict[str, None] = NOTHING  # the ids of open calls whose output has come
-    _encoded = NOTHING  # messages that are still encoded, by their ids: their places in the list, and their lines
     _made_by_id: dict[str, Message] | None = None  # all messages by their ids; made at the first look-up
     _made_ids: UniqueIds | None = None  # most ids are free
     _sizes = NO_SIZES
-    _reading: RLock  # while one of them is read, where there are any
 
     def __init__(self, waker: Waker) -> None:
         super().__init__(waker)
@@ -141,11 +130,7 @@ class OpenMessages(PendingAnswers):
     @property
     def messages(self) -> list[Message]:
         """All messages, in the order they were created; the open ones are live."""
-        if self._encoded is NOTHING:
-            return self._messages
-        with self._reading:
-            self._read_all()
-            return [*self._messages]  # a stream that is about to resume adds encoded ones
+        return self._messages
 
     @property
     def open_messages(self) -> list[Message]:
@@ -174,87 +159,7 @@ class OpenMessages(PendingAnswers):
         self._by_id.update((message.id, message) for message in messages if message.id)
 
     def _message(self, id: str) -> Message | None:
-        if id in self._encoded:
-            self._read(id)
         return self._by_id.get(id)
-
-    def _read_all(self) -> None:
-        """Make all messages that are still encoded."""
-        for id in [*self._encoded]:
-            self._read(id)
-
-    def _read(self, id: str) -> None:
-        """Make a message of its line. Any thread may call it, two at once, too."""
-        from .ended_messages import message_of
-
-        with self._reading:  # so that it is made once, and its place is the same until it stands there
-            if (found := self._encoded.get(id)) is None:
-                return
-            place, line = found
-            message = message_of(self.decode_line(line))
-            self._messages[place] = message
-            by_id = self._by_id
-            if id in by_id:  # the stream may be over, or end now
-                by_id[id] = message
-            self._encoded.pop(id, None)
-
-    # -- those that had ended before the stream resumed
-
-    @property
-    def can_keep_encoded(self) -> bool:
-        """Whether a message that has ended changes nothing but itself, and the call that it answers."""
-        is_full = len(self.open_by_id) + len(self._renamed) >= self.limits.open_messages
-        return self.runs.step is not None and not is_full and not self.has_unanswerable
-
-    def keep_encoded(self, ended: EndedMessages) -> Iterator[bytes]:
-        """Keep messages that have ended as their lines. Gives the lines of those that are to be completed as any other, at
-        once: something is known of them already, they are too long, or are calls that none of the others answers."""
-        from .ended_messages import answered_calls  # few streams resume
-
-        if self._encoded is NOTHING:
-            self._reading, self._encoded = RLock(), {}
-        answered, lines = answered_calls(ended.messages), ended.lines
-        next = 0
-        while (next := self._keep_some(ended, next, answered)) < len(lines):
-            yield lines[next]
-            next += 1
-
-    def _keep_some(self, ended: EndedMessages, next: int, answered: Container[str]) -> int:
-        """Keep those from this one on, as their lines. Returns the place of one that is to be completed as any other, or how
-        many there are."""
-        by_id, early_lines, messages = self._by_id, self._early_lines, ended.messages[next:]
-        ids: dict[str, Message] = {}
-        for message in messages:
-            id = message.id
-            if id in by_id or id in ids or id in early_lines:
-                break
-            if message.type == "tool_call" and not self._is_answered(message, answered):
-                break
-            ids[id] = _UNREAD
-        count = self._measured.add_ended(messages[: len(ids)])
-        for message in messages[:count]:
-            if message.call_id is not None and (call_id := message.answers) is not None:
-                self._call_answered(call_id)
-        added = ids if count == len(ids) else dict.fromkeys(islice(ids, count), _UNREAD)
-        with self._reading:
-            place = len(self._messages)
-            self._encoded.update(
-                zip(added, zip(range(place, place + count), ended.lines[next:], strict=False), strict=True)
-            )
-            by_id.update(added)
-            self._messages.extend([_UNREAD] * count)
-        return next + count
-
-    def _is_answered(self, call: EndedMessage, answered: Container[str]) -> bool:
-        """Whether a call wants no output, because another message is its output, or for its own sake."""
-        if not call.wants_output:
-            return True
-        key, is_custom = call.call_id or call.id, call.metadata is not None and call.metadata.get("custom") is True
-        return (
-            key in answered
-            and not self.unanswered_with(key)
-            and (is_custom or read_arguments(call.content or "{}") is not None)
-        )
 
     # -- creating
 

@@ -206,11 +206,6 @@ class PendingAnswers:
                 yield from self.settle(confirmation, "unanswered")
 
     @property
-    def has_unanswerable(self) -> bool:
-        """Whether a pending confirmation takes no answer of ours."""
-        return self.questions is not None and bool(self.questions.passive)
-
-    @property
     def has_undecided(self) -> bool:
         """Whether there are confirmations that were not decided yet."""
         return self.questions is not None and bool(self.questions.undecided)

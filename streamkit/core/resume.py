@@ -22,7 +22,6 @@ from ..events import (
     RunStepCreated,
     StreamWarning,
 )
-from .ended_messages import EndedMessages
 from .engine import Engine
 from .snapshot import Snapshot, events_so_far
 
@@ -95,20 +94,8 @@ def _extend(engine: Engine, id: str, content: str, cause: Event) -> Iterator[Eve
     yield from engine.complete_event(message.delta_event(id, value, not adds, position=cause.position))
 
 
-def _complete_ended(engine: Engine, event: EndedMessages) -> Iterator[Event]:
-    """Take them in. One that later events may still refer to is completed as any other."""
-    engine.decode_line = event.read
-    for line in engine.keep_encoded(event) if engine.can_keep_encoded else event.lines:
-        done = event.decode(line)
-        done.position = event.position
-        if event.are_created and isinstance(done, Done):
-            yield from engine.complete_event(done.message.created_event(done.message, position=event.position))
-        yield from engine.complete_event(done)
-
-
 Engine.completions[ResumePoint] = _emit_open
 Engine.completions[Snapshot] = _catch_up
-Engine.completions[EndedMessages] = _complete_ended
 
 
 class Resumption:

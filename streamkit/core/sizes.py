@@ -6,17 +6,14 @@ items: the memory is bounded without a look at each delta. Annotations and metad
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from ..errors import LimitError
 from ..limits import DEFAULT_LIMITS
 from ..messages import Message
 from ..messages.json_text import held_size
 from ..shared_names import share_names
-
-if TYPE_CHECKING:
-    from .ended_messages import EndedMessage
 
 __all__ = ["NO_SIZES", "Sizes"]
 
@@ -95,19 +92,6 @@ class Sizes:
         counted = 0 if self._metadata is None else self._metadata.get(id, 0)
         if (more := held_size(metadata) - counted) > 0:
             self.add_metadata(id, more)
-
-    def add_ended(self, messages: Sequence[EndedMessage]) -> int:
-        """Count messages that have ended, up to one that is too long, or with which all messages together are. Returns how many
-        are counted."""
-        total, limits, count = self._total, self.limits, 0
-        for message in messages:
-            size, beside = len(message.content), held_size(message.metadata) if message.metadata else 0
-            if size > limits.message or beside > limits.message or total + size + beside > limits.total:
-                break
-            total += size + beside
-            count += 1
-        self._total = total
-        return count
 
     def are_due(self, size: int) -> bool:
         """Whether all open messages are to be measured now that an item of this size came."""

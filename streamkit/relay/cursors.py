@@ -7,14 +7,12 @@ after the dot names the run, so that a cursor of another one is refused. To clie
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from functools import cached_property
 from typing import NamedTuple, TypeAlias
 from zlib import crc32
 
 from ..errors import UsageError
 
-__all__ = ["Cursor", "EndedMessagesEntry", "Entry", "Place", "cursor_of", "place_of", "run_name"]
+__all__ = ["Cursor", "Entry", "Place", "cursor_of", "place_of", "run_name"]
 
 Cursor: TypeAlias = str
 """`<epoch>-<number>.<crc32 of the run's id>`; opaque to clients."""
@@ -29,16 +27,6 @@ class Entry(NamedTuple):
     cursor: Cursor
     data: bytes
     snapshot: bool = False
-
-
-class EndedMessagesEntry(Entry):
-    """Messages that ended one after the other, for a reader that only rebuilds the state: `data` has the last line of each,
-    which says all that its lines say, and none of the lines before it."""
-
-    @cached_property
-    def lines(self) -> Sequence[bytes]:
-        """These lines. Who has them one by one already may set them."""
-        return self.data.split(b"\n")
 
 
 class Place(NamedTuple):

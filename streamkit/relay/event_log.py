@@ -68,7 +68,7 @@ class EventLog:
                     self.first_content = time.monotonic()
                 if isinstance(event, Delta):
                     continue
-                self.snapshots.note(event, lines)
+                self.snapshots.note(event)
                 if (waiting := _question_in(event)) is not None:
                     self._ask(waiting, lines)
                     lines = []

@@ -213,15 +213,6 @@ class LogWriter(InTasks, ABC):
         of, in place of the line. Returns its cursor."""
         return self.append((line,))[-1]
 
-    def messages_ended(self, spans: Sequence[tuple[int, int]]) -> None:
-        """Messages have ended: each of them with a span of the events that this producer has written, counted from 1, which
-        are its own, and of which the last one says all that they say. Not every message is reported; those that are, in
-        their order. A log may use it to hand less to readers that only rebuild the state (`Reading.rewind`).
-
-        Raises:
-            UsageError: some of these events are not written yet.
-        """
-
     @abstractmethod
     def ask(self, question_id: str, question: Mapping[str, Any], events: Sequence[bytes] = ()) -> list[Cursor]:
         """Register a question, and write the events that show it, so that no reader sees it before it can be answered.

@@ -28,7 +28,6 @@ from .wakers import in_event_loop
 
 if TYPE_CHECKING:
     from .interface import Relay
-    from .past import Past
 
 __all__ = ["Reader"]
 
@@ -96,16 +95,16 @@ class _Events:
         self.reading = reader.relay.read(reader.run_id, after, timeout=reader.timeout)
         self.reading.convert, self.reading.convert_delta = self._decoded, self._copied
         self.traits = SourceTraits(protocol="streamkit", read_to_end=True, resume=self.resume)
-        self._past: Past | None = None  # what a stream that resumes takes in before its handlers receive anything
+        self._silent_until = 0  # the number of the event after which a stream resumes; 0 once it has been read
         self._decode = codec.line_decoder()  # events that are declared later are decoded carefully
         self._questions: list[RelayAnswer] = []  # that were handed out, and are neither answered nor skipped
         self._deadlines = Deadlines()
         self._message_id = ""  # of the newest delta
 
-    def resume(self, after: str | None, leave_encoded: bool) -> str | None:
+    def resume(self, after: str | None) -> str | None:
         """Read from the run's beginning, in place of after the cursor: a stream that goes on after a cursor takes in all
         that comes before, to have its messages. Returns the cursor up to which its handlers receive nothing, None if
-        they receive everything. `leave_encoded`: an engine alone takes in what comes before.
+        they receive everything.
 
         Raises:
             UsageError: the cursor is not one of this run, or is not the one that the reader has.
@@ -115,13 +114,10 @@ class _Events:
                 f"the stream resumes after {after!r}, but its reader begins after {self._after!r}: pass `after=` to one of them"
             )
         after = after if after is not None else self._after
-        if after is None or not self.reading.rewind(after) or not place_of(after, self._run_id).number:
+        if after is None or not self.reading.rewind(after):
             return None
-        from .past import Past  # few streams resume
-
-        self._past = Past(self._run_id, after, self._event, leave_encoded=leave_encoded)
-        self.reading.convert, self.reading.convert_delta = self._decoded_past, None
-        return after
+        self._silent_until = place_of(after, self._run_id).number
+        return after if self._silent_until else None
 
     def async_source(self) -> AsyncSource:
         """What a task pulls."""
@@ -138,7 +134,8 @@ class _Events:
     # -- from entries to events
 
     def _decoded(self, entries: Sequence[Entry]) -> OwnEvents:
-        if self._questions:
+        is_silent = self._silent_until > 0  # no handler has received a question that would be skipped
+        if self._questions and not is_silent:
             self._attend()
         decode, newest, events = self._decode, self._message_id, OwnEvents()
         event: Any
@@ -146,7 +143,7 @@ class _Events:
             try:
                 event = decode(line)
             except Exception:  # a snapshot, or one that msgspec alone does not decode
-                event = self._snapshot(line) if is_snapshot else _decode_carefully(line)
+                event = self._snapshot(line, cursor) if is_snapshot else _decode_carefully(line)
             event.position = cursor
             if event.message_id == newest:
                 event.message_id = newest  # that of deltas in a row is one str, so that their message is found faster
@@ -155,7 +152,9 @@ class _Events:
             elif event.__class__ in _WITH_QUESTIONS:
                 self._link(event)
             events.append(event)
-        if self._questions:
+        if is_silent and self._number_of(entries[-1].cursor) >= self._silent_until:
+            self._silent_until = 0
+        if self._questions and not self._silent_until:
             self.reading.attend = self._attend
         return events
 
@@ -165,29 +164,12 @@ class _Events:
         event.position = cursor
         return OwnEvents((event,))
 
-    def _decoded_past(self, entries: Sequence[Entry]) -> OwnEvents:
-        """The same of what comes before the cursor after which a stream resumes."""
-        assert self._past is not None
-        events, rest = self._past.feed(entries)
-        if self._past.is_over:
-            self._past, self.reading.convert, self.reading.convert_delta = None, self._decoded, self._copied
-            if rest:  # decoded once what is open at the cursor was delivered
-                self.reading.hold([*rest])
-        return OwnEvents(events)
+    def _number_of(self, cursor: str) -> int:
+        return place_of(cursor, self._run_id).number
 
-    def _event(self, line: bytes, cursor: str) -> Event:
-        """The event of a line that is any other but one of a delta."""
-        try:
-            event = self._decode(line)
-        except Exception:  # as above
-            event = self._snapshot(line) if line.startswith(_SNAPSHOT) else _decode_carefully(line)
-        event.position = cursor
-        if type(event) in _WITH_QUESTIONS:
-            self._link(event)
-        return event
-
-    def _snapshot(self, line: bytes) -> Event:
+    def _snapshot(self, line: bytes, cursor: str) -> Event:
         snapshot = codec.snapshot_from(line)
+        snapshot.is_gap = 0 < self._silent_until < self._number_of(cursor)
         for event in snapshot.events:
             if type(event) in _WITH_QUESTIONS:
                 self._link(event)
@@ -261,7 +243,6 @@ class _Send:
             self._events.send(question_id, answer)
 
 
-_SNAPSHOT = b'{"type":"snapshot",'
 _WITH_QUESTIONS = (ConfirmationCreated, ToolCallDone)
 
 

@@ -42,7 +42,6 @@ class Reading(ABC):
         self._is_over = False
         self._waker: ThreadWaker | TaskWaker | None = None
         self._has_waited = True
-        self._held: list[Entry] | None = None
         self.convert: Callable[[list[Entry]], Any] | None = None
         self.convert_delta: Callable[[str, Any], Any] | None = None
         self.attend: Callable[[], float] | None = None
@@ -64,21 +63,11 @@ class Reading(ABC):
     @abstractmethod
     def rewind(self, after: str) -> bool:
         """Read from the run's beginning, or the snapshot that stands for it, in place of after this cursor; before the first
-        pull. Up to this cursor an entry may hold the lines of several events of one epoch, with the cursor of the last, or be
-        an `EndedMessagesEntry`. False where the cursor is not in the log, so that a snapshot of what came after it is the
-        first entry.
+        pull. False where the cursor is not in the log, so that a snapshot of what came after it is the first entry.
 
         Raises:
             UsageError: it is no cursor of this run.
         """
-
-    def hold(self, entries: list[Entry]) -> None:
-        """Hand these entries out at the next pull, before any others."""
-        self._held = entries
-
-    def _take_held(self) -> list[Entry] | None:
-        held, self._held = self._held, None
-        return held
 
     def pull(self) -> Any:
         """The next entries, as soon as there are any; None at the end. Raises as `take`."""
@@ -86,7 +75,7 @@ class Reading(ABC):
         if not isinstance(waker, ThreadWaker):
             waker = self._waker = ThreadWaker()
         while not self._is_over:
-            taken = self.take(waker) if self._held is None else self._take_held()
+            taken = self.take(waker)
             if isinstance(taken, list):
                 return taken if self.convert is None else self.convert(taken)
             if taken is None:
@@ -112,7 +101,7 @@ class Reading(ABC):
             waker = self._waker = task_waker()
         began: float | None = None
         while not self._is_over:
-            taken = self.take(waker) if self._held is None else self._take_held()
+            taken = self.take(waker)
             if isinstance(taken, list):
                 return taken if self.convert is None else self.convert(taken)
             if taken is None:

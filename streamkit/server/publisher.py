@@ -160,7 +160,7 @@ class Publisher:
         for one in self._events.complete(event):
             lines.append(encoded(one))
             if not isinstance(one, Delta):
-                snapshots.note(one, lines)
+                snapshots.note(one)
         if question is not None and question.waiting:
             self._ask(question, lines)
         elif lines:

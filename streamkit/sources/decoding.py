@@ -114,7 +114,7 @@ class SourceDecoder:
         if traits.chunks is not None:
             self._upstream = UpstreamConfirmations(traits.chunks, self._engine)
         if traits.resume is not None:
-            after = traits.resume(after, not self._receivers and self._fields is None)
+            after = traits.resume(after)
         if name := traits.protocol or (traits.recorded_protocol if kind is None else None):
             kind = registry.find(name).Decoder
         return kind, after

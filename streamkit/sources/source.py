@@ -69,8 +69,8 @@ class SourceTraits(msgspec.Struct, frozen=True, kw_only=True):
         was_nested: whether it is the recording of a source that a hook read inside the one before, with the calls' outputs.
         next_source: opens the source with which the run continues; None if this source knows of none.
         same_step: whether it continues the run step of the source before it.
-        resume: called before the first pull with the stream's `after` cursor, and whether nobody but the engine gets the
-            items. Returns the cursor up to which handlers receive nothing. None if the source has no cursors of its own.
+        resume: called before the first pull with the stream's `after` cursor. Returns the cursor up to which handlers receive
+            nothing. None if the source has no cursors of its own.
         fields: the arguments of tools that become messages, where the stream was opened without `fields=`.
         chunks: the chunks of another stream, if that is what it reads.
         executed: the ids of the calls that were answered by the source itself when it was recorded.
@@ -87,7 +87,7 @@ class SourceTraits(msgspec.Struct, frozen=True, kw_only=True):
     read_to_end: bool = False
     next_source: Callable[[], Any] | None = None
     same_step: bool = False
-    resume: Callable[[str | None, bool], str | None] | None = None
+    resume: Callable[[str | None], str | None] | None = None
     fields: Mapping[str, str] | None = None
     chunks: Chunks | None = None
     executed: frozenset[str] = frozenset()

@@ -1,27 +1,23 @@
 """The numbered entries of one run in memory.
 
 The newest entries are kept one by one, in the tail. Older ones are joined to blocks of lines, which take half of the memory; a
-block is split into entries again for each reader that comes to it. The log also knows which entries belong to messages that
-have ended, as far as producers report it. A reader that only rebuilds the state then gets the last line of each of these
-messages alone.
+block is split into entries again for each reader that comes to it.
 """
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ...errors import UsageError
-from ..cursors import EndedMessagesEntry, Entry, Place, cursor_of
+from ..cursors import Entry, Place, cursor_of
 
 __all__ = ["Log", "new_entry"]
 
 _NEWLINE = 10  # a number, which bytes are searched for in a quarter of the time
 _BLOCK = 256  # entries in a block
-_MOST_FOR_STATE = 64 * _BLOCK  # entries that `for_state` covers at once, at most
 _TAIL = 2 * _BLOCK  # entries in the tail, at most
 
 
@@ -64,8 +60,6 @@ class Log:
         self.tail: list[Entry] = []
         self.longest_tail = _TAIL
         self.prefix = ""
-        # Of each message that has ended and was reported: the numbers of its first and of its last entry.
-        self._firsts, self._lasts = array("Q"), array("Q")
 
     def begin(self, epoch: int) -> None:
         """The entries that follow are of this epoch."""
@@ -92,20 +86,6 @@ class Log:
             self.join()
         return cursors
 
-    def messages_ended(self, spans: Sequence[tuple[int, int]]) -> None:
-        """Messages have ended, each with a span of the newest epoch's entries, counted from 1.
-
-        Raises:
-            UsageError: some of them are not in the log yet.
-        """
-        before = self._epochs[-1][0]
-        if before + spans[-1][1] > self.newest:
-            raise UsageError(f"the entries of a message that has ended, up to {spans[-1][1]}, are not in the log yet")
-        for first, last in spans:
-            if before + first > self.dropped:
-                self._firsts.append(before + first)
-                self._lasts.append(before + last)
-
     def join(self) -> None:
         """Join the oldest entries to blocks, where the tail is too long."""
         last = self.newest - len(self.tail)
@@ -129,67 +109,9 @@ class Log:
             cursors = [self.cursor(one) for one in numbers]
         return [*map(Entry, cursors, lines[skipped:])]
 
-    def for_state(self, number: int, until: int) -> list[Entry]:
-        """As `since`, up to the entry `until`, for a reader that only rebuilds the state. Of messages that have ended and were
-        reported it has the last lines alone. All other lines are joined to few entries."""
-        until = min(until, number + _MOST_FOR_STATE)
-        begin, end = bisect_right(self._firsts, number), bisect_right(self._lasts, until)
-        out: list[Entry] = []
-        ended: list[bytes] = []  # the last lines of the messages up to `number`
-        # Some lines of the log, the number before the first of them, and the number of the last one.
-        lines, before, newest = list[bytes](), 0, 0
-        for first, last in zip(self._firsts[begin:end], self._lasts[begin:end], strict=True):
-            if first > number + 1:
-                self._add_ended(out, ended, number)
-                out += self._joined(number, first - 1)
-                ended = []
-            if last > newest:
-                lines, before, newest = self._lines_around(last)
-            ended.append(lines[last - before - 1])
-            number = last
-        self._add_ended(out, ended, number)
-        return [*out, *self._joined(number, until)]
-
-    def _add_ended(self, entries: list[Entry], lines: list[bytes], number: int) -> None:
-        if lines:
-            entry = EndedMessagesEntry(self.cursor(number), b"\n".join(lines))
-            entry.lines = lines
-            entries.append(entry)
-
-    def _lines_around(self, number: int) -> tuple[list[bytes], int, int]:
-        """The lines of the block, or of the tail, that has this entry; the number before the first of them, and the number of
-        the last one."""
-        start = self.newest - len(self.tail)
-        if number > start:
-            return [entry.data for entry in self.tail], start, self.newest
-        block = self._block_after(number - 1)
-        lines = block.lines.split(b"\n")
-        return lines, block.last - len(lines), block.last
-
     def _block_after(self, number: int) -> _Block:
         """The block that has the entry after this one, which is not in the tail."""
         return self._blocks[(number - self._blocks[0].last + _BLOCK) // _BLOCK]
-
-    def _joined(self, number: int, until: int) -> list[Entry]:
-        """The entries after `number` up to `until`, joined to few: each has the lines of several events of the same epoch, and
-        the cursor of the last one."""
-        out: list[Entry] = []
-        while number < until:
-            start = self.newest - len(self.tail)
-            if number >= start:
-                last = min(self.newest, until)
-                lines = [entry.data for entry in self.tail[number - start : last - start]]
-            else:
-                block = self._block_after(number)
-                last = min(block.last, until)
-                lines = [block.lines]
-                if last - number != _BLOCK:
-                    lines = block.lines.split(b"\n")[number - block.last :][: last - number]
-            if self.epoch_of(number + 1) != self.epoch_of(last):
-                last, lines = number + 1, b"\n".join(lines).split(b"\n")[:1]
-            out.append(Entry(self.cursor(last), b"\n".join(lines)))
-            number = last
-        return out
 
     def cursor(self, number: int) -> str:
         """The cursor of an entry."""
@@ -215,8 +137,6 @@ class Log:
 
     def _drop(self, number: int, base: Entry) -> None:
         self.dropped, self.base = number, base
-        gone = bisect_right(self._firsts, number)  # messages that had begun: the snapshot has them
-        del self._firsts[:gone], self._lasts[:gone]
         while self._blocks and self._blocks[0].last <= number:
             self._blocks.popleft()
         if not self._blocks:

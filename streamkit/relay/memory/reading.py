@@ -40,7 +40,6 @@ class MemoryReading(Reading):
         self._has_joined = False
         self._idle_at: int = -1  # the number at which it began to wait
         self.number = 0
-        self._state_until = 0  # up to this number only the state is rebuilt; see `Log.for_state`
         if after is not None:
             place = place_of(after, run.id)
             with run.lock:
@@ -54,7 +53,6 @@ class MemoryReading(Reading):
         with self._run.lock:
             has = self._run.log.has(place)
         self.number = 0 if has else -1
-        self._state_until = place.number if has else 0
         return has
 
     def next_batch(self) -> Awaitable[Any]:
@@ -70,7 +68,6 @@ class MemoryReading(Reading):
             or number == self._idle_at
             or waker is None  # it has not joined yet
             or waker.__class__ is ThreadWaker
-            or self._held is not None
             or self.attend is not None
             or self._is_over
         ):
@@ -116,12 +113,8 @@ class MemoryReading(Reading):
             if number < log.newest:
                 if number < log.dropped:
                     return [self._snapshot()]
-                if number < self._state_until:
-                    entries = log.for_state(number, self._state_until)
-                    self.number = place_of(entries[-1].cursor, run.id).number
-                else:
-                    entries = log.since(number)
-                    self.number = number + len(entries)
+                entries = log.since(number)
+                self.number = number + len(entries)
                 run.was_read = True
                 if run.watchers:
                     run.report_progress()

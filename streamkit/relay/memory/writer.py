@@ -143,13 +143,6 @@ class MemoryWriter(LogWriter):
             run.wake()
         return cursor
 
-    def messages_ended(self, spans: Sequence[tuple[int, int]]) -> None:
-        """Messages have ended, with these spans of the producer's events."""
-        run = self._run
-        with run.lock:
-            if run.epoch == self.epoch:
-                run.log.messages_ended(spans)
-
     def ask(self, question_id: str, question: Mapping[str, Any], events: Sequence[bytes] = ()) -> list[str]:
         """Register a question, and write the events that show it."""
         run = self._run
