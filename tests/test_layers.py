@@ -53,6 +53,7 @@ BACKWARDS = {
     ("relay.lanes", "relay.emitter"): "a lane emits through its emitter",
     ("relay.reader", "relay.interface"): "a reader reads any relay, and every relay has readers",
     ("relay.ending", "relay.interface"): "every relay ends the runs that producers left",
+    ("relay.replay", "relay.interface"): "a replay reads any relay, and every relay has readers",
     ("relay.memory.reading", "relay.memory.relay"): "a reading ends a run that its producer left, in its relay",
     ("relay.memory.run", "relay.memory.reading"): "a run knows its readers",
     ("relay.memory.run", "relay.memory.writer"): "a run knows its producer",

@@ -513,7 +513,7 @@ def test_drop_oldest_keeps_the_newest_and_a_late_reader_begins_with_a_snapshot()
 
 def test_a_snapshot_has_a_greatest_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest messages that have ended are left out of it; what is open, or waits, never is."""
-    monkeypatch.setattr("streamkit.relay.log_snapshots._LARGEST", 500)
+    monkeypatch.setattr("streamkit.relay.run_writer._LARGEST", 500)
     emitter = sk.Emitter(relay := MemoryRelay(limit=300), "run")
     emitter.tool_call("f", {}, call_id="open")
     part = emitter.begin_text()

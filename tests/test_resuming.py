@@ -17,7 +17,7 @@ from streamkit.core.snapshot import SnapshotMaker
 from streamkit.errors import LimitError
 from streamkit.protocols import codec
 from streamkit.relay import MemoryRelay, Relay
-from streamkit.relay.event_log import EventLog
+from streamkit.relay.run_writer import RunWriter
 
 from . import values as q
 from .test_laws import canonical, often
@@ -129,7 +129,7 @@ def test_messages_may_stand_in_several_blocks_of_a_log(monkeypatch: pytest.Monke
 def write_into(relay: Relay, events: list[e.Event]) -> None:
     """Complete events, and write them as an emitter does."""
     log, engine = relay.open("run", control=lambda control: None), Engine()
-    writer = EventLog(engine, log, relay.limit)
+    writer = RunWriter(engine, log, relay.limit, resumable=False)
     for place in range(0, len(events), 3):
         writer.append(engine.complete(events[place : place + 3]))
     writer.append([*engine.source_done(complete=True), *engine.end(), e.StreamEnd()])

@@ -159,7 +159,7 @@ class MessageContent(OpenMessages):
 
     def _check_repeated(self, final: Message, event: e.Event) -> Iterator[e.Event]:
         """A warning if the final content of a message that is done has come again, and is another one now."""
-        message = self._message(final.id)
+        message = self.message_with(final.id)
         if message is None or not final.has_content or message.content == final.content:
             return
         if not (isinstance(message, ToolCallMessage) and _are_equal_arguments(message.content, final.content)):
@@ -168,7 +168,7 @@ class MessageContent(OpenMessages):
 
     def complete_possible_repeat(self, event: e.PossibleRepeat) -> Iterator[e.Event]:
         """A complete message comes that may repeat the end of another one, and is dropped if it does."""
-        message, other = event.message, self._message(event.message_id)
+        message, other = event.message, self.message_with(event.message_id)
         if other is None or not other.content.rstrip().endswith(message.content.strip()):
             yield from self.complete_done(e.MessageDone(message, position=event.position, raw_item=event.raw_item))
 

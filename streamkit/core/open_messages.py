@@ -158,7 +158,8 @@ class OpenMessages(PendingAnswers):
         """The ids of these messages, which are not of this stream, are used: its own get others."""
         self._by_id.update((message.id, message) for message in messages if message.id)
 
-    def _message(self, id: str) -> Message | None:
+    def message_with(self, id: str) -> Message | None:
+        """Return the message with this id; None if there is none."""
         return self._by_id.get(id)
 
     # -- creating

@@ -112,7 +112,8 @@ class PendingAnswers:
             self.changes = self.questions.changes
         return self.questions
 
-    def _message(self, id: str) -> Message | None:
+    def message_with(self, id: str) -> Message | None:
+        """Return the message with this id; None if there is none."""
         raise NotImplementedError("the engine's")
 
     def _warn(self, code: str, fault: str, cause: e.Event) -> e.Event:
@@ -163,7 +164,7 @@ class PendingAnswers:
 
     def _subject(self, subject: Message) -> Message:
         """The stream's own message of what wants to run, if it says the same as the confirmation, else the latter's."""
-        message = self._message(subject.id)
+        message = self.message_with(subject.id)
         if message is None:
             return subject
         shown = (message.type, message.format, message.content)

@@ -33,7 +33,6 @@ __all__ = [
     "line_decoder",
     "message_to_dict",
     "snapshot_from",
-    "snapshot_lines",
 ]
 
 
@@ -148,23 +147,6 @@ _as_snapshot: Callable[[Any], _SnapshotFrame] = converter(_SnapshotFrame)
 def encode_snapshot(events: Iterable[bytes], dropped: int) -> bytes:
     """The line of a snapshot, of these encoded events."""
     return b'{"type":"snapshot","dropped":%d,"events":[%b]}' % (dropped, b",".join(events))
-
-
-class _SnapshotLines(msgspec.Struct):
-    """A snapshot's line, with its events as they are encoded."""
-
-    dropped: int = 0
-    events: list[msgspec.Raw] = []
-
-
-_decode_snapshot_lines: Callable[[bytes], _SnapshotLines] = decoder(_SnapshotLines).decode
-
-
-def snapshot_lines(data: bytes) -> tuple[list[bytes], int]:
-    """The encoded events of a snapshot's line, and how many messages and other events are missing. Raises as
-    `decode_event`."""
-    frame = _decode_snapshot_lines(data)
-    return [bytes(event) for event in frame.events], frame.dropped
 
 
 def snapshot_from(value: bytes | Mapping[str, Any]) -> Snapshot:

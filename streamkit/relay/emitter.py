@@ -159,10 +159,9 @@ class Emitter(Writer, Readable):
             self._current = event
             events = self._events
             events.cursor = self._log.append_delta(line, event if metadata is None else None)
-            snapshots = events.snapshots  # the rest is as in `EventLog.store`
-            snapshots.left -= 1
-            if snapshots.left <= 0:
-                snapshots.make()
+            events.until_snapshot -= 1
+            if events.until_snapshot <= 0:
+                events.store_snapshot()
 
     # -- messages side by side
 

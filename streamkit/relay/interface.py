@@ -193,9 +193,8 @@ class LogWriter(InTasks, ABC):
         """Why nothing more can be written, as `ProducerFenced.reason`; None as long as writing works."""
 
     @abstractmethod
-    def append(self, events: Sequence[bytes], *, urgent: bool = False) -> list[Cursor]:
-        """Number events, and write them: each a line of JSON. It never waits. Returns their cursors. `urgent` ones are
-        sent at once.
+    def append(self, events: Sequence[bytes]) -> list[Cursor]:
+        """Number events, and write them: each a line of JSON. It never waits. Returns their cursors.
 
         Raises:
             ProducerFenced: the run is known to be another producer's, ended or gone.

@@ -67,7 +67,7 @@ class _Question:
         if self._is_over or answer is None:
             return True
         if not answer.given:
-            if not answer.closed and (self._may_be_answered() or not self._writer.give_up(self._id)):
+            if not answer.closed and (self._may_be_answered() or not self._writer.close_unanswered(self._id)):
                 return False
             self._give_up(answer)
         self._writer.write_answers()

@@ -24,6 +24,7 @@ from ..sources.source import AsyncSource, Readable, Source, SourceTraits
 from ..streams.deadlines import Deadlines
 from .answers import RelayAnswer, answer_of
 from .cursors import Entry, place_of
+from .replay import decoded
 from .wakers import in_event_loop
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ class _Events:
             try:
                 event = decode(line)
             except Exception:  # a snapshot, or one that msgspec alone does not decode
-                event = self._snapshot(line, cursor) if is_snapshot else _decode_carefully(line)
+                event = self._decoded_carefully(line, cursor, is_snapshot=is_snapshot)
             event.position = cursor
             if event.message_id == newest:
                 event.message_id = newest  # that of deltas in a row is one str, so that their message is found faster
@@ -167,13 +168,20 @@ class _Events:
     def _number_of(self, cursor: str) -> int:
         return place_of(cursor, self._run_id).number
 
-    def _snapshot(self, line: bytes, cursor: str) -> Event:
-        snapshot = codec.snapshot_from(line)
-        snapshot.is_gap = 0 < self._silent_until < self._number_of(cursor)
-        for event in snapshot.events:
-            if type(event) in _WITH_QUESTIONS:
-                self._link(event)
-        return snapshot
+    def _decoded_carefully(self, line: bytes, cursor: str, *, is_snapshot: bool) -> Event:
+        """Return the event of a line that the line decoder refuses; a warning if there is no such event."""
+        try:
+            event = decoded(line, is_snapshot=is_snapshot)
+        except ValueError as error:
+            if is_snapshot:
+                raise
+            return StreamWarning("unknown-event", f"it is not a canonical event and was skipped: {error}")
+        if isinstance(event, Snapshot):
+            event.is_gap = 0 < self._silent_until < self._number_of(cursor)
+            for one in event.events:
+                if type(one) in _WITH_QUESTIONS:
+                    self._link(one)
+        return event
 
     # -- questions
 
@@ -244,13 +252,6 @@ class _Send:
 
 
 _WITH_QUESTIONS = (ConfirmationCreated, ToolCallDone)
-
-
-def _decode_carefully(data: bytes) -> Event:
-    try:
-        return codec.decode_event(data)
-    except ValueError as error:
-        return StreamWarning("unknown-event", f"it is not a canonical event and was skipped: {error}")
 
 
 def _flat(events: Sequence[Event]) -> Iterator[Event]:

@@ -37,10 +37,10 @@ from ..sources.source import Source, SourceTraits
 from ..streams.failures import error_of
 from ..streams.options import StreamOptions
 from ..streams.state import StreamState
-from .event_log import EventLog
 from .interface import Answered, Cancelled, Control, Ending, Fenced, Relay, Unattended, ending_of
 from .memory import MemoryRelay
 from .questions import Forwarded
+from .run_writer import RunWriter
 
 __all__ = ["Writer"]
 
@@ -91,7 +91,7 @@ class Writer(StreamState):
         self._times.start = time.monotonic()
         self._log = self.relay.open(self.run_id, {"model": model} if model else {}, control=received)
         self._lock = self._log.writing_lock()
-        self._events = EventLog(self._engine, self._log, self.relay.limit)
+        self._events = RunWriter(self._engine, self._log, self.relay.limit, resumable=False)
 
     @property
     def cursor(self) -> str | None:
@@ -224,9 +224,9 @@ class Writer(StreamState):
         """Take in what the relay says; any thread may call it."""
         match control:
             case Answered(question=id, answer=answer):
-                self._events.answered(id, answer)
+                self._events.receive_answer(id, answer)
             case Unattended(question=id):
-                self._events.unattended(id)
+                self._events.no_reader_can_answer(id)
                 self._wake_watchers()
             case Cancelled():
                 self.cancel()
@@ -243,7 +243,7 @@ class Writer(StreamState):
             if waiting is None:
                 return
             assert waiting.answer_slot is not None
-            value: Any = self._events.decided(waiting, waiting.answer_slot)
+            value: Any = self._events.winning_value(waiting, waiting.answer_slot)
             with self._lock:
                 if self.is_pending(self._engine.key_of(waiting), waiting):
                     self._answers_taken += 1
@@ -257,9 +257,9 @@ class Writer(StreamState):
         """Whether the outcome of a question is still to be written."""
         return not self._ended and self._engine.pending.get(question_id) is waiting
 
-    def give_up(self, question_id: str) -> bool:
-        """Close a question that nobody answered. False if somebody did, and the answer is about to come."""
-        return self._events.give_up(question_id)
+    def close_unanswered(self, question_id: str) -> bool:
+        """Close a question that nobody answered. Returns False if somebody did, and the answer is about to come."""
+        return self._events.close_unanswered(question_id)
 
     def is_unattended(self, question_id: str, seconds: float) -> bool:
         """Whether every reader has gone on without answering a question, or no reader that could answer it has been there for so
@@ -353,7 +353,7 @@ class Writer(StreamState):
 
     def _finish(self) -> None:
         self._times.end = time.monotonic()
-        self._log.end(*self._how_it_ended())
+        self._events.end(*self._how_it_ended())
         self._wake_watchers()
 
     def _how_it_ended(self) -> tuple[Ending, dict[str, Any] | None]:

@@ -22,9 +22,9 @@ from ..events import Event, RunDone, RunRequiresAction, RunStepDone, StreamExcep
 from ..protocols.event_stream import KEEPALIVE, EventStreamWriter
 from ..relay import Entry, Reading, RunRecord
 from ..relay.cursors import place_of
+from ..relay.replay import Replay
 from ..streams.failures import details_of
 from .core import Server
-from .log_events import LogEvents
 from .problem import Problem
 
 __all__ = [
@@ -141,13 +141,13 @@ class Encoded(Frames):
         *,
         after: int = 0,
         keeps: Callable[[Event], bool] | None = None,
-        at_question: Callable[[LogEvents, EventStreamWriter], list[bytes]] | None = None,
+        at_question: Callable[[Replay, EventStreamWriter], list[bytes]] | None = None,
         questions_from: int = 0,
-        events: LogEvents | None = None,
+        events: Replay | None = None,
         beginning: bytes = b"",
     ) -> None:
         super().__init__(writer, beginning)
-        self.events = LogEvents() if events is None else events
+        self.events = Replay() if events is None else events
         self._run_id = run_id
         self._after = after
         self._keeps = keeps
@@ -163,7 +163,7 @@ class Encoded(Frames):
             number = place_of(entry.cursor, self._run_id).number
             is_new = number > self._after
             frames: list[bytes] = []
-            for event in self.events.read(entry.data, entry.cursor, is_snapshot=entry.snapshot):
+            for event in self.events.read(entry):
                 if self._keeps is None or self._keeps(event):
                     frames.append(self.writer.event(event))
                 is_current = is_new and number >= self._questions_from
@@ -185,7 +185,7 @@ class Encoded(Frames):
 # Clients of the UI protocols send an answer only when their stream is over. The run waits, and the next response goes on with it.
 
 
-def ends_as_waiting(events: LogEvents, writer: EventStreamWriter, before_end: bytes = b"") -> list[bytes]:
+def ends_as_waiting(events: Replay, writer: EventStreamWriter, before_end: bytes = b"") -> list[bytes]:
     """The frames of a run that requires action: the ends of its step and of itself, with other frames between them."""
     runs = events.engine.runs
     frames: list[bytes] = []
@@ -197,7 +197,7 @@ def ends_as_waiting(events: LogEvents, writer: EventStreamWriter, before_end: by
     return frames
 
 
-AtQuestion: TypeAlias = Callable[[LogEvents, EventStreamWriter], list[bytes]]
+AtQuestion: TypeAlias = Callable[[Replay, EventStreamWriter], list[bytes]]
 """Gives the frames with which a response ends where the run waits for answers."""
 
 _AT_QUESTION: dict[str, AtQuestion] = {

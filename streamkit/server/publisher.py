@@ -37,12 +37,10 @@ from ..events import (
     ToolOutputDone,
 )
 from ..messages import Message, ToolCallMessage
-from ..protocols import codec
 from ..relay import LogWriter, Relay
-from ..relay.ending import entries_up_to
 from ..relay.interface import ending_of
-from ..relay.log_snapshots import LogSnapshots, encoded
-from .log_events import LogEvents
+from ..relay.replay import Replay, entries_up_to
+from ..relay.run_writer import RunWriter
 
 __all__ = ["Publisher"]
 
@@ -67,8 +65,8 @@ class Publisher:
         self.open_questions: dict[str, None] = {}
         self.instance = uuid.uuid4().urn
         self._lock = threading.RLock()
-        self._events = LogEvents()
-        self._snapshots = LogSnapshots(self._events.engine, log, limit)
+        self._replay = Replay()
+        self._run = RunWriter(self._replay.engine, log, limit, resumable=True)
         self._continues_step = False
         self._is_shown: set[str] = set()  # ids of messages that the log has already and the stream repeats
         self._is_decided: set[str] = set()  # ids of confirmations whose outcomes the log has, likewise
@@ -94,12 +92,10 @@ class Publisher:
         cursor = self.log.cursor
         if cursor is None:
             return
-        self._snapshots.resume(
-            event
-            for entry in entries_up_to(relay, self.run_id, cursor)
-            for event in self._events.read(entry.data, entry.cursor, is_snapshot=entry.snapshot)
+        self._run.continue_after(
+            event for entry in entries_up_to(relay, self.run_id, cursor) for event in self._replay.read(entry)
         )
-        engine = self._events.engine
+        engine = self._replay.engine
         self._continues_step = engine.runs.step is not None
         self._is_shown = {message.id for message in engine.messages if message.status != "in_progress"}
         self._is_decided = {one.id for one in engine.confirmations if one.status != "pending"}
@@ -123,7 +119,7 @@ class Publisher:
                         self._write(type(event)(event.message_id, event.value, event.replace, event.metadata))
                 case Created(message=message) | Done(message=message) if message.id in self._is_shown:
                     if isinstance(event, ToolCallDone) and isinstance(message, ToolCallMessage):
-                        self._ask(message, ())
+                        self._ask(message)
                 case Created(message=message) | Done(message=message):
                     own = message.header() if isinstance(event, Created) else message.copy()
                     own.run_id = own.step_id = None
@@ -144,8 +140,6 @@ class Publisher:
                     self._publish_question(confirmation)
                 case ConfirmationDone(confirmation=confirmation):
                     self._settle(confirmation)
-                    if confirmation.id not in self._is_decided:
-                        self._write(ConfirmationDone(_copy(confirmation)))
                 case StreamException():
                     self._error = {"type": event.error, "message": event.message, "instance": self.instance}
                     self._close_run("incomplete" if event.error == IncompleteStreamError.__name__ else "failed")
@@ -156,58 +150,42 @@ class Publisher:
                     self._write(replace(event, position=None, item_index=None))
 
     def _write(self, event: Event, question: Confirmation | ToolCallMessage | None = None) -> None:
-        snapshots, lines = self._snapshots, list[bytes]()
-        for one in self._events.complete(event):
-            lines.append(encoded(one))
-            if not isinstance(one, Delta):
-                snapshots.note(one)
-        if question is not None and question.waiting:
-            self._ask(question, lines)
-        elif lines:
-            self.log.append(lines)
-        snapshots.left -= len(lines)
-        if snapshots.left <= 0:
-            snapshots.make()
+        """Complete an event, and append it; `question` is what it shows, where the agent waits for an answer to it."""
+        if question is not None and not question.waiting:
+            question = None
+        if question is not None:
+            self._note_open(question)
+        self._run.append(self._replay.complete(event), question)
 
     # -- questions
 
     def _publish_question(self, confirmation: Confirmation) -> None:
-        if confirmation.id in self._events.engine.pending or confirmation.id in self._is_decided:  # the log has it
-            self._ask(confirmation, ())
+        if confirmation.id in self._replay.engine.pending or confirmation.id in self._is_decided:  # the log has it
+            self._ask(confirmation)
             return
         self._write(ConfirmationCreated(_copy(confirmation)), confirmation)
 
-    def _ask(self, waiting: Confirmation | ToolCallMessage, lines: Sequence[bytes]) -> None:
-        """Enter a question into the registry, with the events that show it."""
-        if not waiting.waiting:
-            return
-        message: Message
-        if isinstance(waiting, ToolCallMessage):
-            kind, id, message, editable = "tool_call", waiting.call_id or waiting.id, waiting, False
-        else:
-            kind, id, message, editable = "confirmation", waiting.id, waiting.subject, waiting.editable
-        subject = message.copy()
-        step = self._events.engine.runs.step
-        subject.run_id, subject.step_id = self.run_id, None if step is None else step.id
-        question: dict[str, Any] = {"kind": kind, "subject": codec.message_to_dict(subject), "editable": editable}
-        if (expires_at := _expires_at(waiting)) is not None:
-            question["expires_at"] = expires_at
-        self.open_questions[id] = None
-        self.log.ask(id, question, lines)
+    def _ask(self, waiting: Confirmation | ToolCallMessage) -> None:
+        """Register a question again that the log shows already."""
+        if waiting.waiting:
+            self._note_open(waiting)
+            self._run.ask(waiting)
+
+    def _note_open(self, waiting: Confirmation | ToolCallMessage) -> None:
+        call_id = waiting.call_id if isinstance(waiting, ToolCallMessage) else None
+        self.open_questions[call_id or waiting.id] = None
 
     def _settle(self, confirmation: Confirmation) -> None:
         self.open_questions.pop(confirmation.id, None)
-        answer: dict[str, Any] | None = None
-        if confirmation.status == "approved":
-            answer = {"approved": True, "edited": confirmation.edited}
-        elif confirmation.answered:
-            answer = {"approved": False, "reason": confirmation.reason}
-        self.log.close_question(confirmation.id, answer)
+        if confirmation.id in self._is_decided:
+            self._run.close_question(confirmation)
+        else:
+            self._write(ConfirmationDone(_copy(confirmation)))
 
     def report_waiting(self) -> None:
         """The agent waits for answers, and does nothing else."""
         with self._lock:
-            engine = self._events.engine
+            engine = self._replay.engine
             self.log.busy = False
             if self._is_over or engine.runs.run is None or self.log.cursor == self._waits_at:
                 return  # the wait was interrupted, and goes on
@@ -233,18 +211,16 @@ class Publisher:
                 self._write(StreamException(error["type"], error["message"]))
             self._close_run(status)
             ended = "failed" if self._error is not None else status
-            run = self._events.engine.runs.run
+            run = self._replay.engine.runs.run
             self._write(StreamEnd(status=ended))
             self._is_over = True
             info = {} if run is None else {"finish_reason": run.finish_reason, "usage": _usage(run)}
             info |= self._forgotten
-            return self.log.end(ending_of(ended), self._error, info)
+            return self._run.end(ending_of(ended), self._error, info)
 
     def _close_run(self, status: Any) -> None:
         """Write the end of the run and of what is open in it, if the agent's stream ended before them."""
-        lines = [encoded(event) for event in self._events.engine.end(status, self._error)]
-        if lines:
-            self.log.append(lines)
+        self._run.append(self._replay.engine.end(status, self._error))
 
     def pause(self) -> None:
         """Leave the run to whoever takes it over. Further events of the agent's stream are not written."""

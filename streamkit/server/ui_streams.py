@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -13,57 +14,51 @@ from ..events import Event, RunCreated, RunStepCreated, RunStepDone
 from ..messages import Message
 from ..protocols import ag_ui, vercel_ui
 from ..protocols.event_stream import EventStreamWriter
-from ..relay import RunRecord
+from ..relay import Entry, RunRecord
 from ..relay.cursors import place_of
+from ..relay.replay import Replay
 from ..streams.error_mask import ErrorMask
 from .core import Server
 from .event_stream import Encoded, EventStream, ends_as_waiting, number_of, open_questions, open_reading
-from .log_events import LogEvents
 from .run_routes import is_no_input
 
 __all__ = ["AgUiStream", "chat_continued", "frame_of", "so_far"]
 
 
-class SoFar:
+class SoFar(NamedTuple):
     """The part of a run that is in its log already.
 
     Attributes:
-        events: follows the log.
+        replay: has its state.
         shown: its events, but for the run's end.
-        cursor: of the newest of them.
+        cursor: of the newest of them; None if there are none.
     """
 
-    def __init__(self) -> None:
-        self.events = LogEvents()
-        self.shown: list[Event] = []
-        self.cursor: str | None = None
-
-    def read(self, entries: Iterable[Any], is_there: Callable[[str], bool]) -> bool:
-        """Take entries, up to one that is there. Returns whether these were the last ones."""
-        for entry in entries:
-            if b'"run_done"' in entry.data[:30] or b'"stream_e' in entry.data[:30]:
-                return True
-            self.shown += self.events.read(entry.data, entry.cursor, is_snapshot=entry.snapshot)
-            self.cursor = entry.cursor
-            if is_there(entry.cursor):
-                return True
-        return False
+    replay: Replay
+    shown: list[Event]
+    cursor: str | None
 
 
 async def so_far(server: Server, record: RunRecord) -> SoFar:
-    """Read a run up to its newest event."""
-    found = SoFar()
-    if record.cursor is None:
-        return found
-    newest = place_of(record.cursor, record.id)
-    reading = await open_reading(server, record, None)
-    try:
-        async for entries in reading:  # a snapshot may stand for more
-            if found.read(entries, lambda cursor: place_of(cursor, record.id) >= newest):
-                break
-    finally:
-        reading.close()
-    return found
+    """Read a run up to its newest event, or up to the run's end."""
+    replay, shown, newest = Replay(), list[Event](), None
+    if record.cursor is not None:
+        async with aclosing(_entries_so_far(server, record, record.cursor)) as entries:
+            async for entry in entries:
+                shown += replay.read(entry)
+                newest = entry.cursor
+    return SoFar(replay, shown, newest)
+
+
+async def _entries_so_far(server: Server, record: RunRecord, newest: str) -> AsyncGenerator[Entry]:
+    async with aclosing(await open_reading(server, record, None)) as reading:
+        async for entries in reading:
+            for entry in entries:
+                if b'"run_done"' in entry.data[:30] or b'"stream_e' in entry.data[:30]:
+                    return
+                yield entry
+                if place_of(entry.cursor, record.id) >= place_of(newest, record.id):  # a snapshot may stand for more
+                    return
 
 
 def frame_of(item: Any) -> bytes:
@@ -83,7 +78,7 @@ async def chat_continued(server: Server, record: RunRecord, version: Any, found:
         found: what the run had written then.
     """
     # What was read out of the arguments of a call is not sent: the client has the call.
-    engine = found.events.engine
+    engine = found.replay.engine
     messages = [one for one in engine.messages if one.role != "user" and "field" not in one.metadata]
     after: list[Message | Confirmation] = [*messages, *engine.confirmations]
     encoder = vercel_ui.Encoder(version, message_id=record.id, after=after, expose_errors=True)
@@ -124,7 +119,7 @@ class AgUiStream:
         self, record: RunRecord, past: list[Message], found: SoFar, *, shows_messages: bool
     ) -> EventStream:
         """A run from here on: RUN_STARTED, the messages that have ended if they are to be shown, what is open, what is new."""
-        engine = found.events.engine
+        engine = found.replay.engine
         writer, opener = _writer(self._server, self._encoder()), _writer(self._server, self._encoder())
         for event in filter(is_no_input, found.shown):
             writer.event(event)
@@ -147,7 +142,7 @@ class AgUiStream:
         return await _response(self._server, record, found, writer, b"".join(parts), at_question, shows_messages)
 
     def _at_question(self, past: list[Message]) -> Any:
-        def ends(events: LogEvents, writer: EventStreamWriter) -> list[bytes]:
+        def ends(events: Replay, writer: EventStreamWriter) -> list[bytes]:
             return ends_as_waiting(events, writer, _snapshot([*past, *events.engine.messages]))
 
         return ends
@@ -186,11 +181,11 @@ async def _response(
         keeps=is_no_input,
         at_question=at_question,
         questions_from=number,
-        events=found.events,
+        events=found.replay,
         beginning=beginning,
     )
     frames.questions = questions
     if frames.is_waiting():
-        frames.beginning += b"".join(at_question(found.events, writer))
+        frames.beginning += b"".join(at_question(found.replay, writer))
         frames.has_ended = True
     return EventStream(server, record, reading, frames)

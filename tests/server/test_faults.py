@@ -521,4 +521,4 @@ def test_a_snapshot_says_how_many_events_are_missing_in_it_that_belong_to_no_mes
     stream = sk.stream(relay.reader("run"))
     stream.until_done()
     (warning,) = stream.warnings
-    assert (warning.code, "14 messages and other events" in warning.fault) == ("dropped", True)
+    assert (warning.code, "18 messages and other events" in warning.fault) == ("dropped", True)

@@ -98,7 +98,7 @@ class MemoryWriter(LogWriter):
         """Why nothing can be written any more; None if it can."""
         return self._run.fence(self.epoch)[0]
 
-    def append(self, events: Sequence[bytes], *, urgent: bool = False) -> list[str]:
+    def append(self, events: Sequence[bytes]) -> list[str]:
         """Number events, and write them."""
         run = self._run
         with run.lock:

@@ -59,7 +59,7 @@ class RedisWriter(LogWriter):
         """Why nothing more can be written; None as long as writing works, as far as this process has heard."""
         return self._outbox.fenced or ("closed" if self._outbox.has_left else None)
 
-    def append(self, events: Sequence[bytes], *, urgent: bool = False) -> list[str]:
+    def append(self, events: Sequence[bytes]) -> list[str]:
         """Number events, and write them. All are sent at once, or with those that wait for a reply."""
         for data in events:
             if b"\n" in data:
