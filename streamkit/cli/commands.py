@@ -37,6 +37,7 @@ def parser() -> argparse.ArgumentParser:
     _add_serve(commands)
     _add_replay(commands)
     _add_convert(commands)
+    _add_doctor(commands)
     return parser
 
 
@@ -259,3 +260,22 @@ def _field(text: str) -> tuple[str, str]:
 
 def _fields(arguments: argparse.Namespace) -> dict[str, str] | None:
     return dict(arguments.fields) if arguments.fields else None
+
+
+# -- doctor
+
+
+def _add_doctor(commands: _Commands) -> None:
+    doctor = commands.add_parser(
+        "doctor",
+        help="say what is installed here, and whether a stream runs",
+        description="Prints the versions of Python, streamkit, its packages and programs, which keys are set (not the keys), "
+        "and whether a stream from a scripted model on this machine arrives whole. Quote it when you report a problem.",
+    )
+    doctor.set_defaults(run=_doctor)
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    from .doctor import run
+
+    return run()
