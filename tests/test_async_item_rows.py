@@ -1,5 +1,4 @@
-"""Items that an async iterator yields one by one. Those that are there at once come as one row, which cannot await: where the
-task has to sleep for an item, it goes on with the pull that the row began. Nobody can tell."""
+"""Items that an async iterator yields one by one, with and without a sleep of the task between them. Nobody can tell."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import math
 import threading
 import time
 import tracemalloc
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -25,7 +25,6 @@ from streamkit.relay import MemoryRelay, Relay
 
 from . import values as q
 from .faces import LIMIT, Face, async_faces, body, chat, every_face, interpreter, is_soon
-from .opcodes import opcodes
 from .telling import tell_items
 from .test_laws import canonical, check_brackets, often
 from .test_relay import every_relay, without_cursors
@@ -1616,45 +1615,6 @@ def test_an_awaitable_is_no_answer_to_a_question_of_a_relay() -> None:
 
 
 # -- what a token costs
-
-
-def test_a_token_costs_a_reader_no_more_than_a_queue() -> None:
-    """By instructions, from `text()` to the hook of a task that waits for each token. The queue has a reader of the same kind, and
-    carries the event itself: it keeps no log to come late to."""
-
-    async def through_an_emitter(count: int) -> None:
-        source = sk.Emitter()
-
-        async def produce() -> None:
-            with source:
-                for _ in range(count):
-                    source.text("word")
-                    await asyncio.sleep(0)
-
-        await asyncio.gather(sk.astream(source, sk.EventHandler()).until_done(), produce())
-
-    async def through_a_queue(count: int) -> None:
-        queue: asyncio.Queue[Any] = asyncio.Queue()
-
-        async def items() -> AsyncIterator[Any]:
-            while (event := await queue.get()) is not None:
-                yield event
-
-        async def produce() -> None:
-            for _ in range(count):
-                queue.put_nowait(sk.TextDelta("m", "word"))
-                await asyncio.sleep(0)
-            queue.put_nowait(sk.StreamEnd())
-            queue.put_nowait(None)
-
-        await asyncio.gather(sk.astream(items(), sk.EventHandler()).until_done(), produce())
-
-    def cost(way: Callable[[int], Coroutine[Any, Any, None]]) -> float:
-        _, few, many = (opcodes(asyncio.run, way(count)) for count in (60, 60, 360))  # the first does what is done once
-        return (many - few) / 300
-
-    baseline = cost(through_a_queue)
-    assert cost(through_an_emitter) <= baseline
 
 
 def test_readers_that_wait_for_a_token_have_events_of_their_own() -> None:

@@ -592,20 +592,6 @@ def test_a_choice_of_its_own_stays_out_of_the_text() -> None:
 # -- beside what else there is
 
 
-def test_without_fields_nothing_is_added_to_the_way_of_a_delta() -> None:
-    """The framer's and the decoder's own functions are called directly; with fields, each batch goes through their stage."""
-    items = [sse(chat_calls([(0, "{}")]))]
-    plain, fielded = sk.stream(items), sk.stream(items, fields=FIELDS)
-    for stream in (plain, fielded):
-        next(iter(stream))
-    assert plain._source_decoder is not None
-    assert fielded._source_decoder is not None
-    assert plain._source_decoder.decoder is not None
-    feeds = [stream._source_decoder.shortcut[2] for stream in (plain, fielded)]
-    assert feeds[0] == plain._source_decoder.decoder.feed_frames
-    assert feeds[1] != fielded._source_decoder.decoder.feed_frames
-
-
 def test_a_recording_has_what_came_and_its_fields_are_told_anew(tmp_path: Path) -> None:
     """`Recorder` keeps the source's own items, and which fields were told of them."""
     path = tmp_path / "run.jsonl"

@@ -7,30 +7,19 @@ handlers, in their order, and then to whoever iterates, before the next event is
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
-from itertools import chain
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from types import CoroutineType
 from typing import Any, Protocol, TypeAlias
 
 from ..errors import UsageError, raise_source_error
-from ..events import Delta, Event, Usage, version
-from ..handlers import Call, Handler, names_no_hook, own_hooks, plan, warn_of_returned_value
+from ..events import Delta, Event, version
+from ..handlers import Call, Handler, own_hooks, plan, warn_of_returned_value
 from ..messages import COMPACT_AT
 from .engine import Engine
 from .steps import END, PULL, Step, Stopped
 
-__all__ = [
-    "NO_EVENT",
-    "NO_MORE",
-    "NO_SHORTCUT",
-    "BatchDecoder",
-    "Delivery",
-    "HookStopped",
-    "Shortcut",
-    "Steps",
-    "add_note",
-]
+__all__ = ["BatchDecoder", "Delivery", "HookStopped", "Steps", "add_note"]
 
 Steps: TypeAlias = Generator[Step | Event | Awaitable[Any], Any, None]
 """What a manager drives: see `core.steps`."""
@@ -39,34 +28,12 @@ _DeltaHook: TypeAlias = Callable[[Any, Any], Any]  # takes the delta and its sna
 _Calls: TypeAlias = Sequence[Call | _DeltaHook]  # those of one kind of event
 
 
-Shortcut: TypeAlias = tuple[AbstractSet[type[Any]], Callable[[Any], Any], Callable[[Any], Sequence[Any]]]
-"""How the delta loop decodes common batches by itself: the classes of these batches, and two functions. For such a batch
-`second(first(batch))` are its events. Of bytes, the first function makes frames, and the second makes events of these; of
-parsed items, one of the two makes the events, and the other passes them on."""
-
-
 class BatchDecoder(Protocol):
     """Makes events of a source's batches."""
 
-    def decode(self, batch: Any, /) -> Sequence[Any]:
-        """The events of a batch; `NO_MORE` of the source's end."""
+    def decode(self, batch: Any, /) -> Sequence[Any] | None:
+        """Return the events of a batch; None at the source's end."""
         ...
-
-
-NO_SHORTCUT: Shortcut = (frozenset(), list, list)
-
-NO_MORE: list[Any] = []
-"""Returned in place of a batch's events when the source has ended."""
-
-# What the delta loop has of a message before the first one: the message, its id, the class of its deltas, its pieces, the
-# hooks; and the event, which is here because CPython 3.13 loads only a function's first 16 variables in pairs.
-_NO_MESSAGE: tuple[Any, Any, Any, Any, Any, Any] = (None, None, None, [], (), None)
-
-
-NO_EVENT = Event()
-"""Stands for the newest event of a stream that has delivered none."""
-
-_UNOBSERVED: set[type[Event]] = set()  # the classes of events for which `_observe` has nothing to do
 
 
 class HookStopped(Exception):
@@ -82,27 +49,18 @@ class Delivery:
         awaits: whether a task drives the stream, so that a hook may return an awaitable.
     """
 
-    # The values with which a stream begins. They are the class's, because most streams change few of them.
-    _awaits = False
-    _coroutine: type[CoroutineType[Any, Any, Any]] | None = (
-        None  # the class of results that certainly have to be awaited
-    )
-    _current: Any = NO_EVENT  # the event that is delivered now, or was last
-    # The events that are being delivered; None while the manager waits for the source.
-    _batch: Sequence[Event] | None = ()
-    _ending = False  # the stream ends early: the async manager shields what is awaited from cancellation
-    _ended = False  # `StreamEnd` was delivered, or is next
-    _nested = False  # a source is read inside another
-    _iterated = True  # somebody iterates, so events are handed out as well
-    _has_content = False  # the first content has come
-
     def __init__(self, engine: Engine, handlers: Sequence[Handler], *, awaits: bool) -> None:
         self._engine = engine
-        if awaits is not self._awaits:
-            self._awaits, self._coroutine = awaits, CoroutineType if awaits else None
-        # The position of the last event that had one, before the current event.
-        self._position: int | str | None = None
+        self._awaits = awaits
+        self._current: Event | None = None  # the event that is delivered now, or was last
+        self._position: int | str | None = None  # of the newest event that has one: some servers number only some items
+        self._pulling = False  # the manager waits for the source
         self._closing = False  # `close` or `cancel` was called, or the stream failed
+        self._ending = False  # the stream ends early: the async manager shields what is awaited from cancellation
+        self._ended = False  # `StreamEnd` was delivered, or is next
+        self._nested = False  # a source is read inside another
+        self._iterated = True  # somebody iterates, so events are handed out as well
+        self._has_content = False  # the first content has come
         self._use_handlers(handlers)
 
     def _use_handlers(self, handlers: Sequence[Handler]) -> None:
@@ -112,16 +70,12 @@ class Delivery:
             UsageError: one of them is async, and this is a sync stream.
         """
         self._handlers: tuple[Handler, ...] = tuple(handlers)
-        self._own_names: Iterable[object] = vars(handlers[0]) if len(handlers) == 1 else _AllNames(self._handlers)
-        self._version, no_hook = version(), names_no_hook()
-        self._own_hooks = () if no_hook(self._own_names) else own_hooks(handlers)
-        # Where a hook is among these names, `_own_hooks` is to be compared at each event: it may have been deleted.
-        self._names_no_hook = _no if self._own_hooks else no_hook
+        self._version = version()
+        self._own_hooks = own_hooks(handlers)
         # Any: a `_DeltaHook` of a kind of delta, a `Call` of any other event.
-        self._hooks: dict[type[Event], Sequence[Any]] = {
-            kind: tuple(map(_taking_snapshot, calls)) if issubclass(kind, Delta) else calls
-            for kind, calls in plan(handlers, awaits=self._awaits).items()
-        }
+        self._hooks: dict[type[Event], Sequence[Any]] = defaultdict(tuple)
+        for kind, calls in plan(handlers, awaits=self._awaits).items():
+            self._hooks[kind] = tuple(map(_taking_snapshot, calls)) if issubclass(kind, Delta) else calls
 
     def _notice_hooks(self) -> None:
         """Call from here on what was assigned to a handler as a hook since the last time.
@@ -129,49 +83,49 @@ class Delivery:
         Raises:
             UsageError: it is async, and this is a sync stream.
         """
-        if not self._names_no_hook(self._own_names) and self._own_hooks != own_hooks(self._handlers):
+        if self._own_hooks != own_hooks(self._handlers):
             self._use_handlers(self._handlers)
 
     # -- batches
 
-    # Pulls batches and delivers their events. Returns False if the source has ended, and True if the lifecycle has something to
-    # decide before the next pull.
-    # A delta of an open message is the common case: its text is appended, its hooks are called. Most deltas follow another one
-    # of the same message, so message and hooks are looked up only where the message changes, and before the first content. All
-    # other events are completed by the engine.
     def _deliver_batches(self, source: BatchDecoder) -> Generator[Any, Any, bool]:
-        engine, (message, message_id, kind, pieces, hooks, event), pull = self._engine, _NO_MESSAGE, self._pull_now
-        (kinds, to_frames, decode), decoder, opened, again = NO_SHORTCUT, engine.decoder, engine.open_by_id, False
+        """Pull batches and deliver their events, until the source has ended (False), or there is something to decide (True). A
+        delta of an open message is complete as it is: the common case. The engine completes all other events."""
+        engine, open_messages, pull = self._engine, self._engine.open_by_id, self._pull_now
+        coroutine = CoroutineType if self._awaits else None
         try:
             while True:
-                if self._position is not None:
-                    self._position = self._current.position or self._last_position()
-                batch = self._batch = decoder.frames = None  # what was read is not held while the next is awaited
+                batch = events = engine.decoder.frames = (
+                    None  # what was read is not held while the next batch is awaited
+                )
+                self._pulling = True
                 try:
                     batch = pull() if pull is not None else (yield PULL)
                 except Exception as error:
                     batch = self._result_of_failed_pull(error)
+                self._pulling = False
                 if self._closing:
                     return self._check()
-                batch = self._batch = source.decode(batch) if batch.__class__ not in kinds else decode(to_frames(batch))
-                for event in batch:
-                    if event.__class__ is not kind or event.message_id is not message_id or event.replace:
-                        found = opened.get(event.message_id)
-                        if found is None or event.__class__ is not found.delta_event or event.replace:
-                            if event.__class__ is not Usage or not self._count_unseen(event):
-                                again, message_id = True, None
-                                yield from self._deliver(engine.complete_event(event))
-                            continue
-                        if len(pieces) >= COMPACT_AT:
-                            engine.compact(message)
-                        message, kind, pieces = found, event.__class__, found.pieces
-                        hooks = self._hooks.get(kind, ())
-                        message_id = event.message_id if self._has_content or self._look_for_content(event) else None
+                if (events := source.decode(batch)) is None:
+                    return False
+                for event in events:
+                    message = open_messages.get(event.message_id)
+                    if message is None or event.__class__ is not message.delta_event or event.replace:
+                        yield from self._deliver(engine.complete_event(event))
+                        engine.cause = None  # the item that it came from may be large
+                        continue
+                    pieces = message.pieces
                     pieces.append(event.value)
+                    if len(pieces) >= COMPACT_AT:
+                        engine.compact(message)
                     event.snapshot, self._current = message, event
-                    for hook in hooks:
+                    if event.position is not None:
+                        self._position = event.position
+                    if not self._has_content:
+                        self._look_for_content(event)
+                    for hook in self._hooks[event.__class__]:
                         result = hook(event, message)
-                        if result is not None and (type(result) is self._coroutine or self._must_await(hook, result)):
+                        if result is not None and (type(result) is coroutine or self._must_await(hook, result)):
                             result = yield result  # which is None: a coroutine is not held once it was awaited
                         if self._closing:
                             raise Stopped
@@ -179,27 +133,10 @@ class Delivery:
                         yield event
                         if self._closing:
                             self._check()
-                if len(pieces) >= COMPACT_AT:
-                    engine.compact(message)
-                if (again or not batch or engine.changes) and (pull is not None or not self._pull_has_begun):
-                    again, engine.cause = False, None  # the item that it came from may be large
-                    if batch is NO_MORE or not kinds or decoder.exhausted or engine.pending or engine.not_approved:
-                        if batch is NO_MORE or (shortcut := self._next_shortcut()) is None:
-                            return batch is not NO_MORE
-                        (kinds, to_frames, decode), decoder = shortcut, engine.decoder
+                if engine.pending or engine.not_approved or engine.decoder.exhausted:
+                    return True
         except StopIteration as error:
             raise HookStopped from error
-
-    @property
-    def _pulling(self) -> bool:
-        """Whether the manager waits for the source."""
-        return self._batch is None
-
-    @property
-    def _pull_has_begun(self) -> bool:
-        """Whether a batch has begun the pull of the next one, which is ended before anything else is decided: only where a
-        task drives the stream."""
-        return False
 
     @property
     def _pull_now(self) -> Callable[[], Any] | None:
@@ -207,16 +144,12 @@ class Delivery:
         return None
 
     def _result_of_failed_pull(self, error: Exception) -> Any:
-        """What a failed pull means: the source's end, our own end, or a fault of the transport."""
+        """Return what a failed pull means: the source's end, our own end, or a fault of the transport."""
         if isinstance(error, (StopIteration, StopAsyncIteration)):
             return END
         if self._closing:
             raise Stopped from None  # closing the source is what broke the pull
         raise_source_error(error)
-
-    def _next_shortcut(self) -> Shortcut | None:
-        """How common batches of the present source are decoded. None if something is to be decided before it is pulled again."""
-        raise NotImplementedError("the lifecycle's")
 
     def _check(self) -> bool:
         """Raise `Stopped` if `close` or `cancel` was called before the stream's end, or while a source is read inside another.
@@ -224,19 +157,6 @@ class Delivery:
         if self._closing and (self._nested or not self._ended):
             raise Stopped
         return False
-
-    def _count_unseen(self, event: Usage) -> bool:
-        """Count tokens without delivering the event, if nobody would receive it: some servers send usage with each delta. False
-        if the event has to be delivered, or begins a step."""
-        if self._iterated or Usage in self._hooks or self._closing:
-            return False
-        if not self._engine.count_in_step(event):
-            return False
-        if self._position is not None or self._current.position is not None:
-            self._position = self._last_position()
-        self._current = event
-        self._notice_hooks()
-        return True
 
     # -- single events
 
@@ -258,26 +178,17 @@ class Delivery:
 
     def _calls_of(self, event: Event) -> _Calls:
         """Make an event the current one. Returns the calls to its hooks."""
-        before = self._current.position
-        if before is not None or self._position is not None:
-            self._position = before or self._last_position()
         self._current = event
+        if event.position is not None:
+            self._position = event.position
         if not self._has_content:
             self._look_for_content(event)
-        kind = event.__class__
-        if kind not in _UNOBSERVED and not self._observe(event):
-            _UNOBSERVED.add(kind)
-        # The condition of `_notice_hooks`, without a call at each event.
-        names_no_hook = self._names_no_hook  # Python calls a variable faster than an attribute
-        if not names_no_hook(self._own_names) and not isinstance(event, Delta):
+        self._observe(event)
+        if not isinstance(event, Delta):
             self._notice_hooks()
-        calls = self._hooks.get(kind)
-        if calls is None:
-            if kind.declared <= self._version:
-                return ()
+        if event.declared > self._version:
             self._use_handlers(self._handlers)  # the application has declared the event since the stream was made
-            calls = self._hooks.get(kind, ())
-        return calls
+        return self._hooks[type(event)]
 
     def _call(self, calls: _Calls, event: Event) -> Steps:
         """Call the hooks of an event, in order. If one raises, the other handlers still get the event."""
@@ -308,29 +219,13 @@ class Delivery:
         finally:
             self._ending = before
 
-    def _look_for_content(self, event: Event) -> bool:
-        """Note whether an event brings the first content. Returns whether content has come."""
+    def _look_for_content(self, event: Event) -> None:
+        """Note whether an event brings the first content."""
         raise NotImplementedError("the manager's")
 
-    def _observe(self, event: Event) -> bool:
-        """Note what an event means for the stream itself. False if no event of this class means anything for it."""
-        return False
-
-    def _last_position(self) -> int | str | None:
-        """The position of the current event, else of the last one before it that has one: some servers number only some
-        items. Deltas of open messages are not noted one by one, so they are looked up in their batch."""
-        current = self._current
-        if current.position is not None:
-            position: int | str = current.position
-            return position
-        if self._position is None or not isinstance(current, Delta):
-            return self._position
-        is_before = False
-        for event in reversed(self._batch or ()):
-            is_before = is_before or event is current
-            if is_before and event.position is not None:
-                return event.position
-        return self._position
+    def _observe(self, event: Event) -> None:
+        """Note what an event means for the stream itself."""
+        raise NotImplementedError("the manager's")
 
     def _must_await(self, hook: Any, result: Any) -> bool:
         """Whether what a hook returned has to be awaited.
@@ -349,20 +244,6 @@ class Delivery:
             result.close()
         name = getattr(hook, "__qualname__", repr(hook))
         raise UsageError(f"{name} returned an awaitable, which a sync stream cannot await: use `astream`")
-
-
-def _no(names: Iterable[object]) -> bool:
-    return False
-
-
-class _AllNames:
-    """The names of the attributes that several handlers have at the moment when it is iterated."""
-
-    def __init__(self, handlers: Iterable[Handler]) -> None:
-        self._handlers = handlers
-
-    def __iter__(self) -> Iterator[str]:
-        return chain.from_iterable(map(vars, self._handlers))
 
 
 def _invoke(call: Call | _DeltaHook, event: Any) -> Any:

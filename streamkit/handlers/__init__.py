@@ -4,7 +4,7 @@ Subclass `EventHandler` (or `AsyncEventHandler`, whose hooks are `async def`) an
 A hook that is not overridden costs nothing. The root is `Handler`, which receives every event in one method.
 """
 
-from .hook_names import HOOKS, hook_events, names_no_hook, warn_of_near_misses, warn_of_returned_value
+from .hook_names import HOOKS, hook_events, warn_of_near_misses, warn_of_returned_value
 from .hooks import AsyncEventHandler, EventHandler, Hooks
 from .root import Call, Handler, needs_async, no_handler, own_hooks, plan
 
@@ -16,7 +16,6 @@ __all__ = [
     "Handler",
     "Hooks",
     "hook_events",
-    "names_no_hook",
     "needs_async",
     "no_handler",
     "own_hooks",

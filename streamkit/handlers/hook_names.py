@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from types import CodeType, MethodType
 
@@ -13,7 +13,6 @@ from ..events import EVENTS, Event, version
 __all__ = [
     "HOOKS",
     "hook_events",
-    "names_no_hook",
     "warn_of_near_misses",
     "warn_of_returned_value",
     "warn_of_unknown_hooks",
@@ -37,16 +36,6 @@ def _events_by_hook(version: int) -> dict[str, list[type[Event]]]:
 def hook_events() -> dict[str, list[type[Event]]]:
     """The events that call each hook, the hooks of an application's events too."""
     return _events_by_hook(version())
-
-
-@cache
-def _no_hook_among(version: int) -> Callable[[Iterable[object]], bool]:
-    return frozenset(_events_by_hook(version)).isdisjoint
-
-
-def names_no_hook() -> Callable[[Iterable[object]], bool]:
-    """Says whether none of these names is that of a hook. The same function, until an application declares an event."""
-    return _no_hook_among(version())
 
 
 def warn_of_near_misses(cls: type, hooks: Collection[str], others: Mapping[str, str], *, stacklevel: int) -> None:

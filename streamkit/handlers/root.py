@@ -15,7 +15,7 @@ import msgspec
 
 from ..errors import UsageError
 from ..events import EVENTS, Event
-from .hook_names import hook_events, names_no_hook
+from .hook_names import hook_events
 
 if TYPE_CHECKING:
     from ..streams.state import StreamState
@@ -159,13 +159,8 @@ _is_async = attrgetter("is_async")
 def own_hooks(handlers: Iterable[Handler]) -> tuple[tuple[str, int], ...]:
     """The hooks that were assigned to these objects themselves, each by name and identity: what `plan` has to be
     computed again for. A stream compares it at every event that is no delta."""
-    no_hook = names_no_hook()
-    found: tuple[tuple[str, int], ...] = ()
-    for handler in handlers:
-        own = vars(handler)
-        if not no_hook(own):
-            found += tuple((name, id(own[name])) for name in hook_events().keys() & own.keys())
-    return found
+    names = hook_events().keys()
+    return tuple((name, id(vars(handler)[name])) for handler in handlers for name in names & vars(handler).keys())
 
 
 def plan(handlers: Sequence[Handler], *, awaits: bool) -> Mapping[type[Event], tuple[Call, ...]]:

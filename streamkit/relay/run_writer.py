@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from ..answers import Answer, Confirmation
 from ..core.content import is_content
-from ..core.delivery import NO_EVENT
 from ..core.engine import Engine
 from ..core.snapshot import SnapshotMaker
 from ..events import ConfirmationCreated, Created, Delta, Event, RawEvent, ToolCallDone
@@ -39,7 +38,7 @@ class RunWriter:
 
     Attributes:
         cursor: of the newest event; None before the first.
-        current: the newest event that came from the engine; `NO_EVENT` before the first.
+        current: the newest event that came from the engine; None before the first.
         first_content: when the first content came, on the monotonic clock; None before.
         until_snapshot: how many events may be written before the next snapshot is due.
         forwarded: new confirmations of other streams whose time is not limited, for the owner to wait for.
@@ -47,7 +46,7 @@ class RunWriter:
 
     def __init__(self, engine: Engine, log: LogWriter, limit: int | None, *, resumable: bool) -> None:
         self.cursor: str | None = None
-        self.current: Event = NO_EVENT
+        self.current: Event | None = None
         self.first_content: float | None = None
         self._interval = _NEVER if limit is None else (limit + 1) // 2
         self.until_snapshot = self._interval

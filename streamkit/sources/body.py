@@ -13,9 +13,6 @@ no JSON, that is the body's first line and is cut just before something like `da
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-
-from ..protocols.frames import Frames
 
 __all__ = ["BodyJoiner", "is_piece"]
 
@@ -35,12 +32,9 @@ class BodyJoiner:
 
     States: undecided between pieces and lines (`_are_lines` is None), then pieces (False) or lines (True).
 
-    Attributes:
-        to_frames: cuts the bytes of the body into frames. To be set before `feed_frames` is called.
     """
 
-    __slots__ = ("_are_lines", "_empty", "_head", "_made_json", "to_frames")
-    to_frames: Callable[[bytes], Frames]
+    __slots__ = ("_are_lines", "_empty", "_head", "_made_json")
 
     def __init__(self) -> None:
         self._are_lines: bool | None = None
@@ -65,10 +59,6 @@ class BodyJoiner:
         if self._are_lines is None:
             return self._undecided(item)
         return item + b"\n" if self._are_lines else item
-
-    def feed_frames(self, item: bytes) -> Frames:
-        """The frames that an item completes."""
-        return self.to_frames(self.feed(item))
 
     def _undecided(self, item: bytes) -> bytes:
         """The bytes of an item that comes before it is known whether the items are lines. It may decide that."""

@@ -8,34 +8,27 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..core.delivery import NO_MORE, NO_SHORTCUT, Shortcut
 from ..core.engine import Engine
 from ..core.steps import END
 from ..errors import IncompleteStreamError, ProtocolError, StreamkitError, raise_source_error
 from ..events import Event, Run, RunDone, StreamWarning
 from ..messages.json_text import read_json
-from ..messages.sdk_objects import PLAIN_KINDS, as_item
+from ..messages.sdk_objects import as_item
 from ..protocols import registry
-from ..protocols.base import Decoder, OwnEvents
+from ..protocols.base import Decoder
 from ..protocols.framing import Framer, Frames, as_data, as_frame, framer_for, is_frame
-from ..shared_names import share_names
 from .chained import UpstreamConfirmations
 from .held_items import error_in, is_plain, parsed_item, protocol_of
+from .items import Items
 from .live import ForeignQuestions, decoder_of_possible_question, ends_with_question, expect_questions
-from .source import LIVE, NO_TRAITS, AsyncSource, Source, SourceTraits
+from .source import AsyncSource, Source, SourceTraits
 
 if TYPE_CHECKING:
     from ..core.argument_fields import ArgumentFields
     from ..core.resume import Resumption
 
-__all__ = ["ItemDecoder", "SourceDecoder"]
+__all__ = ["SourceDecoder"]
 
-_BYTES, _TUPLE, _OWN = frozenset({bytes}), frozenset({tuple}), frozenset({OwnEvents})  # classes of batches
-_OTHER = (
-    tuple,
-    Event,
-    int,
-)  # classes of a batch's elements that are no parsed items: a frame, an event, one of the bytes
 _PLAIN_ITEMS = (str, bytes, dict, tuple)  # any of which may be an item of a protocol: a frame is a tuple
 _SHOWN = 60  # bytes of an unknown source that an error shows
 _UNRECOGNISED_LIMIT = 200  # items held while the protocol is not known
@@ -63,25 +56,8 @@ class SourceDecoder:
         cut: the bytes of the item in the middle of which the source ended; the source's first bytes, if no item was
             complete. None before the source's end, and if it ended between two items.
         is_over: whether the source has ended, and its last events were handled.
-        shortcut: how the delta loop decodes batches by itself, once nothing but the framer and the decoder takes part.
         resumption: skips what comes before the cursor; None if the source is read from its beginning.
     """
-
-    _framer: Framer | None = None
-    _start = b""
-    _seen = b""  # the source's first bytes, until the protocol is known
-    _held: tuple[Any, ...] = ()  # items, until the protocol is known
-    decoder: Decoder | None = None
-    shortcut: Shortcut = NO_SHORTCUT
-    resumption: Resumption | None = None
-    # Makes events of parsed items, once nothing but the decoder takes part. Batches of bytes may still come between.
-    _of_items: Callable[[Sequence[Any]], Sequence[Event]] | None = None
-    cut: bytes | None = None
-    is_over = False
-    _upstream: UpstreamConfirmations | None = None
-    _foreign: ForeignQuestions | None = None
-    _read_to_end = False  # reading goes on after the decoder is exhausted
-    _was_complete: bool | None = None  # what `complete` was when the stream ended
 
     def __init__(
         self,
@@ -93,13 +69,25 @@ class SourceDecoder:
         fields: ArgumentFields | None = None,
     ) -> None:
         self.source = source
+        self.decoder: Decoder | None = None
+        self.cut: bytes | None = None
+        self.is_over = False
+        self.resumption: Resumption | None = None
         self._engine = engine
         self._receivers = receivers
         self._fields = fields
+        self._framer: Framer | None = None
+        # What makes frames of bytes, and events of frames, once nothing else takes part.
+        self._common_case: tuple[Callable[[bytes], Frames], Callable[[Frames], Sequence[Event]]] | None = None
+        self._start = b""  # bytes that do not show yet how the source is framed
+        self._seen = b""  # the source's first bytes, until the protocol is known
+        self._held: tuple[Any, ...] = ()  # items, until the protocol is known
+        self._upstream: UpstreamConfirmations | None = None
+        self._foreign: ForeignQuestions | None = None
+        self._read_to_end = False  # reading goes on after the decoder is exhausted
+        self._was_complete: bool | None = None  # what `complete` was when the stream ended
         engine.pull_approves = engine.pull_approved = engine.has_outcomes = False
-        traits = source.traits
-        if traits is not NO_TRAITS and traits is not LIVE:  # most sources have one of these two
-            kind, after = self._take_traits(traits, kind, after)
+        kind, after = self._take_traits(source.traits, kind, after)
         if after is not None:
             self.resumption = _resumption(after, engine)
         if kind is not None:
@@ -134,46 +122,32 @@ class SourceDecoder:
 
     # -- batches
 
-    def decode(self, batch: Any) -> Sequence[Event]:
-        """The events of a batch of the source: bytes, or a list of frames or of items. `NO_MORE` of its end."""
-        if batch is None or batch is END:
-            return NO_MORE
-        kinds, to_frames, to_events = self.shortcut
-        return to_events(to_frames(batch)) if batch.__class__ in kinds else self._decode_batch(batch)
-
-    def _decode_batch(self, batch: Any) -> Sequence[Event]:
-        """The events of a batch that the shortcut does not take. Sets the shortcut for the next ones, where there can be one."""
-        if (of_items := self._of_items) is not None:
-            kind = batch.__class__
-            if kind is tuple or kind is OwnEvents or (batch and not isinstance(batch[0], _OTHER)):
-                return of_items(batch)
-        events = self._decode(batch)
+    def decode(self, batch: Any) -> Sequence[Event] | None:
+        """Return the events of a batch of the source: bytes, a list of frames or of items, or one item of a source that yields
+        items. None at its end."""
+        if self._common_case is not None and batch.__class__ is bytes:
+            frames_of, events_of = self._common_case
+            return events_of(frames_of(batch))
+        if batch is END or (batch is None and self.source.items is None):
+            return None
+        if self.source.items is not None:
+            batch = _batch_of(self.source.items, batch)
+        if type(batch) is not bytes:
+            events = self._decode_items(batch)
+        elif self._framer is None:
+            events = self._decode_first(batch)
+        else:
+            events = self._decode_frames(_frames_of(self._framer, batch))
+        if self.decoder is None and type(batch) is bytes and len(self._seen) < _SHOWN:
+            self._seen += batch[:_SHOWN]
         if self._fields is not None or self.resumption is not None:
-            events = self._filtered(events)
-        if (decoder := self.decoder) is None:
-            if type(batch) is bytes and len(self._seen) < _SHOWN:
-                self._seen += batch[:_SHOWN]
-        elif not self._receivers and self.resumption is None:
-            if self._framer is not None:
-                self.shortcut = _BYTES, self._frames_of_bytes(self._framer), self._with_fields(decoder.feed_frames)
-            elif self._upstream is None and type(batch) is not bytes:  # whose framing does not show yet
-                self._of_items = self._with_fields(decoder.feed_items)
-                is_own = batch.__class__ is OwnEvents
-                self.shortcut = (_OWN, self._of_items, tuple) if is_own else self._shortcut_of_items(decoder)
+            return self._filtered(events)
+        items = self.source.items
+        framer, is_body = self._framer, items is None or items.is_plain
+        if framer is not None and self.decoder is not None and is_body and not self._receivers:
+            frames_of = framer.feed if framer.is_question is None else framer.feed_live
+            self._common_case = frames_of, self.decoder.feed_frames
         return events
-
-    def _with_fields(self, feed: Callable[[Any], Sequence[Event]]) -> Callable[[Any], Sequence[Event]]:
-        """A function that returns what this one does, and the events of the messages that `fields=` makes of it."""
-        if self._fields is None:
-            return feed
-        fields = self._fields.feed
-        return lambda batch: fields(feed(batch))
-
-    def _frames_of_bytes(self, framer: Framer) -> Callable[[bytes], Frames]:
-        return framer.feed if framer.is_question is None else framer.feed_live
-
-    def _shortcut_of_items(self, decoder: Decoder) -> Shortcut:
-        return _TUPLE, tuple, self._with_fields(decoder.feed_items)
 
     def _filtered(self, events: Sequence[Event]) -> Sequence[Event]:
         """These events, with the messages that `fields=` makes of them, and without what comes before the cursor."""
@@ -181,11 +155,8 @@ class SourceDecoder:
             events = self._fields.feed(events)
         return events if self.resumption is None else self.resumption.feed(events)
 
-    def _decode(self, batch: Any) -> Sequence[Event]:
-        if type(batch) is bytes:
-            if (framer := self._framer) is None:
-                return self._decode_first(batch)
-            return self._decode_frames(framer.feed(batch) if framer.is_question is None else framer.feed_live(batch))
+    def _decode_items(self, batch: Any) -> Sequence[Event]:
+        """Return the events of a list of items, or of frames that were cut before."""
         if batch and type(batch[0]) is tuple:
             return self._decode_frames(batch)
         decoder = self.decoder
@@ -193,8 +164,8 @@ class SourceDecoder:
             return [msgspec.structs.replace(event) for event in batch]  # a recording's answers
         if self._receivers:
             batch = [*map(as_item, batch)]
-        for receive in self._receivers:
-            receive(batch)
+            for receive in self._receivers:
+                receive(batch)
         if decoder is None:
             return self._recognise(batch, parsed=True)
         events = decoder.feed_items(batch)
@@ -209,12 +180,11 @@ class SourceDecoder:
             return ()
         self._start = b""
         framer.sizes = self._engine
+        if self.source.traits.live:
+            framer.is_question = ends_with_question
         if self.decoder is not None:
             self._drop_event_names()
-        if not self.source.traits.live:
-            return self._decode_frames(framer.feed(start))
-        framer.is_question = ends_with_question
-        return self._decode_frames(framer.feed_live(start))
+        return self._decode_frames(_frames_of(framer, start))
 
     def _decode_frames(self, frames: Frames) -> Sequence[Event]:
         for receive in self._receivers:
@@ -282,7 +252,7 @@ class SourceDecoder:
 
     def release(self) -> None:
         """Drop the references to handlers and to the decoder's newest items, once nothing more comes."""
-        self._receivers, self.shortcut, self._of_items = (), NO_SHORTCUT, None
+        self._receivers = ()
         if self.decoder is not None and not self.is_over:
             self.decoder.foreign_decoder = None
             self.decoder.forget()
@@ -295,7 +265,7 @@ class SourceDecoder:
         self.source = _ENDED
         if self.decoder is not None:
             self.decoder = self.decoder.remainder()
-        self.resumption = self._fields = self._framer = self._upstream = self._foreign = None
+        self.resumption = self._fields = self._framer = self._common_case = self._upstream = self._foreign = None
 
     def finish(self, *, not_approved: bool) -> Iterator[Sequence[Event]]:
         """The events of the source's end: the rest of its bytes, then what its decoder reports at the end. Each is to be
@@ -383,61 +353,6 @@ class SourceDecoder:
         raise _unrecognised(self._held[0])
 
 
-_NAMES = """source decoder resumption cut is_over _engine _receivers _fields _read_to_end _framer _start _seen _held shortcut
-_of_items _upstream _foreign _was_complete"""
-share_names(SourceDecoder, _NAMES)
-
-
-class ItemDecoder(SourceDecoder):
-    """Decodes a source that gives one item at a time: an object, or bytes or text of a body."""
-
-    _has_rows = False  # whether the shortcut makes an `ItemRow` of an item
-
-    def _frames_of_bytes(self, framer: Framer) -> Callable[[bytes], Frames]:
-        """What makes frames of a piece of a body, which may be a line without its newline."""
-        assert self.source.items is not None
-        items, to_frames = self.source.items, super()._frames_of_bytes(framer)
-        if items.is_plain:
-            return to_frames
-        items.to_frames = to_frames
-        return items.feed_frames
-
-    def _shortcut_of_items(self, decoder: Decoder) -> Shortcut:
-        kind, source = type(decoder), self.source
-        has_no_plain = kind.plain_item is None and kind.plain_event is Decoder.plain_event
-        has_no_plain = has_no_plain or kind.feed_item is not Decoder.feed_item
-        if self._fields is not None or has_no_plain:
-            # A tuple of one event stays the same.
-            return PLAIN_KINDS, decoder.feed_item, tuple if self._fields is None else self._fields.feed
-        from .item_row import row_as_it_is, rows_of  # for few streams
-
-        self._has_rows = True
-        return PLAIN_KINDS, rows_of(source, decoder, self._engine, self._decode_alone), row_as_it_is
-
-    def decode(self, batch: Any) -> Sequence[Event]:
-        """As `SourceDecoder.decode`, of one item."""
-        if batch is END:
-            return NO_MORE
-        kinds, to_frames, to_events = self.shortcut
-        if batch.__class__ not in kinds:
-            return self._decode_alone(batch)
-        if self._has_rows and self.decoder is not None:
-            return self.decoder.feed_item(batch)
-        return to_events(to_frames(batch))
-
-    def _decode_alone(self, batch: Any) -> Sequence[Event]:
-        """The events of an item of any kind."""
-        assert self.source.items is not None
-        try:
-            prepared = self.source.items.batch(batch)
-        except Exception as error:
-            raise_source_error(error)
-        return self._decode_batch(prepared)
-
-
-share_names(ItemDecoder, _NAMES)
-
-
 def _unrecognised(first: Any) -> StreamkitError:
     """The error about a source whose protocol was not recognised. `first` is its first item."""
     kind, hint = "", f"give `protocol=`, one of: {', '.join(registry.names())}"
@@ -452,10 +367,23 @@ def _unrecognised(first: Any) -> StreamkitError:
     )
 
 
+def _batch_of(items: Items, item: Any) -> Any:
+    """The batch that an item makes. What an object of another library raises meanwhile is a fault of the source."""
+    try:
+        return items.batch(item)
+    except Exception as error:
+        raise_source_error(error)
+
+
 def _resumption(after: str, engine: Engine) -> Resumption:
     from ..core.resume import Resumption
 
     return Resumption(after, engine)
+
+
+def _frames_of(framer: Framer, chunk: bytes) -> Frames:
+    """The frames that these bytes complete."""
+    return framer.feed(chunk) if framer.is_question is None else framer.feed_live(chunk)
 
 
 def _decode_frames_with(decoder: Decoder, frames: Frames) -> list[Event]:

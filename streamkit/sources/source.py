@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -18,11 +18,7 @@ from .chunks import Chunks
 from .interrupt import Interruptible, hang_up_response
 from .items import Batch, Items
 
-if TYPE_CHECKING:
-    from .pulled_items import PulledItems
-
 __all__ = [
-    "LIVE",
     "NO_TRAITS",
     "AsyncSource",
     "Batch",
@@ -97,9 +93,6 @@ class SourceTraits(msgspec.Struct, frozen=True, kw_only=True):
 NO_TRAITS = SourceTraits()
 """Of most sources."""
 
-LIVE = SourceTraits(live=True)
-"""Of a producer that continues only when it is pulled."""
-
 
 class Opened:
     """What was opened from other objects. These live until it is closed: a source may read an HTTP response alone, while the
@@ -135,10 +128,9 @@ class Source(Opened, Iterator[Batch]):
     Attributes:
         next: pulls as `pull` does, but what it returns may be an item, and it raises the client's own exceptions, and
             `StopIteration` at the end.
-        values: what `next` pulls from.
     """
 
-    __slots__ = ("_close", "interruptible", "items", "next", "response", "traits", "upstream", "values")
+    __slots__ = ("_batches", "_close", "interruptible", "items", "next", "response", "traits", "upstream")
 
     def __init__(
         self,
@@ -153,7 +145,7 @@ class Source(Opened, Iterator[Batch]):
     ) -> None:
         super().__init__()
         self.next: Callable[[], Batch] = batches.__next__
-        self.values = batches  # or items
+        self._batches = batches
         self._close = close
         self.traits = traits
         self.response = response
@@ -169,8 +161,8 @@ class Source(Opened, Iterator[Batch]):
         """
         try:
             if self.items is None:
-                return next(self.values, None)
-            item = next(self.values, END)
+                return next(self._batches, None)
+            item = next(self._batches, END)
             return None if item is END else self.items.batch(item)
         except Exception as error:
             raise_source_error(error)
@@ -180,16 +172,6 @@ class Source(Opened, Iterator[Batch]):
         if batch is None:
             raise StopIteration
         return batch
-
-    @property
-    def is_pulling(self) -> bool:
-        """Whether its own code runs just now. False where it cannot be interrupted."""
-        return self.interruptible is not None and self.interruptible.is_pulling
-
-    @property
-    def is_stopped(self) -> bool:
-        """Whether a pull was, or will be, ended early."""
-        return self.interruptible is not None and self.interruptible.is_stopped
 
     def interrupt(self) -> None:
         """Make a pull that waits in another thread end soon, if the source allows it."""
@@ -222,7 +204,6 @@ class AsyncSource(Opened):
 
     Attributes:
         next: the `pull` above: what it returns may be an item, and it raises the client's own exceptions.
-        pulled: pulls in the place of `next`, once rows of items are made of them.
     """
 
     __slots__ = ("_close", "cancel", "items", "next", "pulled", "traits")
@@ -240,7 +221,6 @@ class AsyncSource(Opened):
         self.next = pull
         self.cancel = cancel
         self.items = items
-        self.pulled: PulledItems | None = None
         self._close = close
         self.traits = traits
 
@@ -254,34 +234,13 @@ class AsyncSource(Opened):
         except Exception as error:
             raise_source_error(error)
 
-    def pull_ahead(self) -> PulledItems:
-        """Let rows of items pull from here on, too."""
-        if self.pulled is None:
-            from .pulled_items import PulledItems  # for few streams
-
-            self.pulled = PulledItems(self.next)
-            self.next = self.pulled.next
-        return self.pulled
-
-    @property
-    def is_pulling(self) -> bool:
-        """Whether a row pulls an item just now."""
-        return self.pulled is not None and self.pulled.values.gi_running
-
     @property
     def holds_scope(self) -> bool:
         """Whether it has entered a cancel scope or a task group in a pull, or where it was opened, that closing it leaves."""
         return False
 
-    def stop(self) -> None:
-        """The stream was cancelled: what a row pulls now is of no use."""
-        if self.pulled is not None:
-            self.pulled.is_stopped = True
-
     async def close(self) -> None:
         """Close what is upstream, and return when it is closed. Raises as `pull`."""
-        if self.pulled is not None:
-            self.pulled.end()
         try:
             await self._close()
         except Exception as error:

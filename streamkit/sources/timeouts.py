@@ -194,8 +194,8 @@ class _NotedDecoder:
     def __init__(self, decoder: BatchDecoder, clock: ContentClock) -> None:
         self._decoder, self._clock = decoder, clock
 
-    def decode(self, batch: Any, /) -> Sequence[Any]:
-        """The events of a batch."""
+    def decode(self, batch: Any, /) -> Sequence[Any] | None:
+        """Return the events of a batch; None at the source's end."""
         events = self._decoder.decode(batch)
-        self._clock.note(events)
+        self._clock.note(events or ())
         return events

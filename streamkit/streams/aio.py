@@ -11,7 +11,7 @@ import types
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
 from contextvars import Context, copy_context
 from functools import partial
-from types import AsyncGeneratorType, CoroutineType, TracebackType
+from types import AsyncGeneratorType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import anyio
@@ -23,14 +23,13 @@ from ..errors import UsageError
 from ..events import Event, Run, RunStep
 from ..handlers import Handler
 from ..messages import Message
-from ..shared_names import share_names
 from ..sources.chunks import AsyncChunks
 from ..sources.open_async import open_async, source_of_async_stream
 from ..sources.recognition import wants_async
 from ..sources.source import AsyncSource, Source, await_source, call_source
 from .lifecycle import NO_STEPS
-from .manager import NAMES, Manager
-from .options import NO_OPTIONS, StreamOptions
+from .manager import Manager
+from .options import StreamOptions
 from .readers import begin
 from .sleeps import TaskSleeps, sleeps_on
 from .tasks import Work, close_unused, in_context, is_called_by, scheduler, shielded
@@ -60,18 +59,16 @@ class AsyncStreamManager(Manager):
     a stream may be used in generators, and be entered, read and left in different tasks, one at a time.
     """
 
-    _awaits = True
-    _coroutine = CoroutineType
-    _work: Work | None = None  # what runs beside it, once something does
-    _sleeps: TaskSleeps | None = None  # of the task that performs steps
-    _wakeup: anyio.Event | None = None  # while it waits for an answer
-    _token: Any = None  # the event loop's own
-    _context: Context | None = None  # of the task that began to read it there; awaitables that answer calls run in it
-    _running: Any = None  # the steps that are performed just now
-    _pause: anyio.Event | None = None  # while another task waits until none are
-    _guard: AsyncGeneratorType[None, None] | None = None  # closes it where it is dropped
-
-    def __init__(self, source: Any, handlers: tuple[Handler, ...], options: StreamOptions = NO_OPTIONS) -> None:
+    def __init__(self, source: Any, handlers: tuple[Handler, ...], options: StreamOptions) -> None:
+        self._work: Work | None = None  # what runs beside it, once something does
+        self._sleeps: TaskSleeps | None = None  # of the task that performs steps
+        self._wakeup: anyio.Event | None = None  # while it waits for an answer
+        self._token: Any = None  # the event loop's own
+        # That of the task that began to read it there; awaitables that answer calls run in it.
+        self._context: Context | None = None
+        self._running: Any = None  # the steps that are performed just now
+        self._pause: anyio.Event | None = None  # while another task waits until none are
+        self._guard: AsyncGeneratorType[None, None] | None = None  # closes it where it is dropped
         super().__init__(source, handlers, options, awaitables=True)
         self._course: Any = self._drive(self._run())  # Any: its type does not show `gi_running`
 
@@ -160,7 +157,7 @@ class AsyncStreamManager(Manager):
         while self._is_running:
             self.cancel()
             if is_called_by(AsyncStreamManager._drive.__code__, self):  # in a hook, or the source
-                if not self._is_pulled:
+                if not self._pulling:
                     await self._close_source()
                 return
             self._pause = self._pause or anyio.Event()
@@ -170,8 +167,6 @@ class AsyncStreamManager(Manager):
 
     def cancel(self) -> None:
         self._closing = True
-        if (source := self._source) is not None:
-            source.stop()
         self._in_loop(self._stop_waiting)
 
     def _release_steps(self) -> None:
@@ -357,15 +352,6 @@ class AsyncStreamManager(Manager):
             raise RuntimeError(f"a hook raised {self._error!r}") from self._error
         return super()._final()
 
-    @property
-    def _is_pulled(self) -> bool:
-        """Whether the source's own code runs just now."""
-        return self._pulling or (self._source is not None and self._source.is_pulling)
-
-    @property
-    def _pull_has_begun(self) -> bool:
-        return self._source is not None and self._source.pulled is not None and self._source.pulled.is_under_way
-
     async def _close_source(self) -> None:
         if self._source is not None:
             await self._source.close()
@@ -375,7 +361,7 @@ class AsyncStreamManager(Manager):
     def may_interrupt(self) -> bool:
         """Whether `cancel` ends what the task sleeps in: no hook is cut short, and some sources end a pull themselves. For
         streamkit itself."""
-        if self._batch is not None:
+        if not self._pulling:
             return self._sleeps is not None and self._sleeps.is_opening
         if (cancel := self._source.cancel) is not None and self._closing:
             cancel()
@@ -473,6 +459,3 @@ class AsyncStreamManager(Manager):
                     "the event loop in which the stream was opened has ended, and closed the stream: read it to its end in "
                     "one event loop, for example in one `asyncio.run`"
                 )
-
-
-share_names(AsyncStreamManager, f"{NAMES} _course _token _context _running _guard _sleeps")

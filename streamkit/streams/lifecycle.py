@@ -15,8 +15,7 @@ from itertools import chain
 from time import monotonic
 from typing import Any
 
-from ..core.delivery import NO_SHORTCUT, BatchDecoder, HookStopped, Shortcut, Steps, add_note
-from ..core.open_messages import NOTHING
+from ..core.delivery import BatchDecoder, HookStopped, Steps, add_note
 from ..core.steps import CLOSE, CallForSource, OpenSource, Stopped, WaitForAnswers
 from ..errors import RunFailedError, StreamkitError, UsageError
 from ..events import Event, RunDone, RunStep, StreamEnd
@@ -121,8 +120,7 @@ class Lifecycle(StreamState):
 
     def _release(self) -> None:
         """Drop references that lead back to the stream, so that it is freed as soon as nobody holds it."""
-        self._handlers, self._receivers, self._batch, self._own_hooks, self._own_names = (), (), (), (), ()
-        self._hooks = NOTHING
+        self._handlers, self._receivers, self._own_hooks, self._hooks = (), [], (), {}
         self._source_given = self._source = self._then = self._clock = None
         self._engine.release()
         if self._source_decoder is not None:
@@ -175,8 +173,7 @@ class Lifecycle(StreamState):
             if not handler.streamkit_is_on(self):
                 self._drop_lost_handlers()
                 raise UsageError(f"{handler.streamkit_name} was given to another stream before this one started")
-        if not self._names_no_hook(self._own_names):
-            self._notice_hooks()
+        self._notice_hooks()
 
     def _drop_lost_handlers(self) -> None:
         """Drop the handlers that belong to another stream by now."""
@@ -216,16 +213,6 @@ class Lifecycle(StreamState):
         if engine.not_approved and not engine.pull_approved:  # a recording has nothing more anyway
             return True
         return source_decoder is not None and source_decoder.exhausted
-
-    def _next_shortcut(self) -> Shortcut | None:
-        if self._closing:
-            self._check()
-        engine, source_decoder = self._engine, self._source_decoder
-        if engine.pending or source_decoder is None or (decoder := source_decoder.decoder) is None:
-            return None
-        if (decoder.exhausted or engine.not_approved) and self._is_read:
-            return None
-        return NO_SHORTCUT if self._clock is not None else source_decoder.shortcut
 
     def _next_source(self) -> Callable[[], Any] | None:
         """What gives the run's next source; None where the run ends."""
@@ -286,14 +273,14 @@ class Lifecycle(StreamState):
     def _saved_source(self) -> Generator[None, None, None]:
         """Set aside what belongs to the source that is being read, and put it back afterwards."""
         engine = self._engine
-        flags, batch = (self._nested, self._iterated), self._batch
+        flags = self._nested, self._iterated
         saved = self._source, self._source_decoder, engine.takes_edits
         decoder, pulls = engine.decoder, (engine.pull_approves, engine.pull_approved, engine.has_outcomes)
         self._nested = self._iterated = True
         try:
             yield
         finally:
-            (self._nested, self._iterated), self._batch = flags, batch
+            self._nested, self._iterated = flags
             self._source, self._source_decoder, engine.takes_edits = saved
             engine.decoder, (engine.pull_approves, engine.pull_approved, engine.has_outcomes) = decoder, pulls
 
@@ -338,7 +325,7 @@ class Lifecycle(StreamState):
         if not self.started:
             self._drop_lost_handlers()
         first = error
-        self._batch, self._ending = self._batch or (), True
+        self._pulling, self._ending = False, True
         delivered: list[Event] = []
         try:
             yield CLOSE

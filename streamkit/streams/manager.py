@@ -6,7 +6,6 @@ import time
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ..core.content import is_content
-from ..core.delivery import NO_EVENT
 from ..errors import ProtocolError, UsageError
 from ..events import ConfirmationCreated, ConfirmationDone, Event, Run, RunStep, StreamWarning, TextDelta
 from ..handlers import Handler
@@ -15,12 +14,12 @@ from ..protocols import registry
 from ..protocols.base import Encoder
 from ..sources.source import Readable
 from .lifecycle import Lifecycle
-from .options import NO_OPTIONS, StreamOptions
+from .options import StreamOptions
 
 if TYPE_CHECKING:
     from .deadlines import Deadlines
 
-__all__ = ["NAMES", "AnswerText", "Manager", "is_answer_text"]
+__all__ = ["AnswerText", "Manager", "is_answer_text"]
 
 STEP_BREAK = "\n\n"  # between the texts of two run steps: a model that calls a tool often says something before
 
@@ -28,16 +27,13 @@ STEP_BREAK = "\n\n"  # between the texts of two run steps: a model that calls a 
 class Manager(Lifecycle, Readable):
     """What both managers share. A stream is a source for other streams, too."""
 
-    driver: int | None = None  # the id of the thread or task that drives it, once it has started
-    _made_answer_text: AnswerText | None = None
-    _made_deadlines: Deadlines | None = None
-    _reader: Any = None  # what `sse` reads it with, while it does
-    _asked_at = 0.0  # when the oldest confirmation that is pending came; 0 where none is
-
-    def __init__(
-        self, source: Any, handlers: tuple[Handler, ...], options: StreamOptions = NO_OPTIONS, *, awaitables: bool
-    ) -> None:
+    def __init__(self, source: Any, handlers: tuple[Handler, ...], options: StreamOptions, *, awaitables: bool) -> None:
         self._source_given = source
+        self.driver: int | None = None  # the id of the thread or task that drives it, once it has started
+        self._made_answer_text: AnswerText | None = None
+        self._made_deadlines: Deadlines | None = None
+        self._reader: Any = None  # what `sse` reads it with, while it does
+        self._asked_at = 0.0  # when the oldest confirmation that is pending came; 0 where none is
         super().__init__(handlers, options, waker=self, awaitables=awaitables)
 
     def __repr__(self) -> str:
@@ -91,7 +87,7 @@ class Manager(Lifecycle, Readable):
         Raises:
             UsageError: some were delivered.
         """
-        if self._ended or self._current is not NO_EVENT:
+        if self._ended or self._current is not None:
             state = "has ended" if self._ended else "was read in part"
             raise UsageError(f"the stream {state}, so it cannot be sent from its beginning: `sse()` reads it itself")
 
@@ -109,28 +105,22 @@ class Manager(Lifecycle, Readable):
         self._reader = reader
 
     def _release(self) -> None:
-        if self._reader is not None:  # most streams have no such attribute of their own
-            self._reader = None
+        self._reader = None
         super()._release()
 
-    def _look_for_content(self, event: Event) -> bool:
+    def _look_for_content(self, event: Event) -> None:
         if is_content(event):
             self._has_content = True
             self._times.note_first(time.monotonic())
-        return self._has_content
 
-    def _observe(self, event: Event) -> bool:
+    def _observe(self, event: Event) -> None:
         if isinstance(event, StreamWarning):
             _log_warning(event)
         elif isinstance(event, ConfirmationCreated):
             self._asked_at = self._asked_at or time.monotonic()
-        elif isinstance(event, ConfirmationDone):
-            if self._asked_at and not self._engine.has_undecided:
-                self._times.asking += time.monotonic() - self._asked_at
-                self._asked_at = 0.0
-        else:
-            return False
-        return True
+        elif isinstance(event, ConfirmationDone) and self._asked_at and not self._engine.has_undecided:
+            self._times.asking += time.monotonic() - self._asked_at
+            self._asked_at = 0.0
 
     def for_stream(self) -> Readable:
         """The stream itself: another stream over it closes it."""
@@ -163,11 +153,6 @@ class Manager(Lifecycle, Readable):
     def _encoder(protocol: str) -> Encoder:
         encoder: Encoder = registry.find(protocol).Encoder()
         return encoder
-
-
-NAMES = """_source_given _engine _position _hooks _handlers _own_hooks _own_names _names_no_hook _version _times _iterated
-driver _source _source_decoder _source_number _batch _closing _current _status _ended _receivers _then _clock"""
-"""The attributes that a manager gets while it runs, if it is read in the usual way."""
 
 
 def _log_warning(warning: StreamWarning) -> None:

@@ -12,7 +12,7 @@ from ..errors import UsageError
 from ..limits import Limits, Timeouts
 from ..protocols import Decoder
 
-__all__ = ["MAX_STEPS", "NO_OPTIONS", "StreamOptions", "decoder_of"]
+__all__ = ["MAX_STEPS", "StreamOptions", "decoder_of"]
 
 MAX_STEPS = 100
 """How many sources a run may have with `then=`, unless `max_steps=` says otherwise."""
@@ -42,9 +42,6 @@ class StreamOptions(msgspec.Struct, frozen=True):
         check_count("max_steps", self.max_steps)
         check_kind("limits", self.limits, Limits)
         check_kind("timeouts", self.timeouts, Timeouts)
-
-
-NO_OPTIONS = StreamOptions()
 
 
 def decoder_of(protocol: object) -> type[Decoder] | None:

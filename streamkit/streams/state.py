@@ -24,11 +24,10 @@ from ..handlers import Handler, no_handler
 from ..messages import ToolCallMessage
 from ..messages.message import JOINING
 from ..protocols import Decoder
-from ..sources.decoding import ItemDecoder, SourceDecoder
-from ..sources.source import NO_TRAITS, AsyncSource, RecordedEnd, Source, SourceTraits
+from ..sources.decoding import SourceDecoder
+from ..sources.source import AsyncSource, RecordedEnd, Source, SourceTraits
 from .failures import details_of, error_of
-from .options import MAX_STEPS, NO_OPTIONS, StreamOptions, decoder_of
-from .timing import Times
+from .options import StreamOptions, decoder_of
 from .view import StreamView
 
 if TYPE_CHECKING:
@@ -49,62 +48,40 @@ class StreamState(StreamView):
     Handlers read it as `self.stream`; the managers of `stream` and `astream` have the same members.
     """
 
-    # The values with which a stream begins. Most streams keep most of them.
-    _protocol: type[Decoder] | None = None
-    _then: Callable[[Any], Any] | None = None
-    _after: str | None = None
-    _max_steps = MAX_STEPS
-    _clock: ContentClock | None = None
-    _receivers: Sequence[Callable[[Sequence[Any]], None]] = ()
-    _source: Any = None
-    _nested_outcome: Run | None = None  # how the run of a source ended that was read inside this one
-    _answers_taken = 0
-    on_wait: Callable[[], None] | None = None
+    on_wait: Callable[[], None] | None
     """Called before the stream waits for answers, without which it cannot go on. For streamkit itself."""
-    before_actions: Callable[[], None] | None = None
+    before_actions: Callable[[], None] | None
     """Called in a thread before tools or code of an agent run there. It may wait; what it raises ends the stream, and nothing
     runs. For streamkit itself."""
 
     def __init__(self, handlers: Sequence[Handler], options: StreamOptions, *, waker: Waker, awaitables: bool) -> None:
-        attached: list[Handler] = []
-        one: Any  # it may be no handler
-        for one in handlers:
-            if not isinstance(one, Handler):
-                raise no_handler(one)
-            handler = one.streamkit_attachable()
-            attached.append(handler)
-            if (receive := handler.streamkit_receiver()) is not None:
-                self._receivers = (*self._receivers, receive)
+        attached = [_attachable(handler) for handler in handlers]
         super().__init__(Engine(strict=options.strict, waker=waker), attached, awaits=awaitables)
-        if options != NO_OPTIONS:
-            self._take(options)
-        if awaitables:
-            self._engine.takes_awaitables = True
-        self._times = Times()
+        self.on_wait = self.before_actions = None
+        self._receivers = [receive for one in attached if (receive := one.streamkit_receiver()) is not None]
+        self._source: Any = None
+        self._nested_outcome: Run | None = None  # how the run of a source ended that was read inside this one
+        self._answers_taken = 0
+        self._take(options)
+        self._engine.takes_awaitables = awaitables
         self._bind(attached)
 
     def _take(self, options: StreamOptions) -> None:
-        """Set the options that differ from the defaults, which are the class's.
+        """Apply the options.
 
         Raises:
             UsageError: an option is wrong.
         """
         options.check()
-        if (kind := decoder_of(options.protocol)) is not None:
-            self._protocol = kind
-        if options.fields is not None:
-            self._fields = _argument_fields(options.fields)
-        if options.then is not None:
-            self._then = options.then
-            self._engine.takes_outputs = self._engine.takes_approvals = True
-        if options.after is not None:
-            self._after = options.after
-        if options.max_steps != MAX_STEPS:
-            self._max_steps = options.max_steps
+        self._protocol: type[Decoder] | None = decoder_of(options.protocol)
+        self._fields = None if options.fields is None else _argument_fields(options.fields)
+        self._then: Callable[[Any], Any] | None = options.then
+        self._after: str | None = options.after
+        self._max_steps: int = options.max_steps
+        self._engine.takes_outputs = self._engine.takes_approvals = options.then is not None
         if options.limits is not None:
             self._engine.limits = options.limits
-        if options.timeouts is not None:
-            self._clock = _content_clock(options.timeouts)
+        self._clock = None if options.timeouts is None else _content_clock(options.timeouts)
 
     def _bind(self, handlers: Sequence[Handler]) -> None:
         """Attach the handlers: all of them or, if one refuses, none.
@@ -128,11 +105,8 @@ class StreamState(StreamView):
         """Get ready to decode a source's items."""
         after = None if self._source_number else self._after
         self._source_number += 1
-        self._engine.takes_edits = False
-        if source.traits is not NO_TRAITS:
-            self._take_traits(source.traits)
-        kind = SourceDecoder if source.items is None else ItemDecoder
-        self._source_decoder = kind(source, self._engine, self._protocol, self._receivers, after, self._fields)
+        self._take_traits(source.traits)
+        self._source_decoder = SourceDecoder(source, self._engine, self._protocol, self._receivers, after, self._fields)
 
     def _take_traits(self, traits: SourceTraits) -> None:
         """Apply the traits of a source that is opened."""
@@ -150,7 +124,7 @@ class StreamState(StreamView):
     def _decoded(self, batch: Any) -> Sequence[Event]:
         """The events of a batch of the source, as its decoder reports them."""
         assert self._source_decoder is not None
-        return self._source_decoder.decode(batch)
+        return self._source_decoder.decode(batch) or ()
 
     def _source_finished(self) -> Iterator[Event]:
         """The events of the source's end: those of its last bytes, and the ends of messages that are still open."""
@@ -262,6 +236,17 @@ class StreamState(StreamView):
             event = StreamException(type(error).__name__, str(error), details_of(error), error)
             yield from filter(self._engine.takes_place, (event,))
         yield from self._last("cancelled" if stopped else "incomplete" if cut else "failed")
+
+
+def _attachable(handler: Any) -> Handler:
+    """What a stream attaches of a value that was passed as a handler.
+
+    Raises:
+        UsageError: it is no handler.
+    """
+    if not isinstance(handler, Handler):
+        raise no_handler(handler)
+    return handler.streamkit_attachable()
 
 
 # Few streams have these, so their modules are imported with the first one that does.

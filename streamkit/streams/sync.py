@@ -17,14 +17,13 @@ from ..core.steps import CLOSE, CallForSource, OpenSource, Step, Stopped, WaitFo
 from ..events import Event, Run, RunStep
 from ..handlers import Handler
 from ..messages import Message
-from ..shared_names import share_names
 from ..sources.chunks import SyncChunks
 from ..sources.interrupt import Interruptible
 from ..sources.open import open_sync, source_of_stream
 from ..sources.source import AsyncSource, Source, call_source
 from .lifecycle import NO_STEPS
-from .manager import NAMES, Manager
-from .options import NO_OPTIONS, StreamOptions
+from .manager import Manager
+from .options import StreamOptions
 
 if TYPE_CHECKING:
     from ..protocols import Encoder
@@ -49,10 +48,9 @@ class StreamManager(Manager):
     sent at the first use, and the end of the stream closes it.
     """
 
-    _wakeup: threading.Event | None = None  # while it waits for an answer
-    _calls: Interruptible | None = None  # while it makes a call that opens a source
-
-    def __init__(self, source: Any, handlers: tuple[Handler, ...], options: StreamOptions = NO_OPTIONS) -> None:
+    def __init__(self, source: Any, handlers: tuple[Handler, ...], options: StreamOptions) -> None:
+        self._wakeup: threading.Event | None = None  # while it waits for an answer
+        self._calls: Interruptible | None = None  # while it makes a call that opens a source
         super().__init__(source, handlers, options, awaitables=False)
         self._events: Any = self._drive(self._run())  # Any: its type does not show `gi_running`
 
@@ -212,7 +210,7 @@ class StreamManager(Manager):
                 self._perform_all(self._stop())
                 return
         self.cancel()
-        if self.driver == threading.get_ident() and not self._is_pulled:  # a hook's call
+        if self.driver == threading.get_ident() and not self._pulling:  # a hook's call
             self._close_source()
 
     def cancel(self) -> None:
@@ -338,11 +336,6 @@ class StreamManager(Manager):
         """Read another source of the same run inside a hook or a loop: the events, each after the handlers got it."""
         yield from self._drive(self._read_nested_source(source))
 
-    @property
-    def _is_pulled(self) -> bool:
-        """Whether the source's own code runs just now."""
-        return self._pulling or (self._source is not None and self._source.is_pulling)
-
     def _close_source(self) -> None:
         if self._source is not None:
             self._source.close()
@@ -372,6 +365,3 @@ def _is_of_generator(error: ValueError) -> bool:
     """Whether an error was raised by a generator that the present function has called, because another thread runs it."""
     trace = error.__traceback__
     return trace is not None and trace.tb_next is None and str(error) == "generator already executing"
-
-
-share_names(StreamManager, f"{NAMES} _calls _events")

@@ -7,10 +7,11 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from ..answers import Confirmation
-from ..core.delivery import NO_EVENT, Delivery
+from ..core.delivery import Delivery
 from ..core.engine import Engine
 from ..core.questions import Pending
 from ..events import Event, Run, RunStep, StreamWarning, Usage
+from ..handlers import Handler
 from ..messages import Message, ToolCallMessage, ToolOutputMessage
 from ..sources.decoding import SourceDecoder
 from .timing import Times, Timing, timing_of
@@ -24,12 +25,14 @@ __all__ = ["StreamView"]
 class StreamView(Delivery):
     """The part of a stream's state that is read from outside."""
 
-    _fields: ArgumentFields | None = None
-    _source_decoder: SourceDecoder | None = None  # of the source that is being read, or was read last
-    _source_number: int = 0
-    _error: BaseException | None = None
-    _status = "in_progress"
-    _times: Times
+    def __init__(self, engine: Engine, handlers: Sequence[Handler], *, awaits: bool) -> None:
+        super().__init__(engine, handlers, awaits=awaits)
+        self._fields: ArgumentFields | None = None
+        self._source_decoder: SourceDecoder | None = None  # of the source that is being read, or was read last
+        self._source_number: int = 0
+        self._error: BaseException | None = None
+        self._status = "in_progress"
+        self._times = Times()
 
     # -- what users read
 
@@ -91,8 +94,7 @@ class StreamView(Delivery):
     @property
     def cursor(self) -> str | None:
         """The cursor of the newest event: `stream(source, after=cursor)` resumes after it. None if the source has none."""
-        position = self._last_position()
-        return None if position is None else str(position)
+        return None if self._position is None else str(self._position)
 
     @property
     def source_number(self) -> int:
@@ -118,8 +120,7 @@ class StreamView(Delivery):
     @property
     def current_event(self) -> Event | None:
         """The newest event that was delivered."""
-        current: Event = self._current
-        return None if current is NO_EVENT else current
+        return self._current
 
     @property
     def current_run(self) -> Run | None:

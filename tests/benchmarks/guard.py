@@ -24,18 +24,18 @@ TOLERANCE = 1.1
 FEW, MANY = 200, 1200
 FACES = {"hook": hook, "iteration": events}
 TABLE: dict[str, float] = {
-    "chat, 2 KB, hook": 198,
-    "chat, 2 KB, iteration": 205,
-    "chat, event, hook": 300,
-    "chat, event, iteration": 307,
-    "responses, 2 KB, hook": 130,
-    "responses, 2 KB, iteration": 137,
-    "responses, event, hook": 251,
-    "responses, event, iteration": 258,
-    "anthropic, 2 KB, hook": 118,
-    "anthropic, 2 KB, iteration": 125,
-    "anthropic, event, hook": 230,
-    "anthropic, event, iteration": 237,
+    "chat, 2 KB, hook": 226,
+    "chat, 2 KB, iteration": 233,
+    "chat, event, hook": 338,
+    "chat, event, iteration": 345,
+    "responses, 2 KB, hook": 161,
+    "responses, 2 KB, iteration": 168,
+    "responses, event, hook": 287,
+    "responses, event, iteration": 294,
+    "anthropic, 2 KB, hook": 145,
+    "anthropic, 2 KB, iteration": 152,
+    "anthropic, event, hook": 268,
+    "anthropic, event, iteration": 275,
 }
 """The instructions of a delta, by the protocol, what each piece of the body is, and how the stream is read."""
 
