@@ -85,7 +85,8 @@ def write_guide(report: Report) -> None:
     """Tables and plot into the guide, the headlines into the README."""
     draw(report, PICTURE)
     for path, marker, text in (
-        (ROOT / ".docs" / "speed.md", "benchmarks", as_markdown(report)),
+        (ROOT / ".docs" / "speed-tables.md", "benchmarks", as_markdown(report)),
+        (ROOT / ".docs" / "speed.md", "speed", as_summary(report)),
         (ROOT / "README.md", "speed", as_summary(report)),
     ):
         written = put_between(path, marker, text)
