@@ -663,7 +663,7 @@ def test_block_waits_for_the_first_reader_and_not_for_those_who_left() -> None:
 @pytest.mark.parametrize("face", ["sync", "asyncio"])
 def test_block_does_not_wait_for_a_reader_that_was_dropped(face: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody closed it, and the garbage collector has no other reason to run."""
-    monkeypatch.setattr("streamkit.relay.memory.writer._PAUSE", 0.01)
+    monkeypatch.setattr("streamkit.relay.memory.ends._PAUSE", 0.01)
     emitter = sk.Emitter(MemoryRelay(limit=3, overflow="block"))
     emitter.text("a")
 

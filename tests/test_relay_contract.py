@@ -1152,28 +1152,6 @@ async def test_readings_leave_nothing_behind(face: Face, kind: Kind) -> None:
 
 
 @driven
-async def test_a_delta_is_written_as_any_other_line(face: Face, kind: Kind) -> None:
-    """By a producer that holds the lock for it: with the next number, for readers that wait and for those that come later. It is
-    refused where `append` is."""
-    drive = Driver(face, kind.make())
-    writer = await drive.open()
-    cursors = writer.append(lines(1))
-    reading = await drive("read", "run")
-    assert numbers(await drive.some(reading, 1)) == [1]
-    for number in (2, 3):
-        with writer.writing_lock():
-            cursors.append(writer.append_delta(*lines(1, number), object()))
-        entries = await drive.some(reading, 1)
-        assert [(entry.cursor, entry.data) for entry in entries] == [(cursors[-1], *lines(1, number))]
-    assert writer.cursor == cursors[-1]
-    await drive("end", "completed", on=writer)
-    assert [entry.cursor for entry in await drive.read()] == cursors
-    with pytest.raises(ProducerFenced), writer.writing_lock():
-        writer.append_delta(*lines(1, 4))
-        writer.flush()
-
-
-@driven
 async def test_a_wait_is_ended_from_any_thread(face: Face, kind: Kind) -> None:
     """`cancel` ends it there and then."""
     drive = Driver(face, kind.make())

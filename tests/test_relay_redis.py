@@ -273,7 +273,7 @@ class Losing(RedisRelay):
 
 def test_a_run_without_a_producer_whose_tail_is_lost_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever ends it does not wait for what its record said was there."""
-    monkeypatch.setattr("streamkit.relay.ending._PATIENCE", 0.05)
+    monkeypatch.setattr("streamkit.relay.replay._PATIENCE", 0.05)
     with Losing(shared_server().url, prefix="losing") as relay:
         writer = relay.open("run", control=lambda control: None)
         for number in (1, 2, 3):

@@ -167,10 +167,10 @@ def test_what_comes_while_a_task_begins_to_wait_is_not_missed(comes: str) -> Non
         reading = relay.read("run")
         waker = reading._waker = InterruptedTaskWaker(task_waker()._calls, asyncio.get_running_loop())
         writer.append([b"{}"])
-        assert await reading.next_batch()
+        assert await reading.apull()
         waker.then = partial(writer.append, [b"{}"]) if comes == "an event" else partial(writer.end, "completed")
         with anyio.fail_after(PATIENCE):
-            taken = await reading.next_batch()
+            taken = await reading.apull()
         assert taken if comes == "an event" else taken is None
         assert waker.then is None
         reading.close()

@@ -16,12 +16,9 @@ the relay's log is well formed; any number of streams read it, each from its own
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from functools import partial
 from typing import Any, Self
-
-import msgspec
 
 from ..answers import Confirmation
 from ..arguments import check_kind, check_seconds
@@ -29,7 +26,6 @@ from ..core.split_text import split_or_whole
 from ..errors import UsageError
 from ..events import ConfirmationCreated, Event, MessageDone, ToolCallDone, ToolOutputDone
 from ..messages import (
-    COMPACT_AT,
     CodeMessage,
     ConsoleMessage,
     Message,
@@ -49,8 +45,6 @@ from .reader import Reader
 from .writer import Writer
 
 __all__ = ["Approval", "Emitter", "Lane", "Output", "Part"]
-
-_encode = msgspec.json.Encoder().encode  # of deltas that are made here: nothing about them has to be looked at
 
 
 class Emitter(Writer, Readable):
@@ -86,8 +80,6 @@ class Emitter(Writer, Readable):
         self._timeout = timeout
         self._kind: type[Message] | None = None  # the open message's class
         self._format: str | None = None  # and its format
-        # Whether its text ends with half of a surrogate pair, which the engine holds until the other half comes.
-        self._holds_half = False
         self._calls = CallIndex()
         self._question_count = 0
 
@@ -128,40 +120,19 @@ class Emitter(Writer, Readable):
     def _append_text(
         self, kind: type[Message], text: str, metadata: Mapping[str, Any] | None = None, format: str | None = None
     ) -> None:
-        """Append to the open message if it is of this kind, else begin one. An append bypasses the engine: nothing
-        has to be completed."""
-        if text.__class__ is not str:
-            text = _plain_text(text)
+        """Append to the open message if it is of this kind, else begin one."""
+        text = _plain_text(text)
         if not text:
             return
-        with self._ready() if self._log.bounded else self._lock:
+        with self._ready():
             message = self._message
             if message is None or kind is not self._kind or format != self._format or message.status != "in_progress":
                 self._end_message()
-                self._complete(kind.created_event(kind() if format is None else kind(format=format)))
-                self._times.note_first(time.monotonic())
+                # With an id of the engine's, so that deltas are found by it.
+                self._complete(kind.created_event(kind(self._engine.new_id(), format=format)))
                 self._message = message = self._engine.messages[-1]
                 self._kind, self._format = kind, format
-                self._holds_half = False
-            event = kind.delta_event(message.id, text, False, metadata)
-            try:
-                line = b"" if self._holds_half else _encode(event)
-            except ValueError:  # half of a surrogate pair
-                line = b""
-            if not line:
-                self._complete(split_or_whole(event))
-                self._holds_half = "\ud800" <= text[-1] <= "\udbff"
-                return
-            pieces = message.pieces
-            pieces.append(text)
-            if len(pieces) >= COMPACT_AT:
-                message.compact()
-            self._current = event
-            events = self._events
-            events.cursor = self._log.append_delta(line, event if metadata is None else None)
-            events.until_snapshot -= 1
-            if events.until_snapshot <= 0:
-                events.store_snapshot()
+            self._complete(split_or_whole(kind.delta_event(message.id, text, False, metadata)))
 
     # -- messages side by side
 

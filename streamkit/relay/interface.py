@@ -26,7 +26,6 @@ The methods of `Relay` and `LogWriter` are thread-safe. Those that may wait have
 
 from __future__ import annotations
 
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
@@ -201,17 +200,6 @@ class LogWriter(InTasks, ABC):
             UsageError: an event is no line.
         """
 
-    def writing_lock(self) -> threading.RLock:
-        """A lock for the producer, which holds it while it completes events and writes them. It may be the log's own, so that
-        `append_delta` need not take another one."""
-        return threading.RLock()
-
-    def append_delta(self, line: bytes, delta: object = None) -> Cursor:
-        """As `append`, for one delta, with `writing_lock` held: what is written token by token. The line is not checked; an
-        encoded delta has no line end. Readers in this process may be given a copy of `delta`, which is what the line was made
-        of, in place of the line. Returns its cursor."""
-        return self.append((line,))[-1]
-
     @abstractmethod
     def ask(self, question_id: str, question: Mapping[str, Any], events: Sequence[bytes] = ()) -> list[Cursor]:
         """Register a question, and write the events that show it, so that no reader sees it before it can be answered.
@@ -294,10 +282,6 @@ class LogWriter(InTasks, ABC):
     ) -> bool:
         """As `end`, for tasks."""
         return await self.in_task(self.end, status, error, info)
-
-    async def aflush(self, timeout: float = 5.0) -> None:  # noqa: ASYNC109 - the relay waits, in a thread
-        """As `flush`, for tasks."""
-        await self.in_task(self.flush, timeout)
 
 
 class Relay(Closable, ABC):

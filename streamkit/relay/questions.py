@@ -13,17 +13,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Protocol, Self
 
 from ..answers import Answer, Confirmation
 from ..errors import UsageError
+from ..in_tasks import InTasks
 from ..messages import ToolCallMessage
 from .wakers import async_wait_until, in_event_loop, wait_until
-
-if TYPE_CHECKING:
-    from .writer import Writer
 
 __all__ = ["Approval", "Forwarded", "Output"]
 
@@ -32,10 +30,43 @@ UNATTENDED = 30.0  # seconds for which a question waits for another reader after
 _HEARTBEAT = 1.0  # seconds between two heartbeats of a producer that waits
 
 
+class _Asker(Protocol):
+    """The writer of a run, as its questions use it."""
+
+    @property
+    def relay(self) -> InTasks:
+        """The relay that has the run."""
+        ...
+
+    def heartbeat(self) -> None:
+        """Report that the agent is alive."""
+        ...
+
+    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` at each answer and at the end. Returns the function that undoes this."""
+        ...
+
+    def write_answers(self) -> None:
+        """Write the outcomes of the questions that were answered."""
+        ...
+
+    def is_pending(self, question_id: str, waiting: Confirmation | ToolCallMessage) -> bool:
+        """Whether the outcome of a question is still to be written."""
+        ...
+
+    def is_unattended(self, question_id: str, seconds: float) -> bool:
+        """Whether no reader has been there for so long that could answer a question, or each has gone on without it."""
+        ...
+
+    def close_unanswered(self, question_id: str) -> bool:
+        """Close a question that nobody answered. Returns False if somebody did."""
+        ...
+
+
 class _Question:
     """One question and its answer. `answer` is None where readers cannot give one."""
 
-    def __init__(self, writer: Writer, id: str, waiting: Confirmation | ToolCallMessage, timeout: float | None) -> None:
+    def __init__(self, writer: _Asker, id: str, waiting: Confirmation | ToolCallMessage, timeout: float | None) -> None:
         self._writer = writer
         self._id = id
         self._waiting = waiting
@@ -91,7 +122,7 @@ class Approval(_Question):
         confirmation: the question and, once it is decided, the answer.
     """
 
-    def __init__(self, writer: Writer, confirmation: Confirmation, timeout: float | None) -> None:
+    def __init__(self, writer: _Asker, confirmation: Confirmation, timeout: float | None) -> None:
         super().__init__(writer, confirmation.id, confirmation, timeout)
         self.confirmation = confirmation
 
@@ -133,7 +164,7 @@ class Forwarded(_Question):
     """The answer to a confirmation of another stream whose events are written. That stream waits for it; where no reader can
     answer any more, its wait ends."""
 
-    def __init__(self, writer: Writer, confirmation: Confirmation) -> None:
+    def __init__(self, writer: _Asker, confirmation: Confirmation) -> None:
         super().__init__(writer, confirmation.id, confirmation, None)
 
     def start(self) -> None:
@@ -158,7 +189,7 @@ class Output(_Question):
         call: the tool call's message.
     """
 
-    def __init__(self, writer: Writer, id: str, call: ToolCallMessage, timeout: float | None) -> None:
+    def __init__(self, writer: _Asker, id: str, call: ToolCallMessage, timeout: float | None) -> None:
         super().__init__(writer, id, call, timeout)
         self.call = call
 

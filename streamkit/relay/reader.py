@@ -11,7 +11,7 @@ import math
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..answers import Confirmation
 from ..core.resume import Snapshot
@@ -24,11 +24,9 @@ from ..sources.source import AsyncSource, Readable, Source, SourceTraits
 from ..streams.deadlines import Deadlines
 from .answers import RelayAnswer, answer_of
 from .cursors import Entry, place_of
+from .reading import RunSource
 from .replay import decoded
 from .wakers import in_event_loop
-
-if TYPE_CHECKING:
-    from .interface import Relay
 
 __all__ = ["Reader"]
 
@@ -36,7 +34,7 @@ __all__ = ["Reader"]
 class Reader(Readable):
     """A run to read, from a cursor on. Each stream and each loop over it reads for itself."""
 
-    def __init__(self, relay: Relay, run_id: str, after: str | None = None, timeout: float | None = None) -> None:
+    def __init__(self, relay: RunSource, run_id: str, after: str | None = None, timeout: float | None = None) -> None:
         self.relay = relay
         self.run_id = run_id
         self.after = after
@@ -94,7 +92,7 @@ class _Events:
         self._relay, self._run_id, self._after = reader.relay, reader.run_id, reader.after
         after = after if reader.after is None else reader.after
         self.reading = reader.relay.read(reader.run_id, after, timeout=reader.timeout)
-        self.reading.convert, self.reading.convert_delta = self._decoded, self._copied
+        self.reading.convert = self._decoded
         self.traits = SourceTraits(protocol="streamkit", read_to_end=True, resume=self.resume)
         self._silent_until = 0  # the number of the event after which a stream resumes; 0 once it has been read
         self._decode = codec.line_decoder()  # events that are declared later are decoded carefully
@@ -122,7 +120,7 @@ class _Events:
 
     def async_source(self) -> AsyncSource:
         """What a task pulls."""
-        return AsyncSource(self.reading.next_batch, self.aclose, self.traits, cancel=self.reading.cancel)
+        return AsyncSource(self.reading.apull, self.aclose, self.traits, cancel=self.reading.cancel)
 
     def close(self) -> None:
         """Stop reading."""
@@ -158,12 +156,6 @@ class _Events:
         if self._questions and not self._silent_until:
             self.reading.attend = self._attend
         return events
-
-    def _copied(self, cursor: str, delta: Any) -> OwnEvents:
-        """The event of a delta that is at hand, so that it need not be decoded. (No question is open: none would be skipped.)"""
-        event: Event = delta.__copy__()
-        event.position = cursor
-        return OwnEvents((event,))
 
     def _number_of(self, cursor: str) -> int:
         return place_of(cursor, self._run_id).number
@@ -279,7 +271,7 @@ class _Loop(AsyncIterator[Event]):
             events = self._events
             if events is None and not self._is_over:
                 events = self._events = await self._reader.begin_in_task()
-            batch = None if events is None or self._is_over else await events.reading.next_batch()
+            batch = None if events is None or self._is_over else await events.reading.apull()
             if batch is None:
                 await self.aclose()
                 raise StopAsyncIteration

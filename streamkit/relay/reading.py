@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
-from typing import Any, Literal, Self, get_args
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Literal, Protocol, Self, TypeVar, get_args
 
 import anyio.lowlevel
 
@@ -14,9 +14,10 @@ from ..errors import UsageError
 from .cursors import Entry
 from .wakers import TaskWaker, ThreadWaker, task_waker
 
-__all__ = ["Gap", "Reading", "check_reading"]
+__all__ = ["Gap", "Reading", "RunSource", "check_reading"]
 
 Gap = Literal["snapshot", "error"]
+T = TypeVar("T")
 
 
 def check_reading(gap: object, timeout: object) -> None:
@@ -32,8 +33,6 @@ class Reading(ABC):
 
     Attributes:
         convert: makes something else of the entries before they are handed out; None for the entries themselves.
-        convert_delta: the same of a delta that a producer in this process has just written: it gets the cursor, and what
-            `append_delta` was called with beside the line. None to convert its entry.
         attend: called before it waits, which says that what was handed out is handled; returns for how many seconds at most
             to wait.
     """
@@ -43,7 +42,6 @@ class Reading(ABC):
         self._waker: ThreadWaker | TaskWaker | None = None
         self._has_waited = True
         self.convert: Callable[[list[Entry]], Any] | None = None
-        self.convert_delta: Callable[[str, Any], Any] | None = None
         self.attend: Callable[[], float] | None = None
 
     @abstractmethod
@@ -88,14 +86,6 @@ class Reading(ABC):
         if not self._has_waited:  # other tasks of this event loop run, however much there is to read
             await anyio.lowlevel.checkpoint()
         self._has_waited = False
-        return await self._apull_now(silence)
-
-    def next_batch(self) -> Awaitable[Any]:
-        """As `apull` without `silence`, to be awaited at once."""
-        return self.apull()
-
-    async def _apull_now(self, silence: float | None) -> Any:
-        """As `apull`, without letting other tasks run first."""
         waker = self._waker
         if waker is None or isinstance(waker, ThreadWaker):
             waker = self._waker = task_waker()
@@ -134,7 +124,7 @@ class Reading(ABC):
         return self
 
     async def __anext__(self) -> list[Entry]:
-        entries: list[Entry] | None = await self.next_batch()
+        entries: list[Entry] | None = await self.apull()
         if entries is None:
             self.close()
             raise StopAsyncIteration
@@ -164,3 +154,27 @@ class Reading(ABC):
     async def aclose(self) -> None:
         """As `close`, for tasks."""
         self.close()
+
+
+class RunSource(Protocol):
+    """A relay, as readers use it: `Relay` says what its methods do."""
+
+    waits: bool
+
+    def read(
+        self, run_id: str, after: str | None = None, *, gap: Gap = "snapshot", timeout: float | None = None
+    ) -> Reading:
+        """Read a run from its beginning, or after a cursor."""
+        ...
+
+    def question(self, run_id: str, question_id: str) -> Mapping[str, Any] | None:
+        """Return one of a run's questions; None if there is none."""
+        ...
+
+    def pass_on(self, run_id: str, question_id: str, answer: Mapping[str, Any]) -> None:
+        """Answer a question, for a reader that does not wait for the outcome."""
+        ...
+
+    def in_task(self, function: Callable[..., T], *arguments: Any, **options: Any) -> Awaitable[T]:
+        """Call one of its methods, for a task."""
+        ...

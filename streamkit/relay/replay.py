@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 from ..core.engine import Engine
 from ..core.snapshot import Snapshot
 from ..events import Event, RunDone, RunStatus, StreamEnd, StreamException, StreamTimeout
 from ..protocols import codec
 from .cursors import Cursor, Entry, place_of
-
-if TYPE_CHECKING:
-    from .interface import Relay
+from .reading import RunSource
 
 __all__ = ["Replay", "decoded", "entries_up_to"]
 
@@ -68,7 +66,7 @@ class Replay:
                 yield from self.engine.complete([event])
 
 
-def entries_up_to(relay: Relay, run_id: str, cursor: Cursor | None) -> Iterator[Entry]:
+def entries_up_to(relay: RunSource, run_id: str, cursor: Cursor | None) -> Iterator[Entry]:
     """Yield the entries of a run up to the one with this cursor, which its record had as the newest; none for None.
 
     Raises:

@@ -150,7 +150,9 @@ class RunWriter:
 
     def _close_removed(self) -> None:
         """Close the questions for which the engine does not wait any more."""
-        removed, self._engine.removed = self._engine.removed or (), []
+        if not self._engine.removed:
+            return
+        removed, self._engine.removed = self._engine.removed, []
         for id in removed:
             if id in self._open and id not in self._engine.pending:
                 self._log.close_question(id, _outcome_of(self._open.pop(id).waiting))

@@ -90,7 +90,8 @@ class Writer(StreamState):
         self._watchers: set[Callable[[], None]] = set()
         self._times.start = time.monotonic()
         self._log = self.relay.open(self.run_id, {"model": model} if model else {}, control=received)
-        self._lock = self._log.writing_lock()
+        self._lock = threading.RLock()
+        self._most = None if self.relay.limit is None else max(self.relay.limit, _FEWEST)  # messages that are held
         self._events = RunWriter(self._engine, self._log, self.relay.limit, resumable=False)
 
     @property
@@ -303,8 +304,8 @@ class Writer(StreamState):
         """Write events of the engine, each before it completes the next one."""
         self._begin()
         self._append(events)
-        if self.relay.limit is not None:
-            self._engine.forget_oldest(max(self.relay.limit, _FEWEST))
+        if self._most is not None:
+            self._engine.forget_oldest(self._most)
 
     def _append(self, events: Iterable[Event]) -> None:
         try:

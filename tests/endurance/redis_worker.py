@@ -28,7 +28,7 @@ def produce(relay: RedisRelay, run_id: str, pause: float, count: int) -> str:
         return "refused"
     try:
         for number in range(1, count + 1):
-            writer.append([b'{"type":"raw_event","name":"n","data":{"n":%d}}' % number], urgent=True)
+            writer.append([b'{"type":"raw_event","name":"n","data":{"n":%d}}' % number])
             if pause:
                 time.sleep(pause)
         writer.flush(60)

@@ -8,22 +8,17 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from ...errors import UsageError
 from ..cursors import Entry, Place, cursor_of
 
-__all__ = ["Log", "new_entry"]
+__all__ = ["Log"]
 
 _NEWLINE = 10  # a number, which bytes are searched for in a quarter of the time
 _BLOCK = 256  # entries in a block
 _TAIL = 2 * _BLOCK  # entries in the tail, at most
-
-
-_tuple: Any = tuple  # type checkers do not know what its `__new__` takes
-# Faster than calling `Entry`, whose `__new__` is Python code.
-new_entry: Callable[[type[Entry], tuple[str, bytes, bool]], Entry] = _tuple.__new__
 
 
 class _Block(NamedTuple):
@@ -37,11 +32,6 @@ class Log:
     Attributes:
         name: what names the run in its cursors.
         newest: the number of the newest entry, 0 before the first.
-        newest_entry: the number of the newest entry, -1 before the first; that entry; and what it was made of, None if that is
-            not at hand. It may be read without the lock.
-        tail: the newest entries, one by one.
-        longest_tail: how many these are at most.
-        prefix: what the cursors of the newest epoch begin with.
         dropped: the number of the last entry that was dropped, 0 if none was.
         base: the snapshot at `dropped`; None while nothing was dropped.
     """
@@ -49,7 +39,6 @@ class Log:
     def __init__(self, name: str) -> None:
         self.name = name
         self.newest = self.dropped = 0
-        self.newest_entry: tuple[int, Entry, object] = -1, Entry("", b""), None
         self.base: Entry | None = None
         # The newest snapshot and its number. Entries up to it are dropped when the next snapshot comes.
         self._next: tuple[int, Entry] | None = None
@@ -57,56 +46,46 @@ class Log:
             tuple[int, int]
         ] = []  # of each epoch with entries: the number before its first entry, the epoch
         self._blocks: deque[_Block] = deque()
-        self.tail: list[Entry] = []
-        self.longest_tail = _TAIL
-        self.prefix = ""
+        self._tail: list[Entry] = []
 
     def begin(self, epoch: int) -> None:
         """The entries that follow are of this epoch."""
         while self._epochs and self._epochs[-1][0] == self.newest:
             self._epochs.pop()  # it has no entries
         self._epochs.append((self.newest, epoch))
-        self.prefix = f"{epoch}-"
 
     def append(self, events: Sequence[bytes]) -> list[str]:
         """Number events; returns their cursors."""
         for data in events:
             if _NEWLINE in data:
                 raise UsageError(f"an event in a log is one line, not {data[:60]!r}")
-        number, tail = self.newest, self.tail
-        cursors: list[str] = []
-        for data in events:
-            number += 1
-            cursor = f"{self.prefix}{number}{self.name}"
-            cursors.append(cursor)
-            tail.append(new_entry(Entry, (cursor, data, False)))
-        if cursors:
-            self.newest, self.newest_entry = number, (number, tail[-1], None)
-        if len(tail) > self.longest_tail:
-            self.join()
+        epoch = self._epochs[-1][1]
+        cursors = [
+            cursor_of(epoch, number, self.name) for number in range(self.newest + 1, self.newest + len(events) + 1)
+        ]
+        self._tail += map(Entry, cursors, events)
+        self.newest += len(events)
+        if len(self._tail) > _TAIL:
+            self._join()
         return cursors
 
-    def join(self) -> None:
+    def _join(self) -> None:
         """Join the oldest entries to blocks, where the tail is too long."""
-        last = self.newest - len(self.tail)
-        while len(self.tail) > self.longest_tail:
+        last = self.newest - len(self._tail)
+        while len(self._tail) > _TAIL:
             last += _BLOCK
-            self._blocks.append(_Block(last, b"\n".join([entry.data for entry in self.tail[:_BLOCK]])))
-            del self.tail[:_BLOCK]
+            self._blocks.append(_Block(last, b"\n".join([entry.data for entry in self._tail[:_BLOCK]])))
+            del self._tail[:_BLOCK]
 
     def since(self, number: int) -> list[Entry]:
         """Some of the entries after one that was not dropped: all that are left, or the rest of a block."""
-        start = self.newest - len(self.tail)
+        start = self.newest - len(self._tail)
         if number >= start:
-            return self.tail[number - start :]
+            return self._tail[number - start :]
         block = self._block_after(number)
         lines = block.lines.split(b"\n")
         skipped = number - (block.last - len(lines))
-        numbers = range(number + 1, block.last + 1)
-        if (epoch := self.epoch_of(number + 1)) == self.epoch_of(block.last):
-            cursors = [f"{epoch}-{one}{self.name}" for one in numbers]
-        else:
-            cursors = [self.cursor(one) for one in numbers]
+        cursors = map(self.cursor, range(number + 1, block.last + 1))
         return [*map(Entry, cursors, lines[skipped:])]
 
     def _block_after(self, number: int) -> _Block:
@@ -140,4 +119,4 @@ class Log:
         while self._blocks and self._blocks[0].last <= number:
             self._blocks.popleft()
         if not self._blocks:
-            del self.tail[: max(0, number - (self.newest - len(self.tail)))]
+            del self._tail[: max(0, number - (self.newest - len(self._tail)))]

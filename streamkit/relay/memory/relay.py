@@ -15,9 +15,8 @@ from ...errors import SourceError, UsageError
 from ..ending import end_abandoned_run
 from ..interface import FINAL, Control, Relay, RunRecord, check_producer
 from ..reading import Gap, check_reading
-from .reading import MemoryReading
+from .ends import MemoryReading, MemoryWriter
 from .run import MemoryRun, Overflow
-from .writer import MemoryWriter
 
 __all__ = ["MemoryRelay", "Overflow"]
 
@@ -209,13 +208,14 @@ class MemoryRelay(Relay):
     ) -> MemoryReading:
         """Read a run from its beginning, or after a cursor."""
         check_reading(gap, timeout)
-        return MemoryReading(self, self._existing(run_id), after, gap, timeout)
+        end_abandoned = partial(end_abandoned_run, self, run_id, "it was dropped without closing it")
+        return MemoryReading(self._existing(run_id), after, gap, timeout, end_abandoned)
 
     def close(self) -> None:
         """Make the readers fail. It cannot be used afterwards."""
         self.is_closed = True
         for run in [*self._runs.values()]:
-            run.wake()
+            run.close()
 
     # -- its runs
 

@@ -8,7 +8,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from ...errors import ProducerFenced, SourceTimeoutError, UsageError
 from ..cursors import run_name
@@ -17,10 +17,6 @@ from ..registry import Questions, check_answer, status_without_producer
 from ..wakers import TaskWaker, ThreadWaker, in_event_loop, wake_next
 from .log import Log
 
-if TYPE_CHECKING:
-    from .reading import MemoryReading
-    from .writer import MemoryWriter
-
 __all__ = ["MemoryRun", "Overflow"]
 
 Overflow: TypeAlias = Literal["drop_oldest", "block", "error"]
@@ -28,6 +24,34 @@ Overflow: TypeAlias = Literal["drop_oldest", "block", "error"]
 # How many threads are woken at once. They wake the others; there are two in case the system does not run one of them.
 _AT_ONCE = 2
 GRACE = 5.0  # seconds of silence after which a producer whose threads have all ended counts as gone
+
+
+class Producer(Protocol):
+    """The writer of a run, as the run knows it."""
+
+    @property
+    def epoch(self) -> int:
+        """The producer's number."""
+        ...
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether it has given up."""
+        ...
+
+    @property
+    def control(self) -> Callable[[Control], None]:
+        """Receives what concerns it."""
+        ...
+
+
+class Follower(Protocol):
+    """A reading of a run, as the run knows it."""
+
+    @property
+    def number(self) -> int:
+        """The number of the last event that it has handed out."""
+        ...
 
 
 class MemoryRun:
@@ -41,6 +65,7 @@ class MemoryRun:
         waiting: the wakers of readers that wait for the next event, in the order they came.
         watchers: functions that are called whenever a reader has received events or left.
         is_gone: whether the run was deleted.
+        is_closed: whether its relay was closed.
         has_producer: whether a producer may write more. Readers look at it without the lock.
         newest_thread: the one of the producer's threads that called `heartbeat`, or wrote, last.
         busy: as `LogWriter.busy`.
@@ -52,15 +77,15 @@ class MemoryRun:
         self, run_id: str, info: Mapping[str, Any], limit: int, overflow: Overflow, timeout: float | None
     ) -> None:
         self.id = run_id
-        self.lock = threading.RLock()  # its producer holds it around several calls
+        self.lock = threading.RLock()
         self.log = Log(run_name(run_id))
         self.limit = limit
         self.timeout = timeout
         self.status: Status = "in_progress"
         self.epoch = 0
-        self.writer: weakref.ref[MemoryWriter] | None = None
+        self.writer: weakref.ref[Producer] | None = None
         self.questions = Questions()
-        self.is_gone = self.has_producer = False
+        self.is_gone = self.is_closed = self.has_producer = False
         self.busy = self.was_read = False
         self.last_active = time.monotonic()
         self.waiting: dict[ThreadWaker | TaskWaker, None] = {}
@@ -74,7 +99,7 @@ class MemoryRun:
         self._created_at = time.time()
         self._ended_at: float | None = None
         self._overflow = overflow
-        self._readings: dict[int, weakref.ref[MemoryReading]] = {}
+        self._readings: dict[int, weakref.ref[Follower]] = {}
         self._last_left = 0.0  # when a reader left, on the monotonic clock
         self._threads: list[threading.Thread] = []  # of the producer
         self.newest_thread: threading.Thread | None = None
@@ -109,7 +134,7 @@ class MemoryRun:
 
     # -- its producer
 
-    def claim(self, writer: MemoryWriter) -> int | None:
+    def claim(self, writer: Producer) -> int | None:
         """Make this the writer's run. Returns the run's new epoch; None if another writer has the run, or it has ended."""
         with self.lock:
             if self.epoch and (self.status_now not in ("paused", "lost") or self.status == "lost" or self.is_gone):
@@ -175,6 +200,11 @@ class MemoryRun:
         self.receive(self.epoch, Fenced("gone"))
         self.report_progress()
 
+    def close(self) -> None:
+        """Its relay is closed: readers fail."""
+        self.is_closed = True
+        self.wake()
+
     # -- questions
 
     def answer(self, question_id: str, answer: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
@@ -203,7 +233,7 @@ class MemoryRun:
             self.receive(epoch, Cancelled(reason))
         return True
 
-    def skip(self, reading: MemoryReading, question_id: str) -> None:
+    def skip(self, reading: Follower, question_id: str) -> None:
         """A reader goes on without an answer."""
         with self.lock:
             question = self.questions.get(question_id)
@@ -281,7 +311,7 @@ class MemoryRun:
 
     # -- readers. None of this takes a lock: the garbage collector may close a reading.
 
-    def join(self, reading: MemoryReading) -> None:
+    def join(self, reading: Follower) -> None:
         """A reading begins. One that is dropped without closing it does not count any more."""
         key = id(reading)
         self._readings[key] = weakref.ref(reading, lambda _: self.leave(key))

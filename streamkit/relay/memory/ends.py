@@ -1,10 +1,9 @@
-"""The producer's end of a run in memory."""
+"""The two ends of a run in memory: its producer's, and a reader's."""
 
 from __future__ import annotations
 
 import gc
 import math
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -12,27 +11,17 @@ from typing import Any
 
 import anyio.lowlevel
 
-from ...errors import UsageError
-from ..cursors import Entry
+from ...errors import SourceError, UsageError
+from ..cursors import Entry, place_of
 from ..interface import FINAL, Answered, Cancelled, Control, LogWriter, Status
-from ..wakers import Watch, async_wait_until, in_event_loop, wait_until
-from .log import new_entry
+from ..reading import Gap, Reading
+from ..wakers import TaskWaker, ThreadWaker, Watch, async_wait_until, in_event_loop, wait_until
 from .run import MemoryRun
 
-__all__ = ["MemoryWriter"]
+__all__ = ["MemoryReading", "MemoryWriter"]
 
+_EMPTY = b'{"type":"snapshot","dropped":0,"events":[]}'
 _PAUSE = 1.0  # seconds after which a producer that waits for room checks again
-_now = time.monotonic
-
-
-class _Here(threading.local):
-    """In each thread: that thread, in half of the time that `threading.current_thread` takes."""
-
-    def __init__(self) -> None:
-        self.thread = threading.current_thread()
-
-
-_here = _Here()
 
 
 class MemoryWriter(LogWriter):
@@ -109,39 +98,6 @@ class MemoryWriter(LogWriter):
         if run.waiting:
             run.wake()
         return cursors
-
-    def writing_lock(self) -> threading.RLock:
-        """The run's own lock."""
-        return self._run.lock
-
-    def append_delta(self, line: bytes, delta: object = None) -> str:
-        """Number a delta, and write it, with the run's lock held. This is `append` for one line, with as few calls as possible:
-        they are paid for each token."""
-        run = self._run
-        if run.epoch != self.epoch or not run.has_producer:
-            run.check(self.epoch)
-        log = run.log
-        number, tail = log.newest + 1, log.tail
-        cursor = f"{log.prefix}{number}{log.name}"
-        entry = new_entry(Entry, (cursor, line, False))
-        tail.append(entry)
-        log.newest, log.newest_entry = number, (number, entry, delta)
-        if len(tail) > log.longest_tail:
-            log.join()
-        run.last_active = _now()
-        if _here.thread is not run.newest_thread:
-            run.heartbeat()
-        waiting = run.waiting
-        if len(waiting) == 1:
-            try:
-                waker, _ = waiting.popitem()
-            except KeyError:
-                pass  # another thread wakes it
-            else:
-                waker.wake()
-        elif waiting:
-            run.wake()
-        return cursor
 
     def ask(self, question_id: str, question: Mapping[str, Any], events: Sequence[bytes] = ()) -> list[str]:
         """Register a question, and write the events that show it."""
@@ -241,6 +197,124 @@ class MemoryWriter(LogWriter):
             return lambda: watchers.discard(wake)
 
         return watch
+
+
+class MemoryReading(Reading):
+    """One reader's place in a run's log.
+
+    Args:
+        end_abandoned: ends the run of a producer that died.
+
+    Attributes:
+        number: the number of the last event that was handed out; -1 if a snapshot comes first.
+    """
+
+    def __init__(
+        self, run: MemoryRun, after: str | None, gap: Gap, timeout: float | None, end_abandoned: Callable[[], object]
+    ) -> None:
+        super().__init__()
+        self._end_abandoned = end_abandoned
+        self._run = run
+        self._gap = gap
+        timeout = run.timeout if timeout is None else timeout
+        self._timeout = math.inf if timeout is None else timeout
+        self._first_wait = run.first_wait(self._timeout)
+        self._has_joined = False
+        self._idle_at: int = -1  # the number at which it began to wait
+        self.number = 0
+        if after is not None:
+            place = place_of(after, run.id)
+            with run.lock:
+                self.number = place.number if run.log.has(place) else -1
+                if self.number < 0 and gap == "error":
+                    raise self._missing()
+
+    def rewind(self, after: str) -> bool:
+        """Read from the run's beginning."""
+        place = place_of(after, self._run.id)
+        with self._run.lock:
+            has = self._run.log.has(place)
+        self.number = 0 if has else -1
+        return has
+
+    def take(self, waker: ThreadWaker | TaskWaker) -> list[Entry] | float | None:
+        """The next entries, or for how many seconds to wait for them."""
+        run, log = self._run, self._run.log
+        with run.lock:
+            if not self._has_joined:
+                self._has_joined = True
+                run.join(self)
+            if self.number < log.newest:
+                entries = self._next()
+            elif run.status in FINAL:
+                return None
+            else:
+                entries = None
+                run.waiting[waker] = None  # what comes after this wakes it
+        if entries is None:
+            return self._wait()
+        run.was_read = True
+        run.report_progress()
+        return entries
+
+    def _next(self) -> list[Entry]:
+        log = self._run.log
+        if self.number < log.dropped:
+            return [self._snapshot()]
+        entries = log.since(self.number)
+        self.number += len(entries)
+        return entries
+
+    def _snapshot(self) -> Entry:
+        log = self._run.log
+        if self._gap == "error":
+            raise self._missing()
+        self.number = log.dropped
+        return log.base or Entry(log.cursor(0), _EMPTY, snapshot=True)
+
+    def _wait(self) -> float:
+        """How many seconds to wait. A run whose producer died is ended here.
+
+        Raises:
+            SourceError: the run was deleted.
+            SourceTimeoutError: the producer was silent for too long.
+        """
+        run = self._run
+        if self._idle_at != self.number and run.has_producer:
+            self._idle_at = self.number
+            return self._first_wait
+        if run.is_closed:
+            raise UsageError(f"run {run.id!r} cannot be read: its relay is closed")
+        if run.is_gone:
+            error = SourceError(f"run {run.id!r} was deleted while it was open")
+            error.status_code = 404
+            raise error
+        status = run.status_now
+        if status == "lost" or (status == "paused" and run.cancel_reason is not None):
+            self._end_abandoned()
+            return 0.0
+        return run.next_wait(self._timeout) if status == run.status else 60.0
+
+    def _missing(self) -> SourceError:
+        run = self._run
+        at = run.log.cursor(run.log.dropped)
+        error = SourceError(
+            f"run {run.id!r}: the events after this reader's cursor are not in the log any more, which holds {run.limit} "
+            f"events; read after {at!r}, or with `gap='snapshot'`"
+        )
+        error.status_code = 410
+        return error
+
+    def skip(self, question_id: str) -> None:
+        """This reader goes on without an answer to a question."""
+        self._run.skip(self, question_id)
+
+    def close(self) -> None:
+        """Stop reading, without taking a lock."""
+        super().close()
+        if self._waker is not None:
+            self._run.waiting.pop(self._waker, None)
+        self._run.leave(id(self))
 
 
 def _pauses() -> Callable[[], float]:
