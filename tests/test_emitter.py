@@ -1499,8 +1499,8 @@ def test_an_open_message_is_never_let_go_of() -> None:
 
 def knows_its_reader(emitter: sk.Emitter) -> bool:
     """Whether a producer has seen a reader: on Redis it looks from time to time, and does not see one that leaves at once."""
-    outbox: Any = getattr(emitter._log, "_outbox", None)
-    return outbox is None or outbox.inbox._had_readers
+    buffer: Any = getattr(emitter._log, "_buffer", None)
+    return buffer is None or buffer.controls._had_readers
 
 
 @every_relay

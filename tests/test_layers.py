@@ -52,13 +52,6 @@ BACKWARDS = {
     ("relay.lanes", "relay.emitter"): "a lane emits through its emitter",
     ("server.execution", "server.runs"): "an execution is one of the runs of its process",
     ("server.heartbeat", "server.runs"): "the heartbeat looks after them",
-    ("relay.redis.feed", "relay.redis.reading"): "a feed knows its readers",
-    ("relay.redis.reading", "relay.redis.hub"): "a reading asks for what it misses",
-    ("relay.redis.flusher", "relay.redis.hub"): "the threads of a relay share what it knows",
-    ("relay.redis.listener", "relay.redis.hub"): "the threads of a relay share what it knows",
-    ("relay.redis.poller", "relay.redis.hub"): "the threads of a relay share what it knows",
-    ("relay.redis.outbox", "relay.redis.hub"): "what a producer writes is sent by a thread of its relay",
-    ("relay.redis.flusher", "relay.redis.outbox"): "producers give their work to the thread that sends it",
     ("computer.supervisor", "computer.runner"): "a supervisor and a stop act on their runner",
     ("computer.stopping", "computer.runner"): "a supervisor and a stop act on their runner",
 }

@@ -86,7 +86,7 @@ class OnRedis(Kind):
         writer.flush()
 
     def has_arrived(self, reading: Reading, number: int) -> bool:
-        return bool(reading.feed.tip.number >= number)  # type: ignore[attr-defined]  # of Redis alone
+        return bool(reading.subscription.tip.number >= number)  # type: ignore[attr-defined]  # of Redis alone
 
 
 RELAYS: Sequence[Kind] = (Memory(), OnRedis())

@@ -24,9 +24,9 @@ import redis
 import streamkit as sk
 from streamkit.errors import ProducerFenced
 from streamkit.relay import Cancelled, Control, Fenced, RedisRelay
-from streamkit.relay.redis.keys import Keys, ListKeys
+from streamkit.relay.redis.commands import Append
+from streamkit.relay.redis.record import Keys, ListKeys
 from streamkit.relay.redis.scripts import every_script
-from streamkit.relay.redis.work import Batch
 from streamkit.stores import RedisStore
 
 from .endurance.redis import kill_rounds, many_runs
@@ -139,12 +139,12 @@ def test_a_reply_to_a_producer_that_was_fenced_meanwhile_stores_nothing() -> Non
     writer = relay.open("gone", control=lambda control: None)
     other = relay.open("other", control=lambda control: None)
     writer.flush()
-    outbox = writer._outbox
-    with outbox._changed:
-        outbox._put(Batch(outbox.number, False))
-    work = outbox.take(16)
-    outbox.fence("gone")
-    assert not outbox.replied(work, [b"ok 0"])
+    buffer = writer._buffer
+    with buffer._changed:
+        buffer._put(Append(buffer.number, False))
+    work = buffer.take(16)
+    buffer.fence("gone")
+    assert not buffer.replied(work, [b"ok 0"])
     with pytest.raises(ProducerFenced):
         writer.append(lines(1))
     other.append(lines(1))
@@ -186,7 +186,9 @@ def test_whoever_is_killed_readers_see_each_event_once_and_the_end(mortal: Redis
 
 def test_a_producer_of_which_redis_lost_more_than_it_holds_is_fenced(monkeypatch: pytest.MonkeyPatch) -> None:
     """It sends nothing after a gap: readers would miss what stood there, and nobody would know."""
-    monkeypatch.setattr("streamkit.relay.redis.outbox._REPEATABLE", 0.0)  # it holds what it stored last, and no more
+    monkeypatch.setattr(
+        "streamkit.relay.redis.write_buffer._REPEATABLE", 0.0
+    )  # it holds what it stored last, and no more
     relay = ON_REDIS.make()
     keys = Keys(relay.prefix, "run")
     received: list[Any] = []
@@ -441,7 +443,7 @@ def test_what_waits_for_redis_is_bounded(monkeypatch: pytest.MonkeyPatch, mortal
         try:
             large.append([b'"%b"' % (b"x" * 1_000_000)] * 9)
             eventually(lambda: large.fenced == "unreachable")
-            monkeypatch.setattr("streamkit.relay.redis.outbox._LONGEST", 0.1)
+            monkeypatch.setattr("streamkit.relay.redis.write_buffer._LONGEST", 0.1)
             late.append(lines(1))
             eventually(lambda: late.fenced == "unreachable")
             eventually(lambda: received == [Fenced("unreachable")] * 2)
@@ -535,7 +537,7 @@ def test_a_run_that_is_read_again_as_it_is_left_is_read() -> None:
         reading = relay.read("run", timeout=5)
         assert len(reading.pull()) == 1
         reading.close()
-        relay._hubs.of("run").drop_unread(time.monotonic() + 60)
+        relay._backends.of("run").drop_unread(time.monotonic() + 60)
     writer.end("completed")
 
 

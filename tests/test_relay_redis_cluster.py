@@ -18,7 +18,7 @@ from redis.crc import key_slot
 
 import streamkit as sk
 from streamkit.relay import RedisRelay
-from streamkit.relay.redis.keys import Keys
+from streamkit.relay.redis.record import Keys
 from streamkit.stores import RedisStore
 
 from .redis_server import Cluster, RedisServer, needs_redis, wait_for
@@ -141,12 +141,12 @@ def test_the_old_node_of_a_run_may_be_heard_after_the_new_one(cluster: Cluster) 
         id = run_on(cluster, relay, cluster.masters[1])
         run = Followed(relay, id)
         run.goes_on()
-        hub = relay._hubs.of(id)
-        channel, (old, *_) = hub.keys(id).log, hub._listeners.values()
+        backend = relay._backends.of(id)
+        channel, (old, *_) = backend.keys(id).log, backend._listeners.values()
         cluster.move(slot_of(relay, id))
         run.goes_on()
-        wait_for(lambda: hub._confirmed.get(channel, old) is not old)
-        hub.unsubscribed([channel], old)  # as its thread calls it, in whichever moment
+        wait_for(lambda: backend._confirmed.get(channel, old) is not old)
+        backend.unsubscribed([channel], old)  # as its thread calls it, in whichever moment
         late = relay.read(id, timeout=10)
         assert late.pull()
         run.end()

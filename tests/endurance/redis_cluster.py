@@ -21,7 +21,7 @@ from collections import Counter
 
 from redis.crc import key_slot
 
-from streamkit.relay.redis.keys import Keys
+from streamkit.relay.redis.record import Keys
 
 from ..redis_server import Cluster, RedisServer, wait_for
 from .redis import LEASE, Process, check, killing

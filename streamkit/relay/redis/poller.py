@@ -9,17 +9,15 @@ import time
 from collections.abc import Sequence
 from itertools import islice
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ...errors import StoredDataError
 from ...redis_link import FIRST_PAUSE, LONGEST_PAUSE, Away
-from .reading import RedisReading, not_found
+from .reading import Batch, RedisReading, RunSubscription, not_found
 from .record import STATE_FIELDS, State
 
 if TYPE_CHECKING:
     from ...redis_link import Link
-    from .feed import Batch, Feed
-    from .hub import Hub
 
 __all__ = ["READER_LIFETIME", "Poller"]
 
@@ -32,20 +30,36 @@ _AT_ONCE = 32  # readings for which the log is read at once
 _TICK = 0.5
 
 
-class Command:
+class LosableCommand:
     """A command that may be lost, and whose reply nobody waits for."""
 
     def __init__(self, *words: str | bytes) -> None:
         self.words: Sequence[Any] = words
 
 
-class Poller:
-    """Does what `put` was called with: a reading whose log is to be read, or a feed whose record is."""
+class Subscriptions(Protocol):
+    """The runs that are followed, as the poller uses them."""
 
-    def __init__(self, hub: Hub, link: Link) -> None:
-        self._hub = hub
+    def subscriptions(self) -> Sequence[RunSubscription]:
+        """Return the runs that are followed."""
+        ...
+
+    def drop_unread(self, now: float) -> None:
+        """Stop following runs that nobody has read for a while."""
+        ...
+
+    def end_if_abandoned(self, subscription: RunSubscription) -> None:
+        """End a run whose producer is dead."""
+        ...
+
+
+class Poller:
+    """Does what `put` was called with: a reading whose log is to be read, or a subscription whose record is."""
+
+    def __init__(self, runs: Subscriptions, link: Link) -> None:
+        self._runs = runs
         self._link = link
-        self._jobs: SimpleQueue[RedisReading | Feed | Command | None] = SimpleQueue()
+        self._jobs: SimpleQueue[RedisReading | RunSubscription | LosableCommand | None] = SimpleQueue()
         self._is_stopped = False
         self._next_heartbeats = 0.0
         self._thread = threading.Thread(target=self._work, name="streamkit redis poller", daemon=True)
@@ -54,15 +68,15 @@ class Poller:
         """Start its thread."""
         self._thread.start()
 
-    def stop(self, last: Command) -> None:
+    def stop(self, last: LosableCommand) -> None:
         """End its thread, with a last command."""
         self._jobs.put(last)
         self._jobs.put(None)
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(5)
 
-    def put(self, job: RedisReading | Feed | Command) -> None:
-        """Do this soon, for a reading, a feed, or as a command that may be lost. It takes no lock."""
+    def put(self, job: RedisReading | RunSubscription | LosableCommand) -> None:
+        """Do this soon, for a reading, a subscription, or as a command that may be lost. It takes no lock."""
         self._jobs.put(job)
 
     # -- its thread
@@ -79,8 +93,8 @@ class Poller:
                 pause = FIRST_PAUSE
             except Away:
                 left = [job for job in jobs if isinstance(job, RedisReading)]
-                for feed in self._hub.feeds():
-                    feed.is_stale = True
+                for subscription in self._runs.subscriptions():
+                    subscription.is_stale = True
                 time.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -98,62 +112,68 @@ class Poller:
             return jobs
 
     def _do(self, jobs: Sequence[Any]) -> None:
-        commands = [job.words for job in jobs if isinstance(job, Command)]
+        commands = [job.words for job in jobs if isinstance(job, LosableCommand)]
         readings = [job for job in jobs if isinstance(job, RedisReading) and not job.is_over]
-        by_feed: dict[Feed, list[RedisReading]] = {
-            job: [] for job in jobs if not isinstance(job, (Command, RedisReading))
+        by_run: dict[RunSubscription, list[RedisReading]] = {
+            job: [] for job in jobs if not isinstance(job, (LosableCommand, RedisReading))
         }
         for place in range(0, len(readings), _AT_ONCE):
             for reading in readings[place : place + _AT_ONCE]:
-                if (feed := reading.feed) is not None:
-                    by_feed.setdefault(feed, []).append(reading)
-            self._look(by_feed, commands)
-            by_feed, commands = {}, []
-        if by_feed or commands:
-            self._look(by_feed, commands)
+                if (subscription := reading.subscription) is not None:
+                    by_run.setdefault(subscription, []).append(reading)
+            self._look(by_run, commands)
+            by_run, commands = {}, []
+        if by_run or commands:
+            self._look(by_run, commands)
 
-    def _look(self, by_feed: dict[Feed, list[RedisReading]], commands: list[Any]) -> None:
+    def _look(self, by_run: dict[RunSubscription, list[RedisReading]], commands: list[Any]) -> None:
         expiry = time.time() + READER_LIFETIME
         pipeline: list[Sequence[Any]] = [*commands]
-        trimmed = {reading for readings in by_feed.values() for reading in readings if reading.needs_snapshot}
-        for feed, readings in by_feed.items():
-            pipeline += self._commands(feed, readings, trimmed, expiry)
+        trimmed = {reading for readings in by_run.values() for reading in readings if reading.needs_snapshot}
+        for subscription, readings in by_run.items():
+            pipeline += self._commands(subscription, readings, trimmed, expiry)
         replies = iter(self._link.send(pipeline)[len(commands) :])
-        for feed, readings in by_feed.items():
+        for subscription, readings in by_run.items():
             found = [*islice(replies, 3 + len(readings) + len(trimmed.intersection(readings)))]
             for reading in readings:
                 if reading.is_new:
                     reading.is_new = False
                     _ = [*islice(replies, len(_heartbeats(b"", 0.0, "")))]
             try:
-                self._take(feed, readings, trimmed, [self._link.check(one) for one in found])
+                self._take(subscription, readings, trimmed, [self._link.check(one) for one in found])
             except Away:
                 raise
             except Exception as error:  # the other runs go on
-                _log.exception("run %r: what Redis holds of it cannot be read", feed.run_id)
-                feed.fail(StoredDataError(f"run {feed.run_id!r}: what Redis holds of it cannot be read: {error}"))
+                _log.exception("run %r: what Redis holds of it cannot be read", subscription.run_id)
+                subscription.fail(
+                    StoredDataError(f"run {subscription.run_id!r}: what Redis holds of it cannot be read: {error}")
+                )
 
     def _take(
-        self, feed: Feed, readings: Sequence[RedisReading], trimmed: set[RedisReading], replies: Sequence[Any]
+        self,
+        subscription: RunSubscription,
+        readings: Sequence[RedisReading],
+        trimmed: set[RedisReading],
+        replies: Sequence[Any],
     ) -> None:
         """What Redis says of one run, and of the log for each of its readings."""
         fields, leased, *found, questions = replies
-        self._update(feed, fields, bool(leased), questions)
-        if feed.state is not None and not feed.is_gone:
+        self._update(subscription, fields, bool(leased), questions)
+        if subscription.state is not None and not subscription.is_gone:
             replied = iter(found)
             for reading in readings:
-                batches = feed.batches(next(replied))
+                batches = subscription.batches(next(replied))
                 if reading in trimmed:
                     at, data = next(replied)
-                    reading.snapshot(at, data, batches[0] if batches else None, feed.state.tip.number)
+                    reading.snapshot(at, data, batches[0] if batches else None, subscription.state.tip.number)
                 else:
-                    self._hand_out(feed, feed.state, reading, batches)
-        feed.wake()
+                    self._hand_out(subscription, subscription.state, reading, batches)
+        subscription.wake()
 
     def _commands(
-        self, feed: Feed, readings: Sequence[RedisReading], trimmed: set[RedisReading], expiry: float
+        self, subscription: RunSubscription, readings: Sequence[RedisReading], trimmed: set[RedisReading], expiry: float
     ) -> list[Sequence[Any]]:
-        keys = feed.keys
+        keys = subscription.keys
         commands: list[Sequence[Any]] = [("HMGET", keys.run, *STATE_FIELDS), ("EXISTS", keys.lease)]
         for reading in readings:
             if reading in trimmed:  # in this order: a newer snapshot goes with an older first batch
@@ -163,25 +183,31 @@ class Poller:
                 start = b"(%d-%d" % reading.place if reading.place.number else b"-"
                 commands.append(("XRANGE", keys.log, start, "+", "COUNT", _ENTRIES))
         # After the events, so that it has the questions of all that are found.
-        looks = bool(readings) or feed.is_stale
+        looks = bool(readings) or subscription.is_stale
         commands.append(("HGETALL" if looks else "EXISTS", keys.questions))
-        feed.is_stale = False
+        subscription.is_stale = False
         for reading in readings:
             if reading.is_new:
                 commands += _heartbeats(keys.readers, expiry, reading.member)
         return commands
 
-    def _update(self, feed: Feed, fields: Sequence[bytes | None], is_leased: bool, questions: Any) -> None:
+    def _update(
+        self, subscription: RunSubscription, fields: Sequence[bytes | None], is_leased: bool, questions: Any
+    ) -> None:
         if fields[0] is None:
-            feed.is_gone = True
-            why = "it was deleted" if feed.was_deleted else "it is lost with what Redis held, or has expired"
-            feed.fail(not_found(feed.run_id, f"{why} while it was open"))
+            subscription.is_gone = True
+            why = "it was deleted" if subscription.was_deleted else "it is lost with what Redis held, or has expired"
+            subscription.fail(not_found(subscription.run_id, f"{why} while it was open"))
             return
-        feed.update(State(fields), is_leased=is_leased, questions=None if isinstance(questions, int) else questions)
-        self._hub.end_if_abandoned(feed)
+        subscription.update(
+            State(fields), is_leased=is_leased, questions=None if isinstance(questions, int) else questions
+        )
+        self._runs.end_if_abandoned(subscription)
 
-    def _hand_out(self, feed: Feed, state: State, reading: RedisReading, batches: list[Batch]) -> None:
-        is_missing = state.tip > reading.place if not feed.has_ended else state.tip != reading.place
+    def _hand_out(
+        self, subscription: RunSubscription, state: State, reading: RedisReading, batches: list[Batch]
+    ) -> None:
+        is_missing = state.tip > reading.place if not subscription.has_ended else state.tip != reading.place
         if not batches and is_missing:
             reading.found_nothing()
         else:
@@ -191,22 +217,26 @@ class Poller:
 
     def _tick(self) -> None:
         now = time.monotonic()
-        feeds = self._hub.feeds()
+        subscriptions = self._runs.subscriptions()
         if now >= self._next_heartbeats:
             self._next_heartbeats = now + READER_LIFETIME / 3
-            self._send_heartbeats(feeds)
-        self._hub.drop_unread(now)
-        silent = [feed for feed in feeds if now - max(feed.heard, feed.checked) >= _SILENCE and feed.readings]
+            self._send_heartbeats(subscriptions)
+        self._runs.drop_unread(now)
+        silent = [
+            subscription
+            for subscription in subscriptions
+            if now - max(subscription.heard, subscription.checked) >= _SILENCE and subscription.readings
+        ]
         for place in range(0, len(silent), 4 * _AT_ONCE):
-            self._look({feed: [] for feed in silent[place : place + 4 * _AT_ONCE]}, [])
+            self._look({subscription: [] for subscription in silent[place : place + 4 * _AT_ONCE]}, [])
 
-    def _send_heartbeats(self, feeds: Sequence[Feed]) -> None:
+    def _send_heartbeats(self, subscriptions: Sequence[RunSubscription]) -> None:
         expiry = time.time() + READER_LIFETIME
         commands: list[Sequence[Any]] = []
-        for feed in feeds:
-            members = [reading.member for one in [*feed.readings.values()] if (reading := one()) is not None]
-            if members and not feed.has_ended:
-                commands += _heartbeats(feed.keys.readers, expiry, *members)
+        for subscription in subscriptions:
+            members = [reading.member for one in [*subscription.readings.values()] if (reading := one()) is not None]
+            if members and not subscription.has_ended:
+                commands += _heartbeats(subscription.keys.readers, expiry, *members)
         for place in range(0, len(commands), 300):
             self._link.send(commands[place : place + 300])
 

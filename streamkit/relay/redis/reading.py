@@ -3,26 +3,160 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from ...errors import SourceError, SourceTimeoutError, StoredDataError
-from ..cursors import Entry, Place, cursor_of, place_of
+from ..cursors import Entry, Place, cursor_of, place_of, run_name
 from ..reading import Gap, Reading
 from ..wakers import TaskWaker, ThreadWaker
-from .feed import Batch
+from .record import Keys, Question, State, questions_of
 
-if TYPE_CHECKING:
-    from .feed import Feed
-    from .hub import Hub
-
-__all__ = ["RedisReading"]
+__all__ = ["Batch", "RedisReading", "RunSubscription", "has_place", "missing", "not_found"]
 
 _AT_ONCE = 1024  # events that are handed out at once, and a batch more
 _QUEUED = 256  # batches that wait for a reader at most; then the log has them
 _LOOKS_AT_ONCE = 3  # for what comes next, for a snapshot in its place, and for what comes after that
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 1.0  # seconds between two further looks
 _EMPTY = b'{"type":"snapshot","dropped":0,"events":[]}'
+
+
+class Batch:
+    """Events that were stored together.
+
+    Attributes:
+        before: the number of the event before them.
+        last: the number of the last one.
+    """
+
+    __slots__ = ("_data", "_entries", "_name", "before", "epoch", "last")
+
+    def __init__(self, epoch: int, before: int, last: int, data: bytes, name: str) -> None:
+        self.epoch = epoch
+        self.before = before
+        self.last = last
+        self._data = data
+        self._name = name
+        self._entries: list[Entry] | None = None
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The events; the readings of a process share them."""
+        if self._entries is None:
+            prefix, name = f"{self.epoch}-", self._name
+            lines = self._data.split(b"\n")
+            self._entries = [Entry(f"{prefix}{n}{name}", line) for n, line in enumerate(lines, self.before + 1)]
+        return self._entries
+
+
+class RunSubscription:
+    """One run, as the readings of this process follow it.
+
+    Attributes:
+        readings: those that are open, by their ids.
+        is_confirmed: whether its channel is subscribed, so that looking at the log now misses nothing.
+        state: as it was found last; None before.
+        tip: the place of the newest event that is known of.
+        is_stale: whether the questions may have changed.
+        questions: by their ids; None before they were looked up.
+        heard: when the channel, or the record, last said something new, on the monotonic clock.
+        checked: when the record was asked for last.
+        unleased_since: since when nobody has the lease; None while somebody has it.
+        empty_since: since when it has no readings.
+    """
+
+    def __init__(self, run_id: str, keys: Keys) -> None:
+        self.run_id = run_id
+        self.keys = keys
+        self.name = run_name(run_id)
+        self.readings: dict[int, weakref.ref[RedisReading]] = {}
+        self.is_confirmed = False
+        self.is_gone = False
+        self.was_deleted = False
+        self.state: State | None = None
+        self.tip = Place(0, 0)
+        self.is_stale = True
+        self.questions: Mapping[str, Question] | None = None
+        self.heard = self.checked = time.monotonic()
+        self.unleased_since: float | None = None
+        self.empty_since: float | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether there will be no more events than those up to the tip."""
+        return self.state is not None and self.state.has_ended
+
+    def receive(self, data: bytes) -> None:
+        """A batch of the channel."""
+        head, _, events = data.partition(b"\n")
+        epoch, before, last = head.split()
+        batch = Batch(int(epoch), int(before), int(last), events, self.name)
+        self.heard = time.monotonic()
+        for reference in [*self.readings.values()]:
+            if (reading := reference()) is not None:
+                reading.offer(batch)
+        self.tip = max(self.tip, Place(batch.epoch, batch.last))
+
+    def update(self, state: State, *, is_leased: bool, questions: Mapping[bytes, bytes] | None) -> None:
+        """Take over the newest record of the run."""
+        before, now = self.state, time.monotonic()
+        self.state = state
+        self.checked = now
+        self.tip = state.tip
+        if before is None or before.beat != state.beat or before.status != state.status or state.status == "paused":
+            self.heard = now
+        if is_leased or state.status != "in_progress":
+            self.unleased_since = None
+        elif self.unleased_since is None:
+            self.unleased_since = now
+        if questions is not None:
+            self.questions = questions_of(questions)
+
+    def fail(self, error: Exception) -> None:
+        """The run cannot be read on."""
+        for reference in [*self.readings.values()]:
+            if (reading := reference()) is not None:
+                reading.fail(error)
+
+    def wake(self) -> None:
+        """Make the readings look again."""
+        for reference in [*self.readings.values()]:
+            if (reading := reference()) is not None:
+                reading.wake()
+
+    def batches(self, entries: Any) -> list[Batch]:
+        """The batches in a reply of XRANGE."""
+        found: list[Batch] = []
+        for id, fields in entries:
+            epoch, _, last = id.partition(b"-")
+            found.append(Batch(int(epoch), int(fields[b"b"]), int(last), fields[b"e"], self.name))
+        return found
+
+
+class LogAccess(Protocol):
+    """What reads the log for the readings of one server."""
+
+    def has(self, run_id: str, place: Place) -> bool:
+        """Whether the events after a place are in the log."""
+        ...
+
+    def join(self, reading: RedisReading, run_id: str) -> RunSubscription:
+        """A reading begins."""
+        ...
+
+    def look(self, reading: RedisReading) -> bool:
+        """Have the log read for a reading. Returns whether this call caused it."""
+        ...
+
+    def skip(self, subscription: RunSubscription, member: str, question_id: str) -> None:
+        """A reader goes on without a question."""
+        ...
+
+    def leave(self, subscription: RunSubscription, reading: RedisReading) -> None:
+        """A reading ends. It takes no lock."""
+        ...
 
 
 class RedisReading(Reading):
@@ -35,19 +169,19 @@ class RedisReading(Reading):
         is_looking: whether the log is about to be read for this reading.
         is_new: whether the log was never read for it.
         member: its name among the run's readers.
-        feed: where its batches come from; None before the first pull.
+        subscription: where its batches come from; None before the first pull.
     """
 
     def __init__(
-        self, hub: Hub, run_id: str, place: Place, has_place: bool, gap: Gap, timeout: float, limit: int
+        self, log: LogAccess, run_id: str, place: Place, has_place: bool, gap: Gap, timeout: float, limit: int
     ) -> None:
         super().__init__()
-        self._hub = hub
+        self._log = log
         self._run_id = run_id
         self._gap = gap
         self._timeout = timeout
         self._limit = limit
-        self.feed: Feed | None = None
+        self.subscription: RunSubscription | None = None
         self._looked: deque[Batch | Entry] = deque()  # found in the log
         self._queue: deque[Batch] = deque()  # what was published
         self._has_more = False  # whether the log had more than was read
@@ -62,7 +196,7 @@ class RedisReading(Reading):
         self.is_new = True
         self.member = ""
 
-    # -- called by the hub
+    # -- called by the backend
 
     def offer(self, batch: Batch) -> None:
         """A batch was published."""
@@ -95,7 +229,7 @@ class RedisReading(Reading):
         if self._gap == "error":
             self.fail(missing(self._run_id))
             return
-        name = self.feed.name if self.feed is not None else ""
+        name = self.subscription.name if self.subscription is not None else ""
         if at is None or data is None:
             entry, place = Entry(cursor_of(1, 0, name), _EMPTY, snapshot=True), Place(0, 0)
         else:
@@ -125,17 +259,17 @@ class RedisReading(Reading):
     def rewind(self, after: str) -> bool:
         """Read from the run's beginning."""
         place = place_of(after, self._run_id)
-        has = self.has_place if place == self.place else self._hub.has(self._run_id, place)
+        has = self.has_place if place == self.place else self._log.has(self._run_id, place)
         self.place = Place(0, 0)
         self.needs_snapshot = not has
         return has
 
     def take(self, waker: ThreadWaker | TaskWaker) -> list[Entry] | float | None:
         """The next entries, or for how many seconds to wait for them."""
-        feed = self.feed
-        if feed is None:
+        subscription = self.subscription
+        if subscription is None:
             self._joined = time.monotonic()
-            feed = self._hub.join(self, self._run_id)
+            subscription = self._log.join(self, self._run_id)
         entries: list[Entry] = []
         while not self.needs_snapshot and len(entries) < _AT_ONCE:
             new = self._next(self._looked) or self._next(self._queue)
@@ -150,10 +284,10 @@ class RedisReading(Reading):
             self.needs_snapshot, self._is_missing = True, False
         if self._failure is not None:
             raise self._failure
-        if feed.has_ended and self.place == feed.tip and not self.needs_snapshot:
+        if subscription.has_ended and self.place == subscription.tip and not self.needs_snapshot:
             return None
-        patience = self._patience(feed)
-        if self.needs_snapshot or self._has_more or self._queue or self._has_hole(feed):
+        patience = self._patience(subscription)
+        if self.needs_snapshot or self._has_more or self._queue or self._has_hole(subscription):
             return min(patience, self._look())
         return patience
 
@@ -162,7 +296,7 @@ class RedisReading(Reading):
         now = time.monotonic()
         if now < self._next_look:
             return self._next_look - now
-        if self._hub.look(self):
+        if self._log.look(self):
             self._looks += 1
             if self._looks > _LOOKS_AT_ONCE:
                 self._next_look = now + min(_FIRST_PAUSE * 2 ** (self._looks - _LOOKS_AT_ONCE), _LONGEST_PAUSE)
@@ -190,14 +324,14 @@ class RedisReading(Reading):
     def _is_after_hole(self, found: Batch | Entry) -> bool:
         return isinstance(found, Batch) and found.before > self.place.number
 
-    def _has_hole(self, feed: Feed) -> bool:
+    def _has_hole(self, subscription: RunSubscription) -> bool:
         """Whether the log has events that were not published here; or this place is not in it."""
-        return feed.tip > self.place if not feed.has_ended else feed.tip != self.place
+        return subscription.tip > self.place if not subscription.has_ended else subscription.tip != self.place
 
-    def _patience(self, feed: Feed) -> float:
-        if feed.state is not None and feed.state.status == "paused":
+    def _patience(self, subscription: RunSubscription) -> float:
+        if subscription.state is not None and subscription.state.status == "paused":
             return 60.0
-        silence = time.monotonic() - max(self._joined, feed.heard)
+        silence = time.monotonic() - max(self._joined, subscription.heard)
         if silence >= self._timeout:
             raise SourceTimeoutError(
                 f"the producer of run {self._run_id!r} was silent for {silence:.1f} seconds: it emitted nothing and sent no "
@@ -207,14 +341,27 @@ class RedisReading(Reading):
 
     def skip(self, question_id: str) -> None:
         """This reader goes on without an answer to a question."""
-        if self.feed is not None:
-            self._hub.skip(self.feed, self.member, question_id)
+        if self.subscription is not None:
+            self._log.skip(self.subscription, self.member, question_id)
 
     def close(self) -> None:
         """Stop reading, without taking a lock."""
         super().close()
-        if self.feed is not None:
-            self._hub.leave(self.feed, self)
+        if self.subscription is not None:
+            self._log.leave(self.subscription, self)
+
+
+def has_place(place: Place, entries: Any, at: bytes | None) -> bool:
+    """Whether all events after a place are there, from the first batch that is not before it, and the snapshot's place."""
+    if place.number == 0:
+        return at is None
+    if at == b"%d-%d" % place:
+        return True
+    if not entries:
+        return False
+    id, fields = entries[0]
+    epoch, _, last = id.partition(b"-")
+    return int(epoch) == place.epoch and int(fields[b"b"]) < place.number <= int(last)
 
 
 def missing(run_id: str) -> SourceError:

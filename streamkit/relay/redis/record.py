@@ -1,24 +1,56 @@
-"""Reads what Redis has of a run: its record, and its questions. Words that a newer version of this package has written, such as
-a status, are left as they are."""
+"""What Redis has of a run: under which keys, its record, its questions, and the lists that it is in.
+
+Words that a newer version of this package has written, such as a status, are left as they are. The braces in the keys make a Redis
+Cluster store all keys of a run in one slot, as scripts need it.
+
+    sk:{run}:run         hash        its record
+    sk:{run}:log         stream      its events: an entry is a batch, and its id the batch's epoch and last number
+    sk:{run}:lease       string      the producer that has it; expires if that one renews it no more
+    sk:{run}:questions   hash        its questions, by their ids
+    sk:{run}:snapshot    hash        the snapshot in place of the events that were dropped
+    sk:{run}:readers     sorted set  its readers, by when their last heartbeat expires
+    sk:{run}:skipped     set         which readers go on without which question
+
+and the channels `sk:{run}:log`, with each batch as it is stored, and `sk:{run}:news`, for the producer.
+
+A list of runs is in a slot of its own: that of all runs; of those of a conversation, `sk:{conversation=…}:runs`; of an owner,
+`sk:{owner=…}:runs`; and of both, `sk:{conversation=…&owner=…}:runs`.
+
+    sk:runs              sorted set  the runs, by when they were opened
+    {sk:runs}:until      sorted set  the same, by when their entries expire (Unix milliseconds)
+    {sk:runs}:open       sorted set  those that have not ended, by when they were opened
+"""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from ...errors import StoredData, UsageError
 from ...messages.json_text import bounded, decode_json, is_too_deep
 from ...protocols.values import is_object
-from ...redis_link import text_from
+from ...redis_link import tag_of, text_from, text_to_bytes
 from ..cursors import Place, cursor_of, run_name
 from ..interface import FINAL, RunRecord, Status
 from ..registry import outcome_of, status_without_producer
 
-__all__ = ["STATE_FIELDS", "Question", "State", "decode", "encode", "info_of", "question_value", "record_of"]
+__all__ = [
+    "STATE_FIELDS",
+    "Keys",
+    "ListKeys",
+    "Question",
+    "State",
+    "decode",
+    "encode",
+    "info_of",
+    "question_value",
+    "questions_of",
+    "record_of",
+]
 
 STATE_FIELDS = ("status", "epoch", "wrote", "last", "beat", "cancel", "busy", "released", "ended")
 
@@ -190,3 +222,42 @@ def question_value(id: str, question: Mapping[str, Any], epoch: int, number: int
     record = {**question, "id": id, "asked_at": time.time()}
     expires = question.get("expires_at")
     return b"pending\n%d.%d\n%b\n%b\n" % (epoch, number, b"" if expires is None else b"%.6f" % expires, encode(record))
+
+
+class Keys:
+    """The keys of one run. `all` has those that are removed with it."""
+
+    __slots__ = ("all", "lease", "log", "news", "questions", "readers", "run", "skipped", "snapshot")
+
+    def __init__(self, prefix: str, run_id: str) -> None:
+        start = text_to_bytes(f"{prefix}:{tag_of(run_id)}:")
+        self.run = start + b"run"
+        self.log = start + b"log"
+        self.lease = start + b"lease"
+        self.questions = start + b"questions"
+        self.snapshot = start + b"snapshot"
+        self.readers = start + b"readers"
+        self.skipped = start + b"skipped"
+        self.news = start + b"news"
+        self.all = (self.run, self.log, self.lease, self.questions, self.snapshot, self.readers, self.skipped)
+
+
+class ListKeys(NamedTuple):
+    """The keys of one list of runs."""
+
+    runs: bytes
+    until: bytes
+    open: bytes
+
+    @classmethod
+    def of(cls, prefix: str, conversation: str | None, owner: str | None) -> ListKeys:
+        """Return those of the list of a conversation, of an owner, of both, or with neither of all runs."""
+        names = (("conversation", conversation), ("owner", owner))
+        parts = [f"{name}={_escaped(value)}" for name, value in names if value is not None]
+        runs = text_to_bytes(f"{prefix}:{tag_of('&'.join(parts))}:runs" if parts else f"{prefix}:runs")
+        start = runs if parts else b"{%b}" % runs  # so that all three are in one slot
+        return cls(runs, start + b":until", start + b":open")
+
+
+def _escaped(value: str) -> str:
+    return value.replace("%", "%%").replace("&", "%&")

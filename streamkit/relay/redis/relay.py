@@ -20,15 +20,12 @@ from ..interface import Answered, Control, Relay, RunRecord, check_producer
 from ..reading import Gap, check_reading
 from ..registry import check_answer, outcome_of
 from ..wakers import in_event_loop
-from .hub import Hub
-from .hubs import Hubs
-from .index import RunIndex
-from .keys import Keys
-from .outbox import Outbox
+from .backend import RedisBackend, RedisBackends
+from .commands import Lifetimes, RunIndex, settle_command
 from .reading import RedisReading, missing, not_found
-from .record import Question, decode, encode, info_of, record_of
+from .record import Keys, Question, decode, encode, info_of, record_of
 from .scripts import CANCEL, CLAIM, END, RECORD, every_script
-from .work import Lifetimes, settle_command
+from .write_buffer import WriteBuffer
 from .writer import RedisWriter
 
 __all__ = ["RedisRelay"]
@@ -100,8 +97,8 @@ class RedisRelay(Relay):
             if (relay := this()) is not None:
                 relay.end_abandoned(run_id)
 
-        self._hubs = Hubs(self._link, prefix, lease, end_abandoned)
-        self._finalizer = weakref.finalize(self, self._hubs.close)
+        self._backends = RedisBackends(self._link, prefix, lease, end_abandoned)
+        self._finalizer = weakref.finalize(self, self._backends.close)
 
     def close(self) -> None:
         """Store what was written, and close the connections. The relay cannot be used afterwards."""
@@ -126,24 +123,24 @@ class RedisRelay(Relay):
         return self._claim(run_id, b"", control)
 
     def _claim(self, run_id: str, info: bytes, control: Callable[[Control], None]) -> RedisWriter | None:
-        lifetimes, hub = self._lifetimes, self._hubs.of(run_id)
-        outbox = Outbox(hub, run_id, secrets.token_hex(8), lifetimes, control)
-        keys = outbox.keys
-        (reply,) = self._link.ask(CLAIM(keys.run, keys.lease, outbox.owner, lifetimes.lease, lifetimes.running, info))
+        lifetimes, backend = self._lifetimes, self._backends.of(run_id)
+        buffer = WriteBuffer(backend, run_id, secrets.token_hex(8), lifetimes, control)
+        keys = buffer.keys
+        (reply,) = self._link.ask(CLAIM(keys.run, keys.lease, buffer.owner, lifetimes.lease, lifetimes.running, info))
         if isinstance(reply, bytes):  # there is one, or none, or it has a producer
             return None
         epoch, number, wrote, created, stored_info, busy = reply
-        outbox.epoch, outbox.number, outbox.wrote, outbox.busy = int(epoch), int(number), int(wrote), busy == b"1"
-        outbox.created, outbox.lists = float(created), self._index.of(info_of(run_id, stored_info))
-        hub.add(outbox)
-        self._index.enter(outbox)
+        buffer.epoch, buffer.number, buffer.wrote, buffer.busy = int(epoch), int(number), int(wrote), busy == b"1"
+        buffer.created, buffer.lists = float(created), self._index.of(info_of(run_id, stored_info))
+        backend.add(buffer)
+        self._index.enter(buffer, buffer.listings(is_open=True))
         if not info:
             try:
-                outbox.inbox.receive_missed()
+                buffer.controls.receive_missed()
             except SourceError:
-                outbox.give_up()  # else the run would seem to have a producer
+                buffer.give_up()  # else the run would seem to have a producer
                 raise
-        return RedisWriter(outbox, self._settle_own)
+        return RedisWriter(buffer, self._settle_own)
 
     def end_abandoned(self, run_id: str) -> None:
         """A run's producer is dead: end the run, or leave it paused where it only waited for answers."""
@@ -155,7 +152,7 @@ class RedisRelay(Relay):
 
     def _leave_paused(self, run_id: str) -> None:
         """A run's producer died while it waited for answers: that it is paused is stored, unless somebody has it by now."""
-        keys = self._hubs.keys(run_id)
+        keys = self._backends.keys(run_id)
         ((epoch, owner, last),) = self._link.ask(("HMGET", keys.run, "epoch", "owner", "last"))
         arguments = (epoch, owner, last, "paused", b"", self._lifetimes.paused, b"", 1)
         self._link.ask(END(keys.run, keys.log, keys.lease, keys.questions, keys.snapshot, *arguments))
@@ -185,14 +182,14 @@ class RedisRelay(Relay):
         return found
 
     def _record_command(self, run_id: str) -> Sequence[Any]:
-        keys = self._hubs.keys(run_id)
+        keys = self._backends.keys(run_id)
         return RECORD(keys.run, keys.lease, keys.questions, keys.readers, time.time())
 
     def _record(self, run_id: str, reply: Any) -> RunRecord | None:
         if isinstance(reply, SourceError):
             raise reply
-        is_unsure = self._is_unsure(self._hubs.keys(run_id))
-        return record_of(run_id, reply, self._hubs.of(run_id).local_readers(run_id), trusts_lease=not is_unsure)
+        is_unsure = self._is_unsure(self._backends.keys(run_id))
+        return record_of(run_id, reply, self._backends.of(run_id).local_readers(run_id), trusts_lease=not is_unsure)
 
     def _record_or_error(self, run_id: str, reply: Any) -> RunRecord | SourceError | None:
         try:
@@ -207,11 +204,11 @@ class RedisRelay(Relay):
 
     def question(self, run_id: str, question_id: str) -> Mapping[str, Any] | None:
         """One of a run's questions."""
-        followed = self._hubs.of(run_id).questions(run_id)
+        followed = self._backends.of(run_id).questions(run_id)
         if followed is not None:
             return followed[question_id].record if question_id in followed else None
         self.catch_up(run_id)
-        keys = self._hubs.keys(run_id)
+        keys = self._backends.keys(run_id)
         (value,) = self._link.ask(("HGET", keys.questions, question_id))
         return None if value is None else self._question(run_id, value).record
 
@@ -258,7 +255,7 @@ class RedisRelay(Relay):
     def answer(self, run_id: str, question_id: str, answer: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
         """Answer a question. The first answer counts. Returns whether this one did, and the question as it is now."""
         self.catch_up(run_id)
-        (value,) = self._link.ask(("HGET", self._hubs.keys(run_id).questions, question_id))
+        (value,) = self._link.ask(("HGET", self._backends.keys(run_id).questions, question_id))
         check_answer(question_id, {} if value is None else self._question(run_id, value).record, answer)
         settled = self.settle(run_id, question_id, answer, passes_on=True)
         if settled is None:
@@ -275,16 +272,16 @@ class RedisRelay(Relay):
                 return
             except SourceError:
                 pass  # it is kept until it can be stored
-        hub = self._hubs.of(run_id)
-        hub.answers.put(partial(self._pass_on, hub, run_id, question_id, answer))
+        backend = self._backends.of(run_id)
+        backend.store_answer(partial(self._pass_on, backend, run_id, question_id, answer))
 
-    def _pass_on(self, hub: Hub, run_id: str, question_id: str, answer: Mapping[str, Any]) -> None:
+    def _pass_on(self, backend: RedisBackend, run_id: str, question_id: str, answer: Mapping[str, Any]) -> None:
         while True:
             try:
                 super().pass_on(run_id, question_id, answer)
                 return
             except SourceError:
-                if hub.is_closed:
+                if backend.is_closed:
                     raise
 
     def _settle_own(
@@ -303,7 +300,7 @@ class RedisRelay(Relay):
         Raises:
             SourceError: there is no such run: `status_code` is 404.
         """
-        keys = self._hubs.keys(run_id)
+        keys = self._backends.keys(run_id)
         (reply,) = self._link.ask(settle_command(keys, question_id, answer))
         if reply == b"gone":
             if passes_on:
@@ -314,21 +311,25 @@ class RedisRelay(Relay):
         counts, question = reply[0] == 1, self._question(run_id, reply[1])
         if not counts and answer is not None and question.answer is not None:
             counts = outcome_of(decode(encode(answer))) == outcome_of(question.answer)
-        if passes_on and question.answer is not None and (outbox := self._hubs.of(run_id).outbox(run_id)) is not None:
-            outbox.inbox.receive(Answered(question_id, question.answer))
+        if (
+            passes_on
+            and question.answer is not None
+            and (buffer := self._backends.of(run_id).buffer(run_id)) is not None
+        ):
+            buffer.controls.receive(Answered(question_id, question.answer))
         return counts, question.record
 
     def cancel(self, run_id: str, reason: str | None = None) -> bool:
         """Stop a run."""
         check_kind("reason", reason, str)
         self.catch_up(run_id)
-        keys = self._hubs.keys(run_id)
+        keys = self._backends.keys(run_id)
         call = CANCEL(keys.run, keys.questions, keys.log, keys.news, keys.lease, reason or "")
         (found,) = self._link.ask(call)
         if not found:
             return False
-        if (outbox := self._hubs.of(run_id).outbox(run_id)) is not None:
-            outbox.inbox.look()
+        if (buffer := self._backends.of(run_id).buffer(run_id)) is not None:
+            buffer.controls.look()
         if found == 2 and not self._is_unsure(keys) and not end_abandoned_run(self, run_id):
             self._wait_for_end(run_id)
         return True
@@ -341,15 +342,15 @@ class RedisRelay(Relay):
 
     def delete(self, run_id: str) -> None:
         """Remove a run."""
-        keys = self._hubs.keys(run_id)
+        keys = self._backends.keys(run_id)
         info, *_ = self._link.ask(
             ("HGET", keys.run, "info"),
             ("DEL", *keys.all),
             (self._link.publish, keys.log, b"deleted"),
             (self._link.publish, keys.news, b"!"),
         )
-        if (outbox := self._hubs.of(run_id).outbox(run_id)) is not None:
-            outbox.fence("gone")
+        if (buffer := self._backends.of(run_id).buffer(run_id)) is not None:
+            buffer.fence("gone")
         if info is not None:
             self._index.remove(run_id, info_of(run_id, info))
 
@@ -358,26 +359,26 @@ class RedisRelay(Relay):
     ) -> RedisReading:
         """Read a run from its beginning, or after a cursor."""
         check_reading(gap, timeout)
-        keys = self._hubs.keys(run_id)
+        keys = self._backends.keys(run_id)
         if self._link.ask(("EXISTS", keys.run)) == [0]:
             raise not_found(run_id)
         place, has = Place(0, 0), True
         if after is not None:
             place = place_of(after, run_id)
             self.catch_up(run_id)
-            has = self._hubs.of(run_id).has(run_id, place)
+            has = self._backends.of(run_id).has(run_id, place)
             if not has and gap == "error":
                 raise missing(run_id)
         limit = self._timeout if timeout is None else timeout
-        return RedisReading(self._hubs.of(run_id), run_id, place, has, gap, limit, self._limit)
+        return RedisReading(self._backends.of(run_id), run_id, place, has, gap, limit, self._limit)
 
     # -- its producers
 
     def catch_up(self, run_id: str) -> None:
         """Wait until Redis has what a producer in this relay wrote, so that a process reads its own writes."""
-        outbox = self._hubs.of(run_id).outbox(run_id)
-        if outbox is not None and not outbox.is_empty:
+        buffer = self._backends.of(run_id).buffer(run_id)
+        if buffer is not None and not buffer.is_empty:
             try:
-                outbox.flush(_PATIENCE)
+                buffer.flush(_PATIENCE)
             except UsageError:
                 return  # the run has another producer by now

@@ -10,9 +10,9 @@ from ...errors import ProducerFenced, UsageError
 from ..cursors import Place, cursor_of, run_name
 from ..interface import FINAL, LogWriter, Status
 from ..wakers import in_event_loop
-from .outbox import Outbox
+from .commands import Settle, StoreSnapshot
 from .record import encode, question_value
-from .work import Settle, Trim
+from .write_buffer import WriteBuffer
 
 __all__ = ["RedisWriter"]
 
@@ -26,45 +26,45 @@ Settling: TypeAlias = Callable[[str, str, Mapping[str, Any] | None], tuple[bool,
 class RedisWriter(LogWriter):
     """One producer of a run in Redis. It has the run as long as this object lives, and its process renews the lease."""
 
-    def __init__(self, outbox: Outbox, settle: Settling) -> None:
-        self._outbox = outbox
+    def __init__(self, buffer: WriteBuffer, settle: Settling) -> None:
+        self._buffer = buffer
         self._settle = settle  # of the relay, which lives as long as its writers
-        self._name = run_name(outbox.run_id)
-        self._prefix = f"{outbox.epoch}-"
+        self._name = run_name(buffer.run_id)
+        self._prefix = f"{buffer.epoch}-"
         self._questions = 0
         self._is_paused = False
-        self._snapshot: Trim | None = None  # the newest; the next one drops the events up to it
-        self.epoch = outbox.epoch
-        weakref.finalize(self, outbox.drop).atexit = False
+        self._snapshot: StoreSnapshot | None = None  # the newest; the next one drops the events up to it
+        self.epoch = buffer.epoch
+        weakref.finalize(self, buffer.drop).atexit = False
 
     @property
     def cursor(self) -> str | None:  # type: ignore[override]  # it is not set here
         """The cursor of the newest event."""
-        outbox = self._outbox
-        return cursor_of(outbox.wrote, outbox.number, self._name) if outbox.number else None
+        buffer = self._buffer
+        return cursor_of(buffer.wrote, buffer.number, self._name) if buffer.number else None
 
     @property
     def busy(self) -> bool:
         """Whether something runs besides the questions that are open."""
-        return self._outbox.busy
+        return self._buffer.busy
 
     @busy.setter
     def busy(self, busy: bool) -> None:
-        if busy != self._outbox.busy:
-            self._outbox.busy = busy
-            self._outbox.put()
+        if busy != self._buffer.busy:
+            self._buffer.busy = busy
+            self._buffer.put()
 
     @property
     def fenced(self) -> str | None:
         """Why nothing more can be written; None as long as writing works, as far as this process has heard."""
-        return self._outbox.fenced or ("closed" if self._outbox.has_left else None)
+        return self._buffer.fenced or ("closed" if self._buffer.has_left else None)
 
     def append(self, events: Sequence[bytes]) -> list[str]:
         """Number events, and write them. All are sent at once, or with those that wait for a reply."""
         for data in events:
             if b"\n" in data:
                 raise UsageError(f"an event in a log is one line, not {data[:60]!r}")
-        first = self._outbox.append(events)
+        first = self._buffer.append(events)
         return self._cursors(first, len(events))
 
     def _cursors(self, first: int, count: int) -> list[str]:
@@ -73,47 +73,47 @@ class RedisWriter(LogWriter):
 
     def ask(self, question_id: str, question: Mapping[str, Any], events: Sequence[bytes] = ()) -> list[str]:
         """Register a question, and write the events that show it."""
-        self._outbox.check()
+        self._buffer.check()
         self._questions += 1
         value = question_value(question_id, question, self.epoch, self._questions)
-        first = self._outbox.ask(question_id, value, events)
-        self._outbox.inbox.opened(question_id)
+        first = self._buffer.ask(question_id, value, events)
+        self._buffer.controls.opened(question_id)
         return self._cursors(first, len(events))
 
     def settle(self, question_id: str, answer: Mapping[str, Any] | None = None) -> tuple[bool, dict[str, Any]]:
         """Answer a question here, or close it without an answer."""
-        self._outbox.inbox.closed(question_id)
-        return self._settle(self._outbox.run_id, question_id, answer) or (False, {})
+        self._buffer.controls.closed(question_id)
+        return self._settle(self._buffer.run_id, question_id, answer) or (False, {})
 
     def close_question(self, question_id: str, answer: Mapping[str, Any] | None = None) -> None:
         """Answer a question here, or close it, after what was written."""
-        self._outbox.inbox.closed(question_id)
-        self._outbox.put(Settle(self._outbox.keys, question_id, answer))
+        self._buffer.controls.closed(question_id)
+        self._buffer.put(Settle(self._buffer.keys, question_id, answer))
 
     def call_soon(self, call: Callable[[], object]) -> None:
         """Call something that may wait."""
         if in_event_loop():
-            self._outbox.hub.answers.put(call)
+            self._buffer.backend.store_answer(call)
         else:
             call()
 
     def unattended(self, question_id: str) -> float:
         """For how many seconds the run has had no reader that may answer this question."""
-        return self._outbox.inbox.unattended(question_id)
+        return self._buffer.controls.unattended(question_id)
 
     def snapshot(self, data: bytes) -> None:
         """Store the state at the newest event. (The one before is stored now, and what it stands for is dropped.)"""
-        self._outbox.check()
-        before, outbox = self._snapshot, self._outbox
-        self._snapshot = Trim(Place(outbox.wrote, outbox.number), data)
+        self._buffer.check()
+        before, buffer = self._snapshot, self._buffer
+        self._snapshot = StoreSnapshot(Place(buffer.wrote, buffer.number), data)
         if before is not None:
-            outbox.put(before)
+            buffer.put(before)
 
     def pause(self) -> None:
         """Leave the run to whoever takes it over."""
-        self._outbox.check()
-        if self._outbox.leave("paused", b""):
-            self._outbox.flush(_PATIENCE)
+        self._buffer.check()
+        if self._buffer.leave("paused", b""):
+            self._buffer.flush(_PATIENCE)
             self._is_paused = True
 
     def end(
@@ -122,25 +122,25 @@ class RedisWriter(LogWriter):
         """End the run, and wait until that is stored; in an event loop, where waiting would block it, it is stored soon."""
         if status not in FINAL:
             raise UsageError(f"a run does not end as {status!r}; it ends as one of {', '.join(FINAL)}")
-        if not self._outbox.leave(status, b"" if error is None else encode(error), encode(dict(info)) if info else b""):
+        if not self._buffer.leave(status, b"" if error is None else encode(error), encode(dict(info)) if info else b""):
             return False
         if not in_event_loop():
             try:
-                self._outbox.flush(_PATIENCE)
+                self._buffer.flush(_PATIENCE)
             except ProducerFenced:
                 return False
         return True
 
     def flush(self, timeout: float = 5.0) -> None:
         """Wait until all is stored."""
-        self._outbox.flush(timeout)
+        self._buffer.flush(timeout)
         if self._is_paused:
-            self._outbox.check()
+            self._buffer.check()
 
     def heartbeat(self) -> None:
         """Report that the producer still works. (The lease of its process is renewed without this.)"""
-        self._outbox.beat += 1
+        self._buffer.beat += 1
 
     def abandon(self) -> None:
         """Stop writing without ending the run, as if the process had died, but after what was written is stored."""
-        self._outbox.give_up()
+        self._buffer.give_up()

@@ -1,31 +1,36 @@
-"""What a producer sends: batches of events, snapshots, outcomes of questions, and the status with which it leaves."""
+"""The commands with which a producer changes its run in Redis, and the lists of runs."""
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from ...errors import SourceError
+from ...redis_link import Link
 from ..cursors import Place
-from ..interface import Status
+from ..interface import Status, lists_of
 from ..registry import outcome_of
-from .keys import Keys, ListKeys
-from .record import encode
-from .scripts import ANSWER, APPEND, END, LISTED, SNAPSHOT
+from .record import Keys, ListKeys, encode
+from .scripts import ANSWER, APPEND, END, LIST, LISTED, SNAPSHOT
 
 __all__ = [
     "BATCH_BYTES",
     "BATCH_EVENTS",
-    "Batch",
-    "Leave",
+    "Append",
+    "Finish",
     "Lifetimes",
     "Listing",
     "Producer",
+    "RunIndex",
     "Settle",
-    "Trim",
-    "Work",
+    "StoreSnapshot",
+    "Write",
     "settle_command",
 ]
+
+_log = logging.getLogger("streamkit.relay")
 
 BATCH_EVENTS, BATCH_BYTES = 128, 1 << 16  # of one batch at most
 
@@ -71,7 +76,7 @@ class Producer:
         self.epoch = self.beat = 0
 
 
-class Batch:
+class Append:
     """Events to be stored together, and a question that is asked with them."""
 
     __slots__ = ("before", "busy", "is_sealed", "last", "lines", "question", "question_id", "size", "stored_at")
@@ -97,7 +102,7 @@ class Batch:
         )
 
 
-class Trim:
+class StoreSnapshot:
     """A snapshot to be stored, and the events up to it to be dropped."""
 
     __slots__ = ("data", "place")
@@ -115,7 +120,7 @@ class Trim:
         return SNAPSHOT(keys.run, keys.log, keys.snapshot, *arguments)
 
 
-class Leave:
+class Finish:
     """The producer leaves: the run's status from now on, `running` where it leaves the run unfinished."""
 
     __slots__ = ("error", "info", "last", "status")
@@ -177,4 +182,63 @@ class Listing:
         return LISTED(*self._keys, producer.run_id, self._created, lifetime, int(self._is_open))
 
 
-Work: TypeAlias = Batch | Trim | Leave | Settle | Listing
+Write: TypeAlias = Append | StoreSnapshot | Finish | Settle | Listing
+
+
+class RunIndex:
+    """The lists of runs of one relay, the newest first: of all, of a conversation, of an owner, and of both.
+
+    An entry is written when a run is opened or taken over, renewed while it has a producer, and removed with the run: with one that
+    has ended after `ttl_ended`, and with an open one never before its record expires. Where a process died between two of these
+    steps, an entry may be left over; whoever lists it finds no such run, or one that has ended, and removes it.
+
+    Args:
+        link: its connections.
+        prefix: what its keys begin with.
+    """
+
+    def __init__(self, link: Link, prefix: str) -> None:
+        self._link = link
+        self._prefix = prefix
+
+    def of(self, info: Mapping[str, Any]) -> Sequence[ListKeys]:
+        """Return the keys of the lists that have a run, by its info."""
+        return [ListKeys.of(self._prefix, conversation, owner) for conversation, owner in lists_of(info)]
+
+    def enter(self, producer: Producer, listings: Sequence[Listing]) -> None:
+        """Enter the run of a new producer. A run that cannot be entered is written and read nevertheless."""
+        for reply in self._link.ask_each(*(one.command(producer) for one in listings)):
+            if isinstance(reply, SourceError):
+                _log.warning("run %r is missing in a list: %s", producer.run_id, reply)
+
+    def remove(self, run_id: str, info: Mapping[str, Any]) -> None:
+        """Remove a run that was deleted."""
+        self._link.ask_each(*(_removal(keys, run_id) for keys in self.of(info)))
+
+    def page(
+        self, conversation: str | None, owner: str | None, *, open_only: bool, limit: int, before: bytes
+    ) -> Sequence[bytes]:
+        """Return the ids of up to `limit` runs, 1 or more, as Redis has them."""
+        keys = ListKeys.of(self._prefix, conversation, owner)
+        (members,) = self._link.ask(LIST(*keys, int(open_only), limit, before))
+        return members  # type: ignore[no-any-return]  # a reply
+
+    def count_open(self, owner: str) -> int:
+        """Return how many entries the list of an owner's open runs has."""
+        (found,) = self._link.ask(("ZCARD", ListKeys.of(self._prefix, None, owner).open))
+        return int(found)
+
+    def drop(
+        self, conversation: str | None, owner: str | None, gone: Collection[bytes], ended: Collection[bytes]
+    ) -> None:
+        """Remove entries of runs that are gone, and those of runs that have ended from the list of open ones."""
+        keys = ListKeys.of(self._prefix, conversation, owner)
+        commands: list[Sequence[Any]] = [_removal(keys, member) for member in gone]
+        if ended:
+            commands.append(("ZREM", keys.open, *ended))
+        if commands:
+            self._link.ask_each(*commands)
+
+
+def _removal(keys: ListKeys, member: str | bytes) -> Sequence[Any]:
+    return LISTED(*keys, member, 0, 0, 0)

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 from ...errors import StoredData, StoredDataError
 from ...redis_link import text_from, text_to_bytes
 from ..interface import Answered, Cancelled, Control, Unattended
-from .keys import Keys
-from .record import Question, questions_of
+from .record import Keys, Question, questions_of
 
 if TYPE_CHECKING:
     from ...redis_link import Link
 
-__all__ = ["Inbox"]
+__all__ = ["ControlChannel"]
 
 _log = logging.getLogger("streamkit.relay")
 
@@ -37,8 +36,8 @@ class OpenQuestion:
         self.is_unattended = False
 
 
-class Inbox:
-    """What one producer receives, each thing once. Any thread may call it.
+class ControlChannel:
+    """Passes on to one producer what concerns it, each thing once. Any thread may call it.
 
     Args:
         is_held: whether the run is the producer's still.

@@ -1,5 +1,5 @@
 """What the parts of one relay share: its connections, its threads, and the state of the runs that are followed. In a Redis
-Cluster each node has a hub of its own, so that one that cannot be reached delays no run of the others."""
+Cluster each node has a backend of its own, so that one that cannot be reached delays no run of the others."""
 
 from __future__ import annotations
 
@@ -10,29 +10,22 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any
 
 from ...errors import StoredData, UsageError
 from ...redis_link import Link, Server, text_to_bytes
 from ..cursors import Place
-from .feed import Feed
-from .flusher import Flusher
-from .keys import Keys
-from .listener import Listener
-from .poller import Command, Poller
-from .reading import RedisReading
-from .record import Question
-from .worker import Worker
+from .poller import LosableCommand, Poller
+from .reading import RedisReading, RunSubscription, has_place
+from .record import Keys, Question
+from .threads import Listener, Sender, Worker
+from .write_buffer import WriteBuffer
 
-if TYPE_CHECKING:
-    from .outbox import Outbox
-
-__all__ = ["Hub"]
+__all__ = ["RedisBackend", "RedisBackends"]
 
 _LINGER = 2.0  # seconds for which a run without readers is still followed
 
 
-class Hub:
+class RedisBackend:
     """The inside of one relay, for the runs of one server.
 
     Args:
@@ -42,8 +35,6 @@ class Hub:
 
     Attributes:
         link: the connections.
-        controls: the thread in which producers receive what concerns them.
-        answers: the thread that stores the answers of tasks.
         is_closed: whether it was closed.
     """
 
@@ -52,20 +43,20 @@ class Hub:
         self.prefix = prefix
         self.lease = lease
         self._end_abandoned = end_abandoned
-        self.controls = Worker("controls")
-        self.answers = Worker("answers")
+        self._controls = Worker("controls")  # in which producers receive what concerns them
+        self._answers = Worker("answers")  # stores the answers of tasks
         self._endings = Worker("endings")
-        self.flusher = Flusher(self)
+        self._sender = Sender(self)
         self._poller = Poller(self, link)
         self._listeners: dict[Server, Listener] = {}  # more than one while runs are moved to another node
         self._wake_channel = f"{prefix}:wake:{secrets.token_hex(8)}".encode()
         self._lock = threading.Lock()
-        self._feeds: dict[str, Feed] = {}
-        self._by_channel: dict[bytes, Feed | Outbox] = {}
+        self._subscriptions: dict[str, RunSubscription] = {}
+        self._by_channel: dict[bytes, RunSubscription | WriteBuffer] = {}
         # The channels that are subscribed, those included that nobody reads any more, and who is subscribed to each: where a
         # run has moved, the listener of its new node may be heard before that of the old one.
         self._confirmed: dict[bytes, Listener] = {}
-        self._outboxes: dict[str, Outbox] = {}
+        self._buffers: dict[str, WriteBuffer] = {}
         self._ending: set[str] = set()
         self._is_running = self.is_closed = False
         self._token = secrets.token_hex(6)
@@ -88,72 +79,72 @@ class Hub:
             if self.is_closed:
                 return
             self.is_closed = True
-        self.answers.finish()
-        self.flusher.stop()
+        self._answers.finish()
+        self._sender.stop()
         if self._is_running:
             listeners = [*self._listeners.values()]
             for listener in listeners:
                 listener.stop_soon()
             self._poller.stop(self._wake())
-            for feed in self.feeds():
-                feed.fail(UsageError(f"run {feed.run_id!r}: its relay was closed while it was read"))
+            for subscription in self.subscriptions():
+                subscription.fail(UsageError(f"run {subscription.run_id!r}: its relay was closed while it was read"))
             for listener in listeners:
                 listener.stop()
-        self.controls.stop()
+        self._controls.stop()
         self._endings.stop()
 
     # -- readings
 
-    def join(self, reading: RedisReading, run_id: str) -> Feed:
+    def join(self, reading: RedisReading, run_id: str) -> RunSubscription:
         """A reading begins. One that is dropped without being closed no longer counts."""
         with self._lock:
             if self.is_closed:
                 raise UsageError(f"run {run_id!r} cannot be read: its relay is closed")
             self._start()
-            feed = self._feeds.get(run_id)
-            if feed is None or feed.is_gone:
-                feed = self._feeds[run_id] = Feed(run_id, self.keys(run_id))
-                feed.is_confirmed = feed.keys.log in self._confirmed
-                self._follow(feed.keys.log, feed)
+            subscription = self._subscriptions.get(run_id)
+            if subscription is None or subscription.is_gone:
+                subscription = self._subscriptions[run_id] = RunSubscription(run_id, self.keys(run_id))
+                subscription.is_confirmed = subscription.keys.log in self._confirmed
+                self._follow(subscription.keys.log, subscription)
             key = next(self._numbers)
             reading.member = f"{self._token}:{key}"
-            reading.feed = feed
-            leave = partial(self._left, feed, key, reading.member)
-            feed.readings[key] = weakref.ref(reading, lambda _: leave())
-            feed.empty_since = None
-        if feed.is_confirmed:
+            reading.subscription = subscription
+            leave = partial(self._left, subscription, key, reading.member)
+            subscription.readings[key] = weakref.ref(reading, lambda _: leave())
+            subscription.empty_since = None
+        if subscription.is_confirmed:
             self.look(reading)
-        return feed
+        return subscription
 
-    def leave(self, feed: Feed, reading: RedisReading) -> None:
+    def leave(self, subscription: RunSubscription, reading: RedisReading) -> None:
         """A reading ends. It takes no lock."""
-        self._left(feed, int(reading.member.rpartition(":")[2]), reading.member)
+        self._left(subscription, int(reading.member.rpartition(":")[2]), reading.member)
 
-    def _left(self, feed: Feed, key: int, member: str) -> None:
-        if feed.readings.pop(key, None) is None:
+    def _left(self, subscription: RunSubscription, key: int, member: str) -> None:
+        if subscription.readings.pop(key, None) is None:
             return
-        if not feed.readings:
-            feed.empty_since = time.monotonic()
-        self._poller.put(Command("ZREM", feed.keys.readers, member))
-        outbox = self._outboxes.get(feed.run_id)
-        if outbox is not None and outbox.inbox.has_questions:
-            self._look_later(outbox)
+        if not subscription.readings:
+            subscription.empty_since = time.monotonic()
+        self._poller.put(LosableCommand("ZREM", subscription.keys.readers, member))
+        buffer = self._buffers.get(subscription.run_id)
+        if buffer is not None and buffer.controls.has_questions:
+            self._look_later(buffer)
 
     def look(self, reading: RedisReading) -> bool:
         """Look at the log for a reading, if its channel is subscribed; otherwise that is done once it is. Returns whether
         this call made the poller look."""
-        if reading.feed is None or not reading.feed.is_confirmed or reading.is_looking:
+        if reading.subscription is None or not reading.subscription.is_confirmed or reading.is_looking:
             return False
         reading.is_looking = True
         self._poller.put(reading)
         return True
 
-    def skip(self, feed: Feed, member: str, question_id: str) -> None:
+    def skip(self, subscription: RunSubscription, member: str, question_id: str) -> None:
         """A reader goes on without a question."""
-        self.controls.put(partial(self._skip, feed, member, question_id))
+        self._controls.put(partial(self._skip, subscription, member, question_id))
 
-    def _skip(self, feed: Feed, member: str, question_id: str) -> None:
-        keys = feed.keys
+    def _skip(self, subscription: RunSubscription, member: str, question_id: str) -> None:
+        keys = subscription.keys
         name = text_to_bytes(question_id)
         _skipped, _, readers, notes = self.link.ask(
             ("SADD", keys.skipped, b"%b %b" % (member.encode(), name)),
@@ -164,30 +155,30 @@ class Hub:
         if all(b"%b %b" % (reader, name) in notes for reader in readers):
             self.link.ask(("HINCRBY", keys.run, "news", 1), (self.link.publish, keys.news, b"!"))
 
-    def feeds(self) -> Sequence[Feed]:
+    def subscriptions(self) -> Sequence[RunSubscription]:
         """The runs that are followed."""
         with self._lock:
-            return [*self._feeds.values()]
+            return [*self._subscriptions.values()]
 
     def drop_unread(self, now: float) -> None:
         """Stop following runs that nobody has read for a while."""
         with self._lock:
-            for feed in [*self._feeds.values()]:
-                since = feed.empty_since
-                if since is not None and not feed.readings and now - since >= _LINGER:
-                    del self._feeds[feed.run_id]
-                    self._by_channel.pop(feed.keys.log, None)
+            for subscription in [*self._subscriptions.values()]:
+                since = subscription.empty_since
+                if since is not None and not subscription.readings and now - since >= _LINGER:
+                    del self._subscriptions[subscription.run_id]
+                    self._by_channel.pop(subscription.keys.log, None)
 
     def questions(self, run_id: str) -> Mapping[str, Question] | None:
         """The questions of a run as its readings in this process have them, with those of all events that these have found;
         None if nothing reads it here. (An answer that came since does not matter to a reader: the first one counts.)"""
-        feed = self._feeds.get(run_id)
-        return None if feed is None or feed.is_gone else feed.questions
+        subscription = self._subscriptions.get(run_id)
+        return None if subscription is None or subscription.is_gone else subscription.questions
 
     def local_readers(self, run_id: str) -> tuple[str, set[str]]:
         """The name of this relay's readers, and the open readers of a run."""
-        feed = self._feeds.get(run_id)
-        keys = [] if feed is None else [*feed.readings]
+        subscription = self._subscriptions.get(run_id)
+        keys = [] if subscription is None else [*subscription.readings]
         return f"{self._token}:", {f"{self._token}:{key}" for key in keys}
 
     def has(self, run_id: str, place: Place) -> bool:
@@ -201,27 +192,27 @@ class Hub:
 
     # -- runs whose producer died
 
-    def end_if_abandoned(self, feed: Feed) -> None:
+    def end_if_abandoned(self, subscription: RunSubscription) -> None:
         """End a run whose producer is dead: it has left, or nobody has held the lease for its whole length while this
         connection did not break."""
-        state = feed.state
+        state = subscription.state
         if state is None:
             return
         if state.status == "in_progress":
-            since = feed.unleased_since
+            since = subscription.unleased_since
             if since is None:
                 return
-            broken_at = self.link.broken_at(feed.keys.run)
+            broken_at = self.link.broken_at(subscription.keys.run)
             certain = state.is_released or (time.monotonic() - since >= self.lease and broken_at < since)
             if broken_at >= since:
-                feed.unleased_since = None
+                subscription.unleased_since = None
             if not certain:
                 return
         elif state.status != "paused" or state.cancel is None:
             return
-        if feed.run_id not in self._ending:
-            self._ending.add(feed.run_id)
-            self._endings.put(partial(self._end_one, feed.run_id))
+        if subscription.run_id not in self._ending:
+            self._ending.add(subscription.run_id)
+            self._endings.put(partial(self._end_one, subscription.run_id))
 
     def _end_one(self, run_id: str) -> None:
         try:
@@ -231,38 +222,54 @@ class Hub:
 
     # -- producers
 
-    def add(self, outbox: Outbox) -> None:
+    def add(self, buffer: WriteBuffer) -> None:
         """A producer begins."""
         with self._lock:
             if self.is_closed:
-                raise UsageError(f"run {outbox.run_id!r} cannot be written: its relay is closed")
+                raise UsageError(f"run {buffer.run_id!r} cannot be written: its relay is closed")
             self._start()
-            self._outboxes[outbox.run_id] = outbox
-            self._follow(outbox.keys.news, outbox)
-        self.flusher.start()
+            self._buffers[buffer.run_id] = buffer
+            self._follow(buffer.keys.news, buffer)
+        self._sender.start()
 
-    def remove(self, outbox: Outbox) -> None:
+    def remove(self, buffer: WriteBuffer) -> None:
         """A producer has left."""
         with self._lock:
-            if self._outboxes.get(outbox.run_id) is outbox:
-                del self._outboxes[outbox.run_id]
-                self._by_channel.pop(outbox.keys.news, None)
+            if self._buffers.get(buffer.run_id) is buffer:
+                del self._buffers[buffer.run_id]
+                self._by_channel.pop(buffer.keys.news, None)
 
-    def outbox(self, run_id: str) -> Outbox | None:
+    def buffer(self, run_id: str) -> WriteBuffer | None:
         """The producer that a run has in this relay."""
-        return self._outboxes.get(run_id)
+        return self._buffers.get(run_id)
 
-    def outboxes(self) -> Sequence[Outbox]:
+    def buffers(self) -> Sequence[WriteBuffer]:
         """The producers in this relay."""
         with self._lock:
-            return [*self._outboxes.values()]
+            return [*self._buffers.values()]
 
-    def _look_later(self, outbox: Outbox) -> None:
-        self.controls.put(outbox.inbox.look)
+    def _look_later(self, buffer: WriteBuffer) -> None:
+        self._controls.put(buffer.controls.look)
+
+    def send(self, buffer: WriteBuffer) -> None:
+        """Send what a buffer has. It takes no lock."""
+        self._sender.put(buffer)
+
+    def send_later(self, write: Callable[[], object]) -> None:
+        """Call a function that puts something into a buffer. It takes no lock."""
+        self._sender.put(write)
+
+    def notify(self, call: Callable[[], object]) -> None:
+        """Call a function that passes something on to a producer, in a thread of its own."""
+        self._controls.put(call)
+
+    def store_answer(self, call: Callable[[], object]) -> None:
+        """Call a function that stores an answer, in a thread where it may wait."""
+        self._answers.put(call)
 
     # -- channels
 
-    def _follow(self, channel: bytes, target: Feed | Outbox) -> None:
+    def _follow(self, channel: bytes, target: RunSubscription | WriteBuffer) -> None:
         """Have a channel subscribed. With the lock held."""
         self._by_channel[channel] = target
         server = self.link.server_of(channel)
@@ -275,8 +282,8 @@ class Hub:
             listener = self._listeners[server] = Listener(self, self.link, server, self._wake_channel)
             listener.start()
 
-    def _wake(self) -> Command:
-        return Command("PUBLISH", self._wake_channel, b"")
+    def _wake(self) -> LosableCommand:
+        return LosableCommand("PUBLISH", self._wake_channel, b"")
 
     def _moved(self) -> None:
         """Runs are on another node now."""
@@ -306,9 +313,9 @@ class Hub:
         with self._lock:
             self._confirmed[channel] = listener
             target = self._by_channel.get(channel)
-            if isinstance(target, Feed):
+            if isinstance(target, RunSubscription):
                 target.is_confirmed = target.is_stale = True
-        if isinstance(target, Feed):
+        if isinstance(target, RunSubscription):
             for reference in [*target.readings.values()]:
                 if (reading := reference()) is not None:
                     self.look(reading)
@@ -318,7 +325,7 @@ class Hub:
     def receive(self, channel: bytes, data: bytes) -> None:
         """Something was published."""
         target = self._by_channel.get(channel)
-        if isinstance(target, Feed):
+        if isinstance(target, RunSubscription):
             if data[:1].isdigit():
                 target.receive(data)
                 return
@@ -337,18 +344,48 @@ class Hub:
                     continue
                 del self._confirmed[channel]
                 target = self._by_channel.get(channel)
-                if isinstance(target, Feed):
+                if isinstance(target, RunSubscription):
                     target.is_confirmed = False
 
 
-def has_place(place: Place, entries: Any, at: bytes | None) -> bool:
-    """Whether all events after a place are there, from the first batch that is not before it, and the snapshot's place."""
-    if place.number == 0:
-        return at is None
-    if at == b"%d-%d" % place:
-        return True
-    if not entries:
-        return False
-    id, fields = entries[0]
-    epoch, _, last = id.partition(b"-")
-    return int(epoch) == place.epoch and int(fields[b"b"]) < place.number <= int(last)
+class RedisBackends:
+    """The backends of a relay by what they serve: one for a server; in a Redis Cluster one for each node. A run stays with its backend,
+    even if it moves to another node."""
+
+    def __init__(self, link: Link, prefix: str, lease: float, end_abandoned: Callable[[str], None]) -> None:
+        self._link = link
+        self._prefix = prefix
+        self._make: Callable[[], RedisBackend] = partial(RedisBackend, link, prefix, lease, end_abandoned)
+        self._backends: dict[int, RedisBackend] = {}
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    def of(self, run_id: str) -> RedisBackend:
+        """The backend of a run.
+
+        Raises:
+            SourceError: Redis cannot be reached, so that it is not known.
+        """
+        home = self._link.home(self.keys(run_id).run)
+        backend = self._backends.get(home)
+        if backend is None:
+            with self._lock:
+                backend = self._backends.get(home)
+                if backend is None:
+                    backend = self._backends[home] = self._make()
+                    if self._is_closed:
+                        backend.close()
+        return backend
+
+    def keys(self, run_id: str) -> Keys:
+        """The keys of a run."""
+        return Keys(self._prefix, run_id)
+
+    def close(self) -> None:
+        """End the threads, and close the connections."""
+        with self._lock:
+            self._is_closed = True
+            backends = [*self._backends.values()]
+        for backend in backends:
+            backend.close()
+        self._link.close()

@@ -8,18 +8,27 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ...errors import ProducerFenced, SourceError
+from ...redis_link import Link
 from ..interface import FINAL, Control, Fenced, Status
-from .inbox import Inbox
-from .keys import ListKeys
-from .work import BATCH_BYTES, BATCH_EVENTS, Batch, Leave, Lifetimes, Listing, Producer, Settle, Trim, Work
+from .commands import (
+    BATCH_BYTES,
+    BATCH_EVENTS,
+    Append,
+    Finish,
+    Lifetimes,
+    Listing,
+    Producer,
+    Settle,
+    StoreSnapshot,
+    Write,
+)
+from .control_channel import ControlChannel
+from .record import Keys, ListKeys
 
-if TYPE_CHECKING:
-    from .hub import Hub
-
-__all__ = ["Outbox"]
+__all__ = ["Backend", "WriteBuffer"]
 
 _REPEATABLE = 5.0  # seconds for which batches that were stored stay here, to be sent again
 _MOST_BYTES = 8 << 20  # of events that wait while Redis cannot be reached
@@ -33,8 +42,41 @@ WHY = {
 }
 
 
-class Outbox(Producer):
-    """What one producer of one run has written. Any thread may call it; the flusher alone sends what is in it.
+class Backend(Protocol):
+    """What the producers of one server share, as their buffers use it."""
+
+    @property
+    def link(self) -> Link:
+        """The connections."""
+        ...
+
+    def keys(self, run_id: str) -> Keys:
+        """Return the keys of a run."""
+        ...
+
+    def send(self, buffer: WriteBuffer) -> None:
+        """Send what a buffer has."""
+        ...
+
+    def send_later(self, write: Callable[[], object]) -> None:
+        """Call a function that puts something into a buffer. It takes no lock."""
+        ...
+
+    def notify(self, call: Callable[[], object]) -> None:
+        """Call a function that passes something on to a producer, in a thread of its own."""
+        ...
+
+    def store_answer(self, call: Callable[[], object]) -> None:
+        """Call a function that stores an answer, in a thread where it may wait."""
+        ...
+
+    def remove(self, buffer: WriteBuffer) -> None:
+        """A producer has left."""
+        ...
+
+
+class WriteBuffer(Producer):
+    """What one producer of one run has written. Any thread may call it; the sender alone takes from it.
 
     Attributes:
         fenced: why nothing can be written any more; None if it can.
@@ -44,31 +86,33 @@ class Outbox(Producer):
         wrote: the epoch of the newest event.
         contact: when Redis last stored something of it, on the monotonic clock.
         blocked_since: since when Redis has not stored what waits; None while it does.
-        inbox: what the producer receives.
-        hub: what it shares with the others of its server.
+        controls: passes on what concerns the producer.
+        backend: what it shares with the others of its server.
         created: when the run was opened.
         lists: the keys of the lists that have the run.
         listed: when its entries in them were renewed, on the monotonic clock.
     """
 
     def __init__(
-        self, hub: Hub, run_id: str, owner: str, lifetimes: Lifetimes, control: Callable[[Control], None]
+        self, backend: Backend, run_id: str, owner: str, lifetimes: Lifetimes, control: Callable[[Control], None]
     ) -> None:
-        super().__init__(run_id, hub.keys(run_id), owner, lifetimes)
+        super().__init__(run_id, backend.keys(run_id), owner, lifetimes)
         self.number = self.wrote = 0
         self.fenced: str | None = None
         self.has_left = self.is_abandoned = self.busy = False
         self.contact = time.monotonic()
         self.blocked_since: float | None = None
-        self.inbox = Inbox(self.keys, hub.link, control, lambda: self.is_held, partial(self.fence, "gone"))
-        self.hub = hub
+        self.controls = ControlChannel(
+            self.keys, backend.link, control, lambda: self.is_held, partial(self.fence, "gone")
+        )
+        self.backend = backend
         self.created = 0.0
         self.lists: Sequence[ListKeys] = ()
         self.listed = self.contact
         self._control = control
         self._changed = threading.Condition()
-        self._waiting: deque[Work] = deque()
-        self._stored: deque[Batch] = deque()
+        self._waiting: deque[Write] = deque()
+        self._stored: deque[Append] = deque()
         self._size = 0
         self._is_due = False
         self._counter = 0  # of what was written
@@ -91,11 +135,11 @@ class Outbox(Producer):
             first = number = self.number
             waiting = self._waiting
             batch = waiting[-1] if waiting else None
-            if not isinstance(batch, Batch) or batch.is_sealed:
+            if not isinstance(batch, Append) or batch.is_sealed:
                 batch = None
             for data in events:
                 if batch is None or len(batch.lines) >= BATCH_EVENTS or batch.size + len(data) > BATCH_BYTES:
-                    batch = Batch(number, self.busy)
+                    batch = Append(number, self.busy)
                     waiting.append(batch)
                     self._counter += 1
                 number += 1
@@ -108,7 +152,7 @@ class Outbox(Producer):
                 self.wrote = self.epoch
             due, self._is_due = not self._is_due, True
         if due:
-            self.hub.flusher.put(self)
+            self.backend.send(self)
         return first
 
     def ask(self, question_id: str, question: bytes, events: Sequence[bytes]) -> int:
@@ -118,7 +162,7 @@ class Outbox(Producer):
             first = number = self.number
             groups = [[*events[place : place + BATCH_EVENTS]] for place in range(0, len(events), BATCH_EVENTS)] or [[]]
             for lines in groups:
-                batch = Batch(number, self.busy)
+                batch = Append(number, self.busy)
                 batch.lines = lines
                 batch.size = sum(map(len, lines))
                 number = batch.last = number + len(lines)
@@ -128,18 +172,18 @@ class Outbox(Producer):
             self.number = number
             if events:
                 self.wrote = self.epoch
-        self.hub.flusher.put(self)
+        self.backend.send(self)
         return first
 
-    def put(self, work: Trim | Leave | Settle | Listing | None = None) -> None:
+    def put(self, work: StoreSnapshot | Finish | Settle | Listing | None = None) -> None:
         """Send work after the events that were written; None is a heartbeat."""
         with self._changed:
             if self.fenced is not None:
                 return
-            self._put(Batch(self.number, self.busy) if work is None else work)
-        self.hub.flusher.put(self)
+            self._put(Append(self.number, self.busy) if work is None else work)
+        self.backend.send(self)
 
-    def _put(self, work: Work) -> None:
+    def _put(self, work: Write) -> None:
         self._waiting.append(work)
         self._counter += 1
         self._size += work.size
@@ -150,8 +194,8 @@ class Outbox(Producer):
             if self.fenced is not None or self.has_left:
                 return False
             self.has_left = True
-            self._put(Leave(self.number, status, error, info))
-        self.hub.flusher.put(self)
+            self._put(Finish(self.number, status, error, info))
+        self.backend.send(self)
         return True
 
     def give_up(self) -> None:
@@ -160,8 +204,8 @@ class Outbox(Producer):
             if self.fenced is not None or self.has_left or self.is_abandoned:
                 return
             self.is_abandoned = True
-            self._put(Leave(self.number, "in_progress", b""))
-        self.hub.flusher.put(self)
+            self._put(Finish(self.number, "in_progress", b""))
+        self.backend.send(self)
 
     def listings(self, *, is_open: bool) -> Sequence[Listing]:
         """Return what enters the run in its lists."""
@@ -175,7 +219,7 @@ class Outbox(Producer):
 
     def drop(self) -> None:
         """As `give_up`, but later: it takes no lock."""
-        self.hub.flusher.put(self.give_up)
+        self.backend.send_later(self.give_up)
 
     def flush(self, timeout: float) -> None:
         """Wait until all that was written is stored.
@@ -203,19 +247,19 @@ class Outbox(Producer):
         """Whether all that was written is stored."""
         return not self._waiting
 
-    # -- what the flusher does
+    # -- what the sender does
 
-    def take(self, most: int) -> Sequence[Work]:
+    def take(self, most: int) -> Sequence[Write]:
         """The work to send next."""
         with self._changed:
             self._is_due = False
             work = [*islice(self._waiting, most)]
             for one in work:
-                if isinstance(one, Batch):
+                if isinstance(one, Append):
                     one.is_sealed = True
             return work
 
-    def replied(self, work: Sequence[Work], replies: Sequence[Any]) -> bool:
+    def replied(self, work: Sequence[Write], replies: Sequence[Any]) -> bool:
         """Redis has answered. Returns whether there is more to send."""
         now = time.monotonic()
         news = self._news
@@ -229,7 +273,7 @@ class Outbox(Producer):
                 elif reply.startswith(b"ok"):
                     self._store(one, now)
                     news = reply[3:].decode()
-                elif reply.startswith(b"at ") and isinstance(one, Batch) and int(reply[3:]) > one.before:
+                elif reply.startswith(b"at ") and isinstance(one, Append) and int(reply[3:]) > one.before:
                     self._store(one, now)  # it was stored, and perhaps more after it: the replies were lost
                 elif reply.startswith(b"at "):
                     reason = self._go_back(int(reply[3:]))
@@ -247,25 +291,25 @@ class Outbox(Producer):
         self.contact, self.blocked_since = now, None
         if news != self._news:
             self._news = news
-            self.hub.controls.put(self.inbox.look)
+            self.backend.notify(self.controls.look)
         if (self.has_left or self.is_abandoned) and not more:
-            self.hub.remove(self)
+            self.backend.remove(self)
         return more
 
-    def _store(self, work: Work, now: float) -> None:
+    def _store(self, work: Write, now: float) -> None:
         self._waiting.popleft()
         self._done += 1
         self._size -= work.size
-        if isinstance(work, Batch) and work.lines:
+        if isinstance(work, Append) and work.lines:
             work.stored_at = now
             self._stored.append(work)
-        elif isinstance(work, Leave) and work.status in FINAL:  # now it is known that it has ended
+        elif isinstance(work, Finish) and work.status in FINAL:  # now it is known that it has ended
             for listing in self.listings(is_open=False):
                 self._put(listing)
 
     def _go_back(self, last: int) -> str | None:
         """Redis has only the events up to `last`: the rest is sent again. Returns a reason to be fenced."""
-        lost: list[Batch] = []
+        lost: list[Append] = []
         while self._stored and self._stored[-1].last > last:
             lost.append(self._stored.pop())
         if not lost:
@@ -293,6 +337,6 @@ class Outbox(Producer):
             self._stored.clear()
             self._size = 0
             self._changed.notify_all()
-        self.hub.remove(self)
+        self.backend.remove(self)
         if not self.has_left and not self.is_abandoned:
-            self.hub.controls.put(partial(self._control, Fenced(reason)))
+            self.backend.notify(partial(self._control, Fenced(reason)))
