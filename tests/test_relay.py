@@ -220,17 +220,17 @@ def test_a_run_that_is_closed_in_its_middle_is_told_as_cut_off(relay_of: Callabl
 @pytest.mark.parametrize(
     ("cursor", "says"),
     [
-        ("", "is no cursor"),
-        ("nonsense", "is no cursor"),
-        ("17", "is no cursor"),
-        ("1-017", "is no cursor"),
-        ("1--1", "is no cursor"),
-        ("1-" + "9" * 40, "is no cursor"),
-        ("1-1", "is no cursor"),
-        ("1-1.9c0a3f2", "is no cursor"),
-        ("1-1.9c0a3f21", "of another run"),
-        (17, "is no cursor"),
-        (b"1-1", "is no cursor"),
+        ("", "invalid cursor"),
+        ("nonsense", "invalid cursor"),
+        ("17", "invalid cursor"),
+        ("1-017", "invalid cursor"),
+        ("1--1", "invalid cursor"),
+        ("1-" + "9" * 40, "invalid cursor"),
+        ("1-1", "invalid cursor"),
+        ("1-1.9c0a3f2", "invalid cursor"),
+        ("1-1.9c0a3f21", "belongs to another run"),
+        (17, "invalid cursor"),
+        (b"1-1", "invalid cursor"),
     ],
 )
 def test_a_bad_cursor_is_told_clearly(relay_of: Callable[..., Relay], cursor: Any, says: str) -> None:
@@ -888,7 +888,7 @@ def test_a_cursor_names_its_run(relay_of: Callable[..., Relay]) -> None:
         lambda: relay.reader("two", after=cursors[3]),
         lambda: sk.stream(relay.reader("two"), after=cursors[3]).until_done(),
     ):
-        with pytest.raises(sk.UsageError, match=r"run 'two': cursor '1-4\.[0-9a-f]{8}' is one of another run"):
+        with pytest.raises(sk.UsageError, match=r"run 'two': cursor '1-4\.[0-9a-f]{8}' belongs to another run"):
             refused()
 
 

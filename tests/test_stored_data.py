@@ -93,6 +93,14 @@ def test_a_question_that_cannot_be_read_takes_no_answer_and_no_producer(relay: R
 
 
 @needs_redis
+def test_a_readers_answer_to_a_question_that_cannot_be_read_is_refused_once(relay: RedisRelay) -> None:
+    """It is not sent again and again, as while Redis is away."""
+    spoil(relay, "HSET", "questions", "q", "pending")
+    with pytest.raises(StoredDataError):
+        relay.pass_on("bad", "q", {"approved": True})
+
+
+@needs_redis
 def test_words_of_a_newer_version_are_left_as_they_are(relay: RedisRelay) -> None:
     """Statuses of runs and of questions, kinds of answers; whether the run has ended is known nevertheless."""
     spoil(relay, "HSET", "run", "status", "resting")

@@ -55,8 +55,7 @@ def place_of(cursor: object, run_id: str) -> Place:
     match = _match(cursor) if isinstance(cursor, str) else None
     name = run_name(run_id)
     if match is None:
-        example = cursor_of(1, 17, name)
-        raise UsageError(f"run {run_id!r}: {cursor!r} is no cursor of it: they are like {example!r}")
+        raise UsageError(f"run {run_id!r}: invalid cursor {cursor!r}; expected one such as {cursor_of(1, 17, name)!r}")
     if match[3] != name:
-        raise UsageError(f"run {run_id!r}: cursor {cursor!r} is one of another run: here they end in {name!r}")
+        raise UsageError(f"run {run_id!r}: cursor {cursor!r} belongs to another run; those of this one end in {name!r}")
     return Place(int(match[1]), int(match[2]))

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from ...arguments import check_count, check_kind, check_page, check_seconds
-from ...errors import SourceError, StoredData, UsageError
+from ...errors import SourceError, StoredData, StoredDataError, UsageError
 from ...redis_link import check_prefix, connect, ids_of, text_to_bytes
 from ..cursors import Place, place_of
 from ..ending import end_abandoned_run
@@ -33,6 +33,7 @@ __all__ = ["RedisRelay"]
 _log = logging.getLogger("streamkit.relay")
 
 _AT_ONCE = 100  # records that are read in one exchange
+_RETRY = 0.5  # seconds until an answer of a reader that could not be stored is sent again
 _PATIENCE = 5.0  # seconds to wait until what this relay's producers wrote is stored, or another process has acted
 
 
@@ -270,6 +271,8 @@ class RedisRelay(Relay):
             try:
                 super().pass_on(run_id, question_id, answer)
                 return
+            except StoredDataError:
+                raise
             except SourceError:
                 pass  # it is kept until it can be stored
         backend = self._backends.of(run_id)
@@ -280,9 +283,12 @@ class RedisRelay(Relay):
             try:
                 super().pass_on(run_id, question_id, answer)
                 return
+            except StoredDataError:
+                raise
             except SourceError:
                 if backend.is_closed:
                     raise
+                time.sleep(_RETRY)  # Redis may have refused it at once
 
     def _settle_own(
         self, run_id: str, question_id: str, answer: Mapping[str, Any] | None
