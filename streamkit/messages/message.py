@@ -236,14 +236,17 @@ class Message:
             raise UsageError(f"a message is a `Message` or a dict, not {value!r}")
         kind = message_class(value.get("type", "message"), value.get("format"), value.get("role"))
         names = kind.fields()
-        fields = {key: field for key, field in value.items() if field is not None and key in names}
-        for key, field in fields.items():
-            wanted = _TYPES.get(key, str)
-            if not isinstance(field, wanted) or (isinstance(field, bool) and wanted is not bool):
-                raise UsageError(_wrong_type(key, field, wanted))
+        fields: dict[str, Any] = {}
+        other: dict[str, Any] = {}
+        for key, field in value.items():
+            if key not in names:
+                other[key] = field
+            elif field is not None:
+                _check_type(key, field)
+                fields[key] = field
         if fields.get("status", "completed") not in _STATUSES:
             raise UsageError(f"a message's 'status' cannot be {fields['status']!r}; it is one of {_STATUSES}")
-        if other := {key: value[key] for key in value if key not in names}:
+        if other:
             fields["metadata"] = {**fields.get("metadata", {}), **other}
         try:
             return kind(**fields)
@@ -325,6 +328,14 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
     "provider_executed": bool,
 }
 _STATUSES: tuple[str, ...] = get_args(Status)
+
+
+def _check_type(key: str, field: object) -> None:
+    wanted = _TYPES.get(key, str)
+    if field.__class__ is wanted:  # of most fields
+        return
+    if not isinstance(field, wanted) or (isinstance(field, bool) and wanted is not bool):
+        raise UsageError(_wrong_type(key, field, wanted))
 
 
 def _wrong_type(key: str, value: object, wanted: type | tuple[type, ...]) -> str:
