@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import json
+import math
 import os
 import re
 import shutil
@@ -24,8 +25,9 @@ from hypothesis import strategies as st
 
 import streamkit as sk
 from streamkit import cli, protocols
-from streamkit.cli.demo import CODE, Demo
+from streamkit.cli.demo import Demo
 from streamkit.cli.report import explain, printable
+from streamkit.cli.script import CHART
 from streamkit.testing import ModelServer, Reasoning, Reply, ToolCall
 
 from .forked import Forks, forks
@@ -41,10 +43,13 @@ CLEAN = {
 }
 SERVER: Forks
 FINAL_TEXT = (
-    "It rises from 0 to 1 in the first quarter, falls through 0 to -1, and comes back: the picture shows it.\n"
+    "It rises from 0 to 1 in the first quarter, falls through 0 to -1, and comes back.\n"
     "(Two responses and a run of code were needed for this answer, and it was one stream.)"
 )
-PRINTED = "".join(f"sin({quarter}/4 turn) = {value}\n" for quarter, value in enumerate((0, 1, 0, -1, 0)))
+PRINTED = "".join(
+    f"{step / 16:6.4f}  {(height := math.sin(2 * math.pi * step / 16)):+.2f}  {' ' * round(10 + 10 * height)}*\n"
+    for step in range(17)
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -143,26 +148,24 @@ def test_the_demo_shows_a_handler_and_its_events(protocol: str) -> None:
     assert "a scripted one" in source
     thoughts = "reasoning summary" if protocol == "responses" else "reasoning"
     assert f"[{thoughts}] I can compute this, and draw it." in rest
-    assert f"[code python]\n{CODE}[confirmation] may this code run?\n[confirmation] approved\n" in rest
-    assert f"[console output]\n{PRINTED}[image base64.png] " in rest
+    assert f"[code python]\n{CHART}[confirmation] may this code run?\n[confirmation] approved\n" in rest
+    assert f"[console output]\n{PRINTED}[message] " in rest
     assert f"[message] {FINAL_TEXT}" in rest
-    table = rest.partition("7 messages, completed:\n")[2].split("\n\n")[0].splitlines()
+    table = rest.partition("6 messages, completed:\n")[2].split("\n\n")[0].splitlines()
     assert [row.split()[1:4] for row in table[1:]] == [
         ["assistant", "reasoning", "completed"],
         ["assistant", "message", "completed"],
         ["assistant", "tool_call", "completed"],
         ["assistant", "code", "completed"],
         ["computer", "console", "completed"],
-        ["computer", "image", "completed"],
         ["assistant", "message", "completed"],
     ]
     assert "on_reasoning_delta 18" in rest
     assert "on_confirmation 1, on_confirmation_done 1" in " ".join(rest.split())
     assert re.search(r"on_active_line ([3-9]|\d\d)", " ".join(rest.split()))
-    assert "on_image_file_done 1" in " ".join(rest.split())
     assert "on_end 1\n" in rest
     assert re.search(r"\d+ deltas, the first after \d\.\d{3} s; [\d,]+ deltas a second\.", rest)
-    assert f"The handler collected 220 characters of text, {len(PRINTED)} of output, and 1 picture.\n" in rest
+    assert f"The handler collected 198 characters of text and {len(PRINTED)} of output.\n" in rest
 
 
 @pytest.mark.parametrize("answers", ["", "y\n"], ids=["nobody", "a pipe"])
@@ -174,7 +177,7 @@ def test_without_a_terminal_no_code_runs(answers: str) -> None:
     assert "(With --yes it will.)" in " ".join(result.stdout.split())
     assert "[confirmation] declined\n" in result.stdout
     assert "4 messages, completed:" in result.stdout
-    assert "sin(0/4 turn) = 0" not in result.stdout
+    assert "+1.00" not in result.stdout
 
 
 def test_the_demo_makes_no_pauses_without_a_terminal() -> None:
@@ -721,29 +724,29 @@ def test_a_person_sees_the_story_arrive(terminal: Open) -> None:
     seen = screen.wait("[a]lways:")
     lengths = [len(found[0]) for shown in seen if (found := re.search(r"── python\n.*", shown, re.DOTALL))]
     assert len(set(lengths)) > 5
-    assert "│ sin(" not in seen[-1]
+    assert "│ 0.0000" not in seen[-1]
     screen.type("y", "Enter")
     seen = screen.wait("exit code")
     assert any(re.search(r"❱ \d+", shown) for shown in seen), "the line that runs is marked"
-    printed = [len(re.findall(r"│ sin\(", shown)) for shown in seen]
+    printed = [len(re.findall(r"│ [01]\.\d{4} ", shown)) for shown in seen]
     assert len(set(printed)) > 2
     last = seen[-1].splitlines()
     assert "  class Demo(EventHandler):" in last
     assert "The model: a scripted one on this machine, which needs no key and no network." in last
-    table = last[last.index("7 messages, completed:") :]
-    assert table[1] == "  id             role       type       status     content"
-    assert table[6] == "  execution-1    computer   console    completed  sin(0/4 turn) = 0…"
+    table = last[last.index("6 messages, completed:") :]
+    assert table[1] == "  id           role       type       status     content"
+    assert re.match(r"  execution-1 +computer +console +completed +0\.0000  \+0\.00 ", table[6])
     assert "exit code 0" in last
     shown = [line for line in inspect.getsource(Demo).splitlines() if line]
     assert all(f"  {line}" in last for line in shown)
-    assert "picture shows it." in " ".join(last)
+    assert "and comes back." in " ".join(last)
 
 
 @pytest.mark.slow
 def test_a_narrow_terminal_is_enough(terminal: Open) -> None:
     """On 40 columns each message's summary takes lines of its own, and source lines go on deeper."""
     last = terminal(f"{sys.executable} -m streamkit demo --fast --yes", 40, 24).wait("exit code")[-1].splitlines()
-    table = last[last.index("7 messages, completed:") :]
+    table = last[last.index("6 messages, completed:") :]
     assert table[1:3] == ["  rs_1_0 assistant reasoning completed", "    I can compute this, and draw it. A …"]
     assert "      def on_console_output(self, delta:" in last
     assert "          Delta, snapshot: Message) ->" in last

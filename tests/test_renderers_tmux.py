@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from streamkit.cli.demo import CODE
+from streamkit.cli.script import CHART as CODE
 
 from .terminals import TMUX, Terminal, lines_of
+from .test_cli import PRINTED
 
 pytestmark = pytest.mark.skipif(TMUX is None, reason="tmux is not installed")
 
@@ -159,10 +160,9 @@ def test_the_demo_is_live_on_a_terminal(terminals: list[Terminal], tmp_path: Pat
     for terminal, seen in zip(opened, all_seen, strict=True):
         last = "\n".join(lines_of(seen[-1]))
         assert "LiveDisplay()" in last
-        story = last[last.index("You: ") : last.index("7 messages, completed:")]
+        story = last[last.index("You: ") : last.index("6 messages, completed:")]
         told = re.sub(r"[┊│\s]", "", story)
         told = re.sub(r"took\d+s", "", told)  # on a busy machine
-        told = re.sub(r":/\S*?/pictures/[\d-]+-[0-9a-f]{6}\.png", ":PATH", told)
         code = "".join(f"{number} {line}" for number, line in enumerate(CODE.splitlines(), 1))
         assert told == re.sub(
             r"\s",
@@ -170,9 +170,8 @@ def test_the_demo_is_live_on_a_terminal(terminals: list[Terminal], tmp_path: Pat
             f"""You: What does one turn of a sine look like? I can compute this, and draw it. A few lines of Python will do.
             Let me measure it, and draw it. ── python {code}
             ? may this code run? ✓ approved
-            sin(0/4 turn) = 0 sin(1/4 turn) = 1 sin(2/4 turn) = 0 sin(3/4 turn) = -1 sin(4/4 turn) = 0
-            ▣ image (base64.png): PATH
-            It rises from 0 to 1 in the first quarter, falls through 0 to -1, and comes back: the picture shows it.
+            {PRINTED}
+            It rises from 0 to 1 in the first quarter, falls through 0 to -1, and comes back.
             (Two responses and a run of code were needed for this answer, and it was one stream.)""",
         )
         states = [

@@ -28,44 +28,22 @@ from .ctrl_c import stopped_by_ctrl_c
 from .keyboard import echo, is_interactive
 from .prompt import Asker, terminal_asker
 from .report import picture_folder, printable, renderer, run_and_report
+from .script import CHART, QUESTIONS
 
 __all__ = ["Demo", "run"]
 
-QUESTION = "What does one turn of a sine look like?"
+QUESTION = QUESTIONS[0]
 PAUSE = 0.02  # seconds between two pieces of the scripted answer, on a terminal
-
-# What the scripted model writes. It draws without a plotting library, so that the demo needs none.
-CODE = """\
-import math, struct, time, zlib
-from IPython.display import Image, display
-
-for quarter in range(5):
-    print(f"sin({quarter}/4 turn) = {round(math.sin(quarter * math.pi / 2))}")
-    time.sleep(0.2)
-
-def chunk(kind, data):
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-width, height = 200, 80
-rows = [bytearray(b"\\xff" * width) for _ in range(height)]
-for x in range(width):
-    rows[round(height / 2 - math.sin(2 * math.pi * x / width) * 36)][x] = 0
-pixels = zlib.compress(b"".join(b"\\0" + row for row in rows))
-head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-png = b"\\x89PNG\\r\\n\\x1a\\n" + chunk(b"IHDR", head) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
-display(Image(png))
-"""
-
 
 SCRIPT = (
     [
         Reasoning("I can compute this, and draw it. A few lines of Python will do."),
         Text("Let me measure it, and draw it."),
-        ToolCall("execute", {"language": "python", "code": CODE}),
+        ToolCall("execute", {"language": "python", "code": CHART}),
     ],
     [
         Text(
-            "It rises from 0 to 1 in the first quarter, falls through 0 to -1, and comes back: the picture shows it.\n"
+            "It rises from 0 to 1 in the first quarter, falls through 0 to -1, and comes back.\n"
             "(Two responses and a run of code were needed for this answer, and it was one stream.)"
         ),
     ],
@@ -85,19 +63,15 @@ class HookCounter(Handler):
 
 # The demo prints the source of this class, so it has no comments, and docstrings only where they help a newcomer.
 class Demo(EventHandler):
-    """Collects the model's text, and what its code prints and draws."""
+    """Collects the model's text, and what its code prints."""
 
     text = printed = ""
-    pictures = 0
 
     def on_text_delta(self, delta: Delta, snapshot: Message) -> None:
         self.text += delta.value
 
     def on_console_output(self, delta: Delta, snapshot: Message) -> None:
         self.printed += delta.value
-
-    def on_image_file_done(self, image: Message) -> None:
-        self.pictures += 1
 
 
 class Model(NamedTuple):
@@ -167,8 +141,7 @@ def _answer(agent: Agent, question: str, shown: EventHandler, asker: Asker, *, h
         raise
     if stream.status == "cancelled":
         return 130  # by Ctrl-C
-    pictures = f"{demo.pictures} picture{'' if demo.pictures == 1 else 's'}"
-    _print(f"The handler collected {len(demo.text)} characters of text, {len(demo.printed)} of output, and {pictures}.")
+    _print(f"The handler collected {len(demo.text)} characters of text and {len(demo.printed)} of output.")
     return 0
 
 

@@ -67,7 +67,7 @@ def _section(title: str, lines: _Lines) -> None:
 def _requirements() -> list[tuple[str, str | None]]:
     """The packages that streamkit requires, each with the extra that brings it; None for one that is always required."""
     lines = metadata.requires(DISTRIBUTION) or ()
-    found = []
+    found: list[tuple[str, str | None]] = []
     for line in lines:
         name, extra = re.match(r"[\w.-]+", line), re.search(r"extra\s*==\s*['\"]([\w-]+)", line)
         if name is not None:

@@ -19,14 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..agent import Agent
 from ..errors import UsageError
-from ..protocols.values import as_list
 from ..renderers.characters import printable
-from ..testing import ModelServer, Reasoning, Reply, Text, ToolCall
-from ..testing.requests import Request
+from ..testing import ModelServer
 from .chat import instructions_for
 from .clients import client_for, computer_here
-from .demo import CODE
 from .report import data_folder
+from .script import reply_to
 
 if TYPE_CHECKING:
     from ..computer import Computer
@@ -37,23 +35,6 @@ __all__ = ["Computers", "run", "scripted"]
 PORT = 8765
 PAUSE = 0.02  # seconds between two pieces of the scripted answer
 MOST_COMPUTERS = 8
-
-# What the scripted model answers, in Markdown; after the code, or after a no.
-ANSWER = """\
-A sine **rises from 0 to 1** in its first quarter, falls through 0 to -1, and comes back. The picture shows one turn, and \
-the code measured it:
-
-| Turn | 0 | 1/4 | 1/2 | 3/4 | 1 |
-|---|--:|--:|--:|--:|--:|
-| `sin` | 0 | 1 | 0 | -1 | 0 |
-
-- It is the height of a point that goes around a circle.
-- Shifted by a quarter, it is a *cosine*.
-
-> I am a scripted model, and answer each question like this. For a real one, start `streamkit serve` with `OPENAI_API_KEY` \
-set, or with `--base-url`.
-"""
-DECLINED = "Then I will not run it. In words: a sine rises from 0 to 1, falls through 0 to -1, and comes back."
 
 
 def run(
@@ -213,32 +194,13 @@ def scripted(pause: float) -> Generator[tuple[Any, str]]:
     """A client of a scripted model, which waits `pause` seconds between two pieces of an answer; and its name."""
     import openai
 
-    def reply(request: Request) -> Reply:
-        output = _output_in(request.body.get("input"))
-        if output is not None:
-            return Reply(DECLINED if "user declined" in output else ANSWER, delay=pause)
-        code = ToolCall("execute", {"language": "python", "code": CODE})
-        thought = Reasoning("I can compute this, and draw it. A few lines of Python will do.")
-        return Reply(thought, Text("Let me measure it, and draw it."), code, delay=pause)
-
     # Without `trust_env=False` a proxy that the environment names would be used, which cannot reach loopback.
     http_client = openai.DefaultHttpxClient(trust_env=False)
     with (
-        ModelServer(reply) as server,
+        ModelServer(lambda request: reply_to(request, pause)) as server,
         openai.OpenAI(base_url=server.url, api_key="none", http_client=http_client, max_retries=0) as client,
     ):
         yield client, "scripted"
-
-
-def _output_in(items: Any) -> str | None:
-    """The newest output in a request's input; None if the user has said something since."""
-    for item in reversed(as_list(items)):
-        if item.get("type") == "function_call_output":
-            return str(item.get("output"))
-        said = item.get("content") if item.get("role") == "user" else None
-        if isinstance(said, str) and not said.endswith("was displayed:"):  # what code displayed comes as the user's
-            return None
-    return None
 
 
 # -- the computers
