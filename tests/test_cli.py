@@ -48,7 +48,7 @@ FINAL_TEXT = (
 )
 PRINTED = "".join(
     f"{step / 16:6.4f}  {(height := math.sin(2 * math.pi * step / 16)):+.2f}  {' ' * round(10 + 10 * height)}*\n"
-    for step in range(17)
+    for step in range(16)
 )
 
 

@@ -22,7 +22,7 @@ QUESTIONS = (
 CHART = """\
 import math, time
 
-for step in range(17):
+for step in range(16):
     height = math.sin(2 * math.pi * step / 16)
     print(f"{step / 16:6.4f}  {height:+.2f}  {' ' * round(10 + 10 * height)}*")
     time.sleep(0.05)
@@ -77,7 +77,7 @@ A sine **rises from 0 to 1** in its first quarter, falls through 0 to -1, and co
 - Shifted by a quarter, it is a *cosine*.
 """
 _PRIMES_ANSWER = """\
-There are **15 primes** below 50. The last line of the code says which.
+There are **15 primes** below 50: the output has them.
 
 A number is kept if no smaller prime divides it, so the list that is being made is also what each number is tried with:
 
