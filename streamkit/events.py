@@ -134,7 +134,7 @@ class Event(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True, tag_fiel
         family: the class of messages that it is about, None if it is about none; a class attribute.
         position: `cursor` in the type that the source counts in. For decoders and relays.
         raw_item: `raw` as it arrived, perhaps as JSON text. For decoders.
-        item_index: which of its source's items it came from, counted from 0; None where `raw_item` identifies the item. For warnings.
+        item_index: which of its source's items it came from, counted from 0. For warnings.
     """
 
     type: ClassVar[str] = "event"

@@ -95,9 +95,7 @@ class Delivery:
         coroutine = CoroutineType if self._awaits else None
         try:
             while True:
-                batch = events = engine.decoder.frames = (
-                    None  # what was read is not held while the next batch is awaited
-                )
+                batch = events = None  # what was read is not held while the next batch is awaited
                 self._pulling = True
                 try:
                     batch = pull() if pull is not None else (yield PULL)

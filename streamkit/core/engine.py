@@ -40,20 +40,13 @@ _NO_CAUSE = e.StreamEnd()  # of events that no item of the source caused
 
 
 class _Decoder(Protocol):
-    frames: Any  # the newest ones, None while the next are awaited
     exhausted: bool
-
-    def number_of(self, source: Any, /) -> int | None: ...
 
 
 class _NoDecoder:
     """In the place of a decoder, before there is one and after the end."""
 
-    frames: Any = None
     exhausted = False
-
-    def number_of(self, source: Any, /) -> int | None:
-        return None
 
 
 _NO_DECODER = _NoDecoder()
@@ -317,9 +310,7 @@ class Engine(MessageContent):
 
     def _warn(self, code: str, fault: str, cause: e.Event) -> e.Event:
         """The warning of a fault that the engine found."""
-        index = self._item_index if cause is self.cause else None
-        if index is None:
-            index = self.decoder.number_of(cause.raw_item)
+        index = self._item_index if cause is self.cause else cause.item_index
         return self.warning_list.add_checked(
             e.StreamWarning(code, fault, index, cause.type, position=cause.position, raw_item=cause.raw_item)
         )

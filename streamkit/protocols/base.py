@@ -45,8 +45,7 @@ decoder for a newline-delimited JSON format, invented here, is no more than this
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Self
 
 import msgspec
@@ -54,20 +53,18 @@ import msgspec
 from ..core.split_text import SplitDelta, split_deltas
 from ..core.unique_ids import NumberedIds
 from ..events import Delta, Event, StreamWarning
-from ..messages import TextMessage
 from ..messages.json_text import (
     NOT_JSON,
     Lenient,
     decode_json,
-    has_surrogates,
     is_nested_too_deep,
     read_leniently,
     well_formed,
 )
 from ..messages.sdk_objects import as_item, is_model, opened
-from ..messages.typed_json import decoder
+from .encoder import Encoder
 from .framing import Frames, as_frame
-from .parsed import item_reader
+from .plain_case import plain_readers
 from .values import WireObject, containers_in, is_object
 
 __all__ = ["Decoder", "Encoder", "OwnEvents"]
@@ -107,11 +104,11 @@ class Decoder:
         wraps_event_name: True if SSE event names are part of the items. `feed` then gets `{"event": name, "data": item}`.
         sse_event_names: the SSE event names that the decoder heeds, None for all. Frames with another name may come as
             plain bytes, which is faster.
+        plain_item: the struct of the plain case, None if there is none. With `wraps_event_name` it is a dict: the struct of
+            the `data`, by event name.
         pull_approves: True if a producer in this process runs what a confirmation asks about as soon as it is pulled for
             its next item. streamkit then does not pull on before there is an answer.
         index: the number of items that were fed before the current one.
-        frames: the newest frames, up to the one before `index`, where a fast path emits events without an `item_index`. The
-            delta loop sets it to None while it waits for the next.
         complete: set by the decoder: the protocol's terminal rule is met.
         exhausted: set by the decoder: nothing more can come, so that the source need not be read to its end.
         is_cut: set by the caller before `finish`: the source has ended in the middle of an item, which was not fed.
@@ -120,7 +117,7 @@ class Decoder:
         new_id: returns a message id that no other message has, but for those to which this source gives ids: for messages
             that have none from the provider.
         foreign_decoder: set by the caller where items of another protocol may come in between: returns the decoder for such
-            an item, None for an item of this protocol. Items that a fast path reads are not passed to it.
+            an item, None for an item of this protocol. Plain items are not passed to it.
     """
 
     name: ClassVar[str]
@@ -137,11 +134,10 @@ class Decoder:
     is_cut = False
     foreign_decoder: Callable[[WireObject], Decoder | None] | None = None
     _foreign_name: str | None = None  # the other protocol that a warning was emitted about
-    frames: Frames | None = ()
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         self.new_id = new_id or NumberedIds()
-        self._decode_plain, self._read_plain = _plain_readers(self.plain_item)
+        self._plain_readers = plain_readers(self.plain_item)
 
     # -- what a protocol defines
 
@@ -171,7 +167,7 @@ class Decoder:
         raise NotImplementedError(f"{type(self).__name__}.feed")
 
     def plain(self, item: Any) -> Delta | None:
-        """The one event of an item that decoded as `plain_item`; None if it does more than extend an open message.
+        """The one event of an item that was read as `plain_item`; None if it does more than extend an open message.
 
         A LookupError or a TypeError means the same. The item then goes to `feed`, so nothing may have changed.
         """
@@ -180,6 +176,14 @@ class Decoder:
     def item_data(self, name: bytes, data: bytes) -> bytes:
         """The data of an SSE event with this name, as JSON text: for protocols whose servers send something else there."""
         return data
+
+    def named_item(self, name: bytes, item: Any) -> Any:
+        """The item of an SSE event with this name, as `feed` gets it."""
+        if self.wraps_event_name and not (is_object(item) and "event" in item and "data" in item):
+            return {"event": _text(name), "data": item}
+        if name == b"error" and is_object(item) and "error" not in item and "type" not in item:
+            return {"error": item}
+        return item
 
     def sentinel(self, data: bytes) -> Iterable[Event]:
         """The events of `[DONE]`, or of other data that begins with `[DONE`. By default it meets the terminal rule."""
@@ -197,26 +201,31 @@ class Decoder:
         events: list[Event] = []
         if self.exhausted:
             return events
-        decode, plain, index = self._decode_plain, self.plain, self.index
+        decode, plain, index = self._plain_readers.text, self.plain, self.index
+        frame: Any  # which type checkers do not narrow by its class
         for frame in frames:
             try:
-                event = plain(decode(frame)) if decode is not None else None
-            except _NOT_PLAIN:  # another item, or a frame with an id or a name, which is a tuple
+                event = plain(decode(frame)) if frame.__class__ is bytes else self._plain_frame(*frame)
+            except _NOT_PLAIN:
                 event = None
             if event is not None:
-                event.raw_item, event.item_index = frame, index
+                event.raw_item, event.item_index = event.raw_item or frame, index
                 events.append(event)
             else:
                 self.index = index
-                found = self.feed_frame(b"", b"", frame) if isinstance(frame, bytes) else self.feed_frame(*frame)
-                events += found
+                events += self.feed_frame(*as_frame(frame))
                 if self.exhausted:
                     return events
-                if found and isinstance(found[0], Delta):
-                    decode = None  # the rest of these frames has the same form, in all likelihood
             index += 1
         self.index = index
         return events
+
+    def _plain_frame(self, id: bytes, name: bytes, data: bytes) -> Delta | None:
+        """The event of a frame that has an id or a name, if it is a plain one. It may raise as `plain`."""
+        event = self.plain(self._plain_readers.named[name](data))
+        if event is not None:
+            event.raw_item, event.position = data, _text(id) if id else event.position
+        return event
 
     def feed_frame(self, id: bytes, name: bytes, data: bytes) -> list[Event]:
         """The events of one frame, each with the frame's data as its `raw_item` and the frame's id as its cursor."""
@@ -232,7 +241,7 @@ class Decoder:
                 # An empty `data:` field keeps the connection alive.
                 events = self._feed_leniently(name, text, error) if text.strip() else []
             else:
-                events = self._guarded(self._named(name, item) if name or self.wraps_event_name else item)
+                events = self._guarded(self.named_item(name, item) if name or self.wraps_event_name else item)
         for event in events:
             event.raw_item, event.item_index = data, self.index
         if id:
@@ -242,45 +251,29 @@ class Decoder:
         self.index += 1
         return events
 
-    def plain_event(self, item: Any) -> Event | None:
-        """The event of a parsed item, a dict or an object of an SDK, that is a plain one; None for any other item. It may raise
-        anything, which means the same."""
-        if self._read_plain is None:
-            return None
-        event = self.plain(self._read_plain(item))
-        if event is None or not (event.value.isascii() or not has_surrogates(event.value)):
-            return None
-        event.raw_item = item
-        return event
-
-    def plain_reader(self, item: Any) -> Callable[[Any], Event | None]:
-        """The function that reads the items of a batch that begins with this one: `plain_event`, or one with the same results
-        that is faster for such items."""
-        return self.plain_event
-
     def feed_items(self, items: Sequence[Any]) -> list[Event]:
         """The events of items that are parsed already, as a producer in this process yields them."""
         events: list[Event] = []
-        plain_event, index = self.plain_reader(items[0] if items else None), self.index
+        read, plain, index = self._plain_readers.item, self.plain, self.index
         for item in items:
             try:
-                event = plain_event(item)
-            except Exception:  # another item; what is wrong with it the tolerant path finds
+                event = plain(read(item))
+            except Exception:  # another item; what is wrong with it, `feed` finds
                 event = None
             if event is not None:
-                event.item_index = index
+                event.raw_item, event.item_index = item, index
                 events.append(event)
             else:
                 self.index = index
-                events += self.feed_any_item(item)
+                events += self.feed_other_item(item)
                 if self.exhausted:
                     return events
             index += 1
         self.index = index
         return events
 
-    def feed_any_item(self, item: Any) -> list[Event]:
-        """The events of an item that is no plain delta."""
+    def feed_other_item(self, item: Any) -> list[Event]:
+        """The events of a parsed item that is no plain one."""
         item = as_item(item)
         try:
             events = self._feed_item(item)
@@ -292,47 +285,13 @@ class Decoder:
         self.index += 1
         return events
 
-    def feed_item(self, item: Any) -> Sequence[Event]:
-        """The events of one item that is parsed already, as a tuple if it is a plain delta. A protocol that overrides
-        `feed_items` overrides this as well."""
-        try:
-            event = self.plain_event(item)
-        except Exception:  # as in `feed_items`
-            event = None
-        if event is None:
-            return self.feed_any_item(item)
-        event.item_index = self.index
-        self.index += 1
-        return (event,)
-
-    def _typed(self, events: list[Event], data: bytes, id: bytes = b"") -> list[Event]:
-        """The events of one frame that was read by its type, with where they came from. Then comes the next frame. Deltas
-        need no index: it is found by their item."""
-        position = _text(id) if id else None
-        for event in events:
-            event.raw_item = data
-            if position is not None:
-                event.position = position
-            if not isinstance(event, Delta):
-                event.item_index = self.index
-        self.index += 1
-        return events
-
-    def _named(self, name: bytes, item: Any) -> Any:
-        """A frame's item with its event name, where that is part of the protocol's items."""
-        if self.wraps_event_name and not (is_object(item) and "event" in item and "data" in item):
-            return {"event": _text(name), "data": item}
-        if name == b"error" and is_object(item) and "error" not in item and "type" not in item:
-            return {"error": item}
-        return item
-
     def _feed_leniently(self, name: bytes, data: bytes, error: Exception) -> list[Event]:
         """The events of data that is not quite JSON, as far as it can be read."""
         lenient = read_leniently(data)
         if lenient is None:
             kind = name if self.sse_event_names is None or name in self.sse_event_names else b""
             return [self.warn("not-json", f"its data is not JSON and was skipped: {error}", _text(kind))]
-        return self._feed_repaired(self._named(name, lenient.value), lenient)
+        return self._feed_repaired(self.named_item(name, lenient.value), lenient)
 
     def _feed_repaired(self, item: Any, lenient: Lenient) -> list[Event]:
         """The events of an item that was repaired, after the warnings about that."""
@@ -363,12 +322,6 @@ class Decoder:
             pass  # values that JSON lacks: the decoder passes over them
         return self._guarded(item)
 
-    def number_of(self, source: Any) -> int | None:
-        """The index of the item with this data among the newest frames, None if it is not one of them."""
-        frames = self.frames or ()
-        numbers = enumerate(frames, self.index - len(frames))
-        return next((number for number, frame in numbers if as_frame(frame)[2] is source), None)
-
     def remainder(self) -> Self:
         """The decoder of a source that is over, without what it has read: its name, index and endings."""
         left = type(self).__new__(type(self))
@@ -378,8 +331,7 @@ class Decoder:
         return left
 
     def forget(self) -> None:
-        """Release the newest frames. Called when no more items come."""
-        self.frames = None
+        """Release what was received so far. Called when no more items come."""
 
     def warn(self, code: str, fault: str, kind: Any = None) -> StreamWarning:
         """A warning about the current item, to be yielded. A strict stream raises `ProtocolError` in its place.
@@ -417,62 +369,6 @@ class Decoder:
         other.index = self.index
         inner = item.get("data") if self.wraps_event_name and "event" in item else item
         return events + other._guarded(inner)
-
-
-class Encoder:
-    """Turns completed events into a protocol's wire items, as dicts.
-
-    One encoder serves one stream, and gets every event of it in order. A subclass defines `name` and `feed`.
-
-    Attributes:
-        name: the protocol's name, as the decoder's.
-        done: the data of the SSE event that follows the last item, None if there is none.
-        choices: False if the protocol has no place for choices other than the first. Their events are then left out.
-        fields: True if the protocol has a place for the code and reasoning that `fields=` extracts from the arguments of a
-            call. If False they are left out, as the call has them too.
-        headers: what an HTTP response in this protocol has besides the headers of every event stream.
-        sse_ids: False if the provider's own client cannot read the `id:` and `retry:` of an event stream: it takes a block of
-            either without data for an event.
-    """
-
-    name: ClassVar[str]
-    done: ClassVar[bytes | None] = None
-    headers: ClassVar[Mapping[str, str]] = {}
-    sse_ids: ClassVar[bool] = True
-    choices: ClassVar[bool] = True
-    fields: ClassVar[bool] = False
-
-    def feed(self, event: Event) -> Iterable[dict[str, Any]]:
-        """The wire items of one event, in order."""
-        raise NotImplementedError(f"{type(self).__name__}.feed")
-
-    def items(self, event: Event) -> Iterable[dict[str, Any]]:
-        """The wire items of one event of a stream that may have `fields=`: what callers use.
-
-        Text that was extracted from a call is encoded as text. Code is not: a reader would think that it ran. What else
-        was extracted is left out, as it is part of the call.
-
-        A reader with the same `fields=` gets an extracted text once where the protocol keeps its id. Where texts have
-        no id, in Chat Completions and Anthropic Messages, it gets the text twice: as the model's own, and from the call.
-        """
-        message: Any = getattr(event, "snapshot", None)
-        if message is None:
-            return self.feed(event)
-        if message.choice and not self.choices:
-            return ()
-        if "field" in message.metadata and not self.fields and not isinstance(message, TextMessage):
-            return ()
-        return self.feed(event)
-
-    def event_name(self, item: Mapping[str, Any]) -> str | None:
-        """The SSE event name of an item, None if the protocol does not use event names."""
-        return None
-
-
-@cache
-def _plain_readers(kind: Any) -> tuple[Callable[[Any], Any] | None, Callable[[Any], Any] | None]:
-    """What reads JSON text, and what reads a parsed item, as this struct; None twice where there is none."""
-    return (None, None) if kind is None else (decoder(kind).decode, item_reader(kind))
 
 
 def _text(value: bytes) -> str:

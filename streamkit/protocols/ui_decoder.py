@@ -1,4 +1,4 @@
-"""What the decoders of both UI protocols have in common: the fast path of texts and of calls, and ids that come again."""
+"""What the decoders of both UI protocols have in common: the plain case of texts and of calls, and ids that come again."""
 
 from __future__ import annotations
 
@@ -7,18 +7,15 @@ from typing import Any, ClassVar, NamedTuple
 
 from .. import events as e
 from ..core.unique_ids import UniqueIds
-from ..messages.json_text import NOT_JSON
 from . import base
-from .framing import Frames, as_frame
 
 __all__ = ["NOT_GROWING", "Growing", "UiDecoder"]
 
 
 class Growing(NamedTuple):
-    """The text that received the newest delta, as the fast path compares it: the struct and the id of the delta, then what
-    makes its event."""
+    """The text that received the newest delta: the type and the id of its deltas, then what makes their events."""
 
-    struct: Any = None
+    type: str = ""
     id: str = ""
     message_id: str = ""
     event: Any = None
@@ -28,12 +25,12 @@ NOT_GROWING = Growing()
 
 
 class UiDecoder(base.Decoder):
-    """A decoder whose texts and calls grow by deltas with an `id` and a `value`. A subclass sets what is `ClassVar`, and
-    `_growing_calls`."""
+    """A decoder whose texts and calls grow by deltas: a subclass sets what is `ClassVar`, and `_growing_calls`. A plain item
+    has the `type`, `id` and `value` of a text's delta, and the `call_id` of a call's."""
 
     sse_event_names: ClassVar[frozenset[bytes] | None] = frozenset()
-    decode_delta: ClassVar[Any]  # of a frame with an id, which is a tuple, it raises TypeError
-    call_delta: ClassVar[Any]  # the struct of a piece of arguments
+    call_delta: ClassVar[str]  # the type of a piece of arguments
+    call_piece: ClassVar[str]  # where a plain item has that piece
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)
@@ -43,38 +40,17 @@ class UiDecoder(base.Decoder):
         self._has_step_usage = False
         self._step_is_over = False  # whether the step ends before the next item; the last step ends with the run
 
-    def feed_frames(self, frames: Frames) -> list[e.Event]:
-        """The events of frames. A piece of the newest text, or of an open call, takes the fast path."""
-        events: list[e.Event] = []
-        if self.exhausted:
-            return events
-        self.frames = frames
-        start, surplus = self.index, 0  # events of slow items, beyond one for each
-        calls, decode, call_delta = self._growing_calls, self.decode_delta, self.call_delta
-        struct, id, message_id, make_event = self._growing
-        for frame in frames:
-            try:
-                delta: Any = decode(frame)
-                if delta.__class__ is struct and delta.id == id and delta.value:
-                    events.append(make_event(message_id, delta.value, raw_item=frame))
-                    continue
-                if delta.__class__ is call_delta and delta.value:
-                    call = calls[delta.id]
-                    call.pieces.append(delta.value)
-                    events.append(e.ToolCallDelta(call.message.id, delta.value, raw_item=frame))
-                    continue
-            except (KeyError, TypeError, *NOT_JSON):
-                pass
-            self.index = start + len(events) - surplus
-            slow = self.feed_frame(*as_frame(frame))
-            events += slow
-            surplus += len(slow) - 1
-            if self.exhausted:
-                self.frames = frames[: self.index - start]
-                return events
-            struct, id, message_id, make_event = self._growing
-        self.index = start + len(frames)
-        return events
+    def plain(self, item: Any) -> e.Delta | None:
+        """The event of a piece of the newest text, or of an open call."""
+        growing = self._growing
+        if item.type == growing.type and item.id == growing.id and item.value:
+            event: e.Delta = growing.event(growing.message_id, item.value)
+            return event
+        if item.type == self.call_delta and (piece := getattr(item, self.call_piece)):
+            call = self._growing_calls[item.call_id]
+            call.pieces.append(piece)
+            return e.ToolCallDelta(call.message.id, piece)
+        return None
 
     def _unused_id(self, wanted: str) -> str:
         """A message id: the wanted one, or a new one if it is "" or there was such a message already."""

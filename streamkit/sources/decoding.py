@@ -217,8 +217,6 @@ class SourceDecoder:
         for are_frames, group in groupby(held, is_frame):  # a source may have both
             items = [*group]
             events += _decode_frames_with(decoder, items) if are_frames else decoder.feed_items(items)
-            if not are_frames:
-                decoder.frames = None  # they are not the newest any more
         return events
 
     def _decode_with(self, kind: type[Decoder]) -> Decoder:

@@ -24,18 +24,18 @@ TOLERANCE = 1.1
 FEW, MANY = 200, 1200
 FACES = {"hook": hook, "iteration": events}
 TABLE: dict[str, float] = {
-    "chat, 2 KB, hook": 226,
-    "chat, 2 KB, iteration": 233,
-    "chat, event, hook": 338,
-    "chat, event, iteration": 345,
-    "responses, 2 KB, hook": 161,
-    "responses, 2 KB, iteration": 168,
-    "responses, event, hook": 287,
-    "responses, event, iteration": 294,
-    "anthropic, 2 KB, hook": 145,
-    "anthropic, 2 KB, iteration": 152,
-    "anthropic, event, hook": 268,
-    "anthropic, event, iteration": 275,
+    "chat, 2 KB, hook": 231,
+    "chat, 2 KB, iteration": 238,
+    "chat, event, hook": 341,
+    "chat, event, iteration": 348,
+    "responses, 2 KB, hook": 200,
+    "responses, 2 KB, iteration": 207,
+    "responses, event, hook": 314,
+    "responses, event, iteration": 321,
+    "anthropic, 2 KB, hook": 172,
+    "anthropic, 2 KB, iteration": 179,
+    "anthropic, event, hook": 298,
+    "anthropic, event, iteration": 305,
 }
 """The instructions of a delta, by the protocol, what each piece of the body is, and how the stream is read."""
 

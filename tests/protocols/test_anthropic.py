@@ -25,7 +25,6 @@ from streamkit import protocols
 from streamkit.core.engine import Engine
 from streamkit.errors import UsageError
 from streamkit.messages.message import CLASSES
-from streamkit.protocols import Decoder as AnyDecoder
 from streamkit.protocols.anthropic import Decoder, Encoder, to_input
 from streamkit.protocols.framing import SseFramer, framer_for, sse_frame
 
@@ -36,9 +35,9 @@ from ..telling import Story, tell_bytes, tell_items
 
 
 class Careful(Decoder):
-    """The same decoder without its fast path."""
+    """The same decoder without its plain case."""
 
-    feed_frames = AnyDecoder.feed_frames
+    plain_item = None
 
 
 def begin(id: Any = "msg", **more: Any) -> dict[str, Any]:
@@ -1037,19 +1036,6 @@ def test_no_mutation_makes_the_decoder_fail_or_the_paths_differ(items: list[Any]
         json.dumps(to_input(story.engine.messages))
 
 
-def test_the_number_of_a_fast_items_event_is_found() -> None:
-    """What the engine finds wrong with it can name the item."""
-    decoder = Decoder()
-    first, then = (
-        [(b"", b"", msgspec.json.encode(item)) for item in part]
-        for part in ([begin()], [start(0), said(0, "a"), said(0, "b")])
-    )
-    decoder.feed_frames(first)
-    events = decoder.feed_frames(then)
-    assert [decoder.number_of(event.raw_item) for event in events if event.type == "text_delta"] == [2, 3]
-    assert decoder.number_of(first[0][2]) is None
-
-
 def test_a_piece_without_any_code_counts_as_an_item() -> None:
     """Also where the chunk has nothing else before the next item."""
     decoder = Decoder()
@@ -1081,27 +1067,6 @@ plain = q.sampled_from([start(0), start(1, "thinking"), tool(0), tool(1), server
 @settings(max_examples=400, deadline=None)
 def test_both_paths_tell_the_same_of_pieces_that_are_nearly_plain(items: list[Any], over: bool) -> None:
     tell(begin(), *items, *([reason(), END] if over else []))
-
-
-def test_an_item_in_its_common_form_takes_the_fast_path() -> None:
-    """None reaches the tolerant path, but for the empty piece with which the arguments of a call begin."""
-
-    class Counting(Decoder):
-        slow = 0
-
-        def _other_frame(self, frame: Any) -> list[e.Event]:
-            self.slow += 1
-            return super()._other_frame(frame)
-
-    decoder = Counting()
-    items = [begin(), start(0, "thinking"), *[thought(0, "a")] * 5, stop(0), start(1), *[said(1, "a")] * 5, stop(1)]
-    items += [tool(2), piece(2, ""), *[piece(2, "a")] * 5, stop(2), {"type": "ping"}, reason(), END]
-    framer = SseFramer()
-    framer.expect_names(Decoder.sse_event_names)  # as a stream does
-    events = decoder.feed_frames(framer.feed(sse(items)))
-    assert decoder.slow == 1
-    assert decoder.index == len(items)
-    assert sum(isinstance(event, e.Delta) for event in events) == 15
 
 
 NEARLY_COMMON = {

@@ -36,19 +36,9 @@ STREAMS = [*own_recordings("letta", complete=True), *filter(is_stream, streams_i
 
 
 class Careful(Decoder):
-    """The same decoder without its fast path."""
+    """The same decoder without its plain case."""
 
-    feed_frames = protocols.Decoder.feed_frames
-
-
-class Counting(Decoder):
-    """Counts the frames that do not take the fast path."""
-
-    slow = 0
-
-    def feed_frame(self, id: bytes, name: bytes, data: bytes) -> list[e.Event]:
-        self.slow += 1
-        return super().feed_frame(id, name, data)
+    plain_item = None
 
 
 def item(kind: str, id: Any = "m1", otid: Any = "o1", **more: Any) -> dict[str, Any]:
@@ -1170,20 +1160,6 @@ bare = q.one_of(
 def test_both_paths_tell_the_same_of_items_that_are_nearly_bare(items: list[Any], done: bool) -> None:
     """Whatever the fast path takes, the tolerant one would have told the same."""
     well_formed(tell(*items, done=done))
-
-
-def test_a_bare_piece_takes_the_fast_path() -> None:
-    """The commonest item of each kind never reaches the tolerant path, numbered or not."""
-    for numbered in (False, True):
-        pieces = [thought("a")] * 5 + [said("a")] * 5
-        pieces += [call("t1", "f"), call("t2", "g")] + [call("t1", None, "x"), call("t2", None, "x")] * 4
-        items = [{**piece, "seq_id": n if numbered else None} for n, piece in enumerate(pieces)]
-        decoder = Counting()
-        events = decoder.feed_frames(SseFramer().feed(sse(items, done=False)))
-        assert decoder.slow == 2  # the beginnings of the calls
-        assert decoder.index == 20
-        assert sum(isinstance(event, e.Delta) for event in events) == 18
-        assert {event.item_index for event in events if not isinstance(event, e.Delta)} == {0, 5, 10, 11}
 
 
 # -- the way out

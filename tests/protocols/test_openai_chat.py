@@ -905,14 +905,10 @@ def test_an_answer_is_read_in_the_same_way_however_many_chunks_come_at_once(name
     found: list[Any] = []
     for start in range(0, len(frames), size):
         events = decoder.feed_frames(frames[start : start + size])
-        found += [(repr(event), event.raw_item, _number(decoder, event)) for event in events]
+        found += [(repr(event), event.raw_item, event.item_index) for event in events]
     expected = careful.feed_frames(frames)
     assert found == [(repr(event), event.raw_item, event.item_index) for event in expected]
     assert (decoder.index, decoder.complete, decoder.exhausted) == (len(frames) - 1, True, True)
-
-
-def _number(decoder: Decoder, event: e.Event) -> int | None:
-    return decoder.number_of(event.raw_item) if event.item_index is None else event.item_index
 
 
 def test_what_is_in_the_metadata_of_both_paths_is_the_same() -> None:

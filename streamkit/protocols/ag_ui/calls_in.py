@@ -40,7 +40,7 @@ class Calls:
         warn: makes a warning of a code, a fault and the type of the event.
 
     Attributes:
-        growing: for the fast path, by toolCallId: calls whose arguments are streamed.
+        growing: by toolCallId, calls whose arguments are streamed.
         open: the calls that have no end yet, by toolCallId.
         pending: the questions that have no answer, by their ids.
     """

@@ -34,8 +34,8 @@ class Decoder(UiDecoder):
     """Decodes an AG-UI stream."""
 
     name = "ag_ui"
-    decode_delta: ClassVar[Any] = w.decode_delta
-    call_delta = w.ArgsDelta
+    plain_item: ClassVar[Any] = w.PlainDelta
+    call_delta, call_piece = w.CALL_DELTA, "value"
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)
@@ -53,8 +53,6 @@ class Decoder(UiDecoder):
     def recognises(cls, item: WireObject) -> bool:
         """Whether it has a type of this protocol, and what events of this type have."""
         return w.is_event(item)
-
-    # -- the tolerant path
 
     def feed(self, item: WireObject) -> Iterable[e.Event]:
         """The events of one event of the protocol."""
@@ -222,8 +220,8 @@ class Decoder(UiDecoder):
 
     def _grow(self, prefix: str, id: str) -> None:
         message_id, message_class = self._texts[prefix, id]
-        struct = w.ReasoningDelta if prefix == "REASONING" else w.TextDelta
-        self._growing = Growing(struct, id, message_id, message_class.delta_event)
+        delta = w.REASONING_DELTA if prefix == "REASONING" else w.TEXT_DELTA
+        self._growing = Growing(delta, id, message_id, message_class.delta_event)
 
     def _text_content(self, item: WireObject) -> Iterator[e.Event]:
         prefix, kind = _prefix(item), as_text(item.get("type"))

@@ -1,29 +1,28 @@
-"""The tables of AG-UI: types of events, the names of our own, and the structs of its deltas."""
+"""The tables of AG-UI: types of events, the names of our own, and its plain item."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from ...events import Usage
-from ...messages.typed_json import decoder
 from ..ui_parts import EXTRA_KEY
 from ..values import WireObject, as_count, as_object, as_objects, without_keys
 
 __all__ = [
+    "CALL_DELTA",
     "CONSOLE",
     "EVENT_KEYS",
     "FILE",
     "KEY",
     "LEGACY",
     "OWN",
-    "ArgsDelta",
-    "ReasoningDelta",
-    "TextDelta",
+    "REASONING_DELTA",
+    "TEXT_DELTA",
+    "PlainDelta",
     "Version",
-    "decode_delta",
     "extra_of",
     "is_event",
     "others_of",
@@ -103,37 +102,19 @@ def is_event(item: WireObject) -> bool:
     return keys is not None and all(key in item for key in keys)
 
 
-# -- the fast path: a piece of a text or of a call's arguments, and nothing else
+# -- the plain case: a piece of a text or of a call's arguments, and nothing else
 
-_NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
+TEXT_DELTA, REASONING_DELTA, CALL_DELTA = "TEXT_MESSAGE_CONTENT", "REASONING_MESSAGE_CONTENT", "TOOL_CALL_ARGS"
 
 
-class TextDelta(msgspec.Struct, tag_field="type", tag="TEXT_MESSAGE_CONTENT", gc=False):
-    """A piece of a text."""
+class PlainDelta(msgspec.Struct, gc=False):
+    """A piece of a text, or of a call's arguments."""
 
-    id: str = msgspec.field(name="messageId")
-    value: _NonEmpty = msgspec.field(name="delta")
+    type: str
+    value: str = msgspec.field(name="delta")
+    id: str = msgspec.field(default="", name="messageId")
+    call_id: str = msgspec.field(default="", name="toolCallId")
     metadata: None = None
-
-
-class ReasoningDelta(msgspec.Struct, tag_field="type", tag="REASONING_MESSAGE_CONTENT", gc=False):
-    """A piece of reasoning."""
-
-    id: str = msgspec.field(name="messageId")
-    value: _NonEmpty = msgspec.field(name="delta")
-    metadata: None = None
-
-
-class ArgsDelta(msgspec.Struct, tag_field="type", tag="TOOL_CALL_ARGS", gc=False):
-    """A piece of a call's arguments."""
-
-    id: str = msgspec.field(name="toolCallId")
-    value: _NonEmpty = msgspec.field(name="delta")
-    metadata: None = None
-
-
-decode_delta = decoder(TextDelta | ReasoningDelta | ArgsDelta).decode
-"""Decodes such a piece in its common form; raises `msgspec.DecodeError` for any other event."""
 
 
 # -- metadata and usage

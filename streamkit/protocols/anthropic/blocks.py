@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from ... import messages as m
-from ...events import AnnotationAdded, Event, MessageDone, MessageEnded, NewMessage
+from ...events import AnnotationAdded, Delta, Event, MessageDone, MessageEnded, NewMessage
 from ..final_forms import content_key
 from ..values import (
     WireObject,
@@ -29,7 +29,7 @@ __all__ = [
     "CallBlock",
     "CompactionBlock",
     "Doubt",
-    "FastWay",
+    "PlainWay",
     "RepeatedCall",
 ]
 
@@ -40,7 +40,7 @@ class Growth(msgspec.Struct, frozen=True):
     Attributes:
         delta: the type of its deltas.
         key: the key of the text in the deltas and in the block.
-        struct: what the fast path reads such a delta with, None if it does not.
+        struct: the struct of such a delta where it is a plain one; None if it never is.
     """
 
     delta: str
@@ -78,9 +78,8 @@ _NO_INPUT: tuple[Any, ...] = (None, {}, "")  # of a call whose arguments are yet
 Doubt = Literal["", "partial", "empty"]
 """Why a block may be incomplete that stopped: "" as any text may be, else for its arguments, as it is a call."""
 
-FastWay = tuple[Any, str, Any, str, str]
-"""How the fast path reads the deltas of a block: their struct, the message's id, what makes an event, the deltas' type, and
-their text's key. Where the struct is None, the block is code: a piece of its JSON and the item make a list of events."""
+PlainWay = tuple[type, str, Callable[[str, str], Delta]]
+"""How the plain deltas of a block are read: their struct, the message's id, and what makes an event of both id and text."""
 
 
 _MessageClass = type[m.Message]  # inside `Block`, `type` is a field
@@ -110,10 +109,10 @@ class Block(msgspec.Struct, eq=False):
             or BLOCK_OF_DELTA[delta_type] == self.type
         )
 
-    def fast_way(self) -> FastWay | None:
-        """How the fast path reads its deltas, None if it does not."""
-        growth = GROWING_BLOCKS[self.type]
-        return growth.struct, self.id, self.message_class.delta_event, growth.delta, growth.key
+    def plain_way(self) -> PlainWay | None:
+        """How its plain deltas are read, None if it has none."""
+        struct = GROWING_BLOCKS[self.type].struct
+        return None if struct is None else (struct, self.id, self.message_class.delta_event)
 
     def doubt(self) -> Doubt | None:
         """Why it may be incomplete if it stops now; None if it is certainly complete."""
@@ -191,15 +190,14 @@ class CallBlock(Block):
         """What is equal for calls with equal arguments."""
         return content_key(self.arguments) if self._content is None else self._content
 
-    def fast_way(self) -> FastWay | None:
-        """How the fast path reads its deltas."""
-        growth = GROWING_BLOCKS[self.type]
-        return InputDelta, self.id, self._argument_delta, growth.delta, growth.key
+    def plain_way(self) -> PlainWay | None:
+        """How its plain deltas are read."""
+        return InputDelta, self.id, self._argument_delta
 
-    def _argument_delta(self, id: str, value: str, *, raw_item: Any = None) -> Event:
+    def _argument_delta(self, id: str, value: str) -> Delta:
         self.json += value.encode(errors="surrogatepass")
         make: Any = self.message_class.delta_event
-        event: Event = make(id, value, raw_item=raw_item)
+        event: Delta = make(id, value)
         return event
 
     def grow(self, delta: WireObject, events: list[Event]) -> None:
@@ -234,8 +232,8 @@ class RepeatedCall(CallBlock, kw_only=True):
     earlier: CallBlock
     warn: Callable[[str, str], None]
 
-    def fast_way(self) -> FastWay | None:
-        """The fast path does not read its deltas."""
+    def plain_way(self) -> PlainWay | None:
+        """It has no plain deltas."""
         return None
 
     def open(self, events: list[Event]) -> None:
@@ -261,10 +259,6 @@ class CompactionBlock(Block):
     """
 
     has_summary: bool = False
-
-    def fast_way(self) -> FastWay | None:
-        """The fast path does not read its deltas."""
-        return None
 
     def doubt(self) -> Doubt | None:
         """It is complete when it stops."""

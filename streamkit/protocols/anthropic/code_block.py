@@ -11,7 +11,7 @@ from ... import messages as m
 from ...core.json_fields import JsonFields
 from ...events import CodeDelta, Event, MessageDone
 from ..values import WireObject, as_object, as_text, parse_json, text_or_none
-from .blocks import CallBlock, FastWay
+from .blocks import CallBlock, PlainWay
 from .wire import CODE_TOOLS
 
 __all__ = ["CodeBlock"]
@@ -37,20 +37,16 @@ class CodeBlock(CallBlock, kw_only=True):
         fields = {**fields, "format": language}
         return cls("server_tool_use", id, fields, m.CodeMessage, metadata, input, key=key, reader=JsonFields(key))
 
-    def fast_way(self) -> FastWay | None:
-        """How the fast path reads its deltas."""
-        return None, self.id, self.deltas, "", ""
-
-    def deltas(self, piece: str, raw_item: Any = None) -> list[Event]:
-        """The event of the code in a piece of its JSON, if there is any."""
-        self.json += piece.encode(errors="surrogatepass")
-        code = self._code_in(piece)
-        return [CodeDelta(self.id, code, raw_item=raw_item)] if code else []
+    def plain_way(self) -> PlainWay | None:
+        """It has no plain deltas: a piece of JSON need not have code."""
+        return None
 
     def grow(self, delta: WireObject, events: list[Event]) -> None:
-        """A piece of its JSON comes."""
+        """A piece of its JSON comes: the event of the code in it, if there is any."""
         if piece := as_text(self.text_in(delta)):
-            events += self.deltas(piece)
+            self.json += piece.encode(errors="surrogatepass")
+            if code := self._code_in(piece):
+                events.append(CodeDelta(self.id, code))
 
     def _code_in(self, piece: str) -> str:
         """The code in a piece of the JSON. A second field with the same key counts only at the block's end."""

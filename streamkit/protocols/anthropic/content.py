@@ -26,7 +26,7 @@ from .blocks import (
     CallBlock,
     CompactionBlock,
     Doubt,
-    FastWay,
+    PlainWay,
     RepeatedCall,
 )
 from .wire import CODE_TOOLS, STATUS_OF_STOP_REASON
@@ -79,7 +79,7 @@ class ContentBlocks(msgspec.Struct, eq=False):
 
     Attributes:
         ids: the ids of their messages.
-        growing: what the fast path may read, by index. Only the first block at an index is here.
+        growing: how the plain deltas of open blocks are read, by index. Only the first block at an index is here.
         group: the provider's id of the answer, None if it has none.
         stop_reason: the provider's reason for the end, None until it is known.
         status: the status of an answer that ends for this reason.
@@ -93,7 +93,7 @@ class ContentBlocks(msgspec.Struct, eq=False):
     """
 
     ids: MessageIds
-    growing: dict[int, FastWay] = {}
+    growing: dict[int, PlainWay] = {}
     group: str | None = None
     stop_reason: str | None = None
     status: m.Status = "completed"
@@ -198,9 +198,6 @@ class ContentBlocks(msgspec.Struct, eq=False):
 
     def delta(self, index: int, delta: WireObject, events: list[Event]) -> bool:
         """A delta of a block comes. Returns False, and adds no event, if the type of the delta or of the block is unknown."""
-        way = self.growing.get(index)
-        if way is not None and delta.get("type") == way[3] and delta.get(way[4]) == "":
-            return True  # as the first piece of the arguments of each call
         type = "" if index in self.unknown else self._delta_type(delta)
         if type not in BLOCK_OF_DELTA:
             return False
@@ -283,7 +280,7 @@ class ContentBlocks(msgspec.Struct, eq=False):
             self.opened[index] += (block,)
             return
         self.opened[index] = (block,)
-        if (way := block.fast_way()) is not None:
+        if (way := block.plain_way()) is not None:
             self.growing[index] = way
 
     def _place(self, index: int) -> dict[str, Any]:

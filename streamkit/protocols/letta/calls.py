@@ -13,7 +13,7 @@ from ..values import WireObject, as_object, as_text, is_list, is_object, text_or
 from .fragments import Call, Calls
 from .ids import MessageIds, Places
 from .texts import Texts
-from .wire import check_content, read_content, warning
+from .wire import PlainFragment, check_content, read_content, warning
 
 __all__ = ["ToolCalls"]
 
@@ -24,7 +24,7 @@ class ToolCalls:
     """The tool calls of one stream.
 
     Attributes:
-        growing: for the fast path, by tool_call_id: open calls whose next fragments can only be arguments.
+        growing: by tool_call_id, open calls whose next fragments can only be arguments.
     """
 
     def __init__(self, ids: MessageIds, places: Places, texts: Texts) -> None:
@@ -41,11 +41,13 @@ class ToolCalls:
 
     # -- their arguments
 
-    def grow(self, call: Call, arguments: str) -> list[e.Event]:
-        """The events of a piece of the arguments of a growing call, which may be the last one."""
-        call.append(arguments)
-        end = self._end(call, "completed") if call.is_complete else ()
-        return [ToolCallDelta(call.message_id, arguments), *end]
+    def plain(self, fragment: PlainFragment | None) -> e.Delta | None:
+        """The event of a piece of the arguments of a growing call; None where they may end with it."""
+        if fragment is None or not fragment.arguments or "}" in fragment.arguments:
+            return None
+        call = self.growing[fragment.tool_call_id]
+        call.pieces.append(fragment.arguments)
+        return ToolCallDelta(call.message_id, fragment.arguments)
 
     def fragments(self, wire: WireObject, *, needs_approval: bool) -> Iterator[e.Event]:
         """The events of fragments of calls. `tool_calls` is one or a list of them, and `tool_call` repeats it."""

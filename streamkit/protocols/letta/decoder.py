@@ -20,16 +20,15 @@ starting_after=seq_id)`. Items that come again are dropped, by their seq_id.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any, ClassVar
 
 import msgspec
 
 from ... import events as e
 from ... import messages as m
-from ...events import OPEN_MESSAGE_STATUS, ToolCallDelta
-from ...messages.json_text import NOT_JSON
+from ...events import OPEN_MESSAGE_STATUS
 from .. import base
 from ..dates import time_of
-from ..framing import Frames, as_frame
 from ..values import WireObject, as_count, as_text, error_item, text_or_json
 from .calls import ToolCalls
 from .ids import MessageIds, Places
@@ -38,10 +37,7 @@ from .texts import GROWING_TEXTS, Texts
 from .wire import (
     PAYLOAD_KEYS,
     STATUS_OF_STOP_REASON,
-    TEXT_KEYS,
-    CallDelta,
-    decode_delta,
-    decode_text,
+    PlainPiece,
     error_of,
     usage_of,
     warning,
@@ -68,6 +64,7 @@ class Decoder(base.Decoder):
     """A Letta stream, of today or of 2024."""
 
     name = "letta"
+    plain_item: ClassVar[Any] = PlainPiece
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)
@@ -90,103 +87,34 @@ class Decoder(base.Decoder):
             return any(key in item for key in PAYLOAD_KEYS.get(kind, ()))
         return is_legacy(item)
 
-    # -- the fast path: pieces of texts and calls that are open
-
-    def feed_frames(self, frames: Frames) -> list[e.Event]:
-        """The events of frames. A piece of the newest text, or of an open call, takes the fast path, any other item
-        `feed_frame`."""
-        events: list[e.Event] = []
-        if self.exhausted:
-            return events
-        self.frames = frames
-        calls, last_seq = self._calls.growing, self._last_seq
-        start, surplus = self.index, 0  # events of slow items, beyond one for each
-        text, run, step = self._texts.growing, self._run, self._step
-        key = run or ""
-        for id, name, data in map(as_frame, frames):
-            event: e.Event | None = None
-            try:
-                item = decode_delta(data)
-                seq = item.seq_id
-                is_here = item.run_id == run and item.step_id == step and not id and not name
-                if not is_here or (seq is not None and seq <= last_seq.get(key, -1)):
-                    pass
-                elif type(item) is CallDelta:
-                    fragment = item.fragment
-                    value = fragment.arguments
-                    if "}" not in value:
-                        call = calls[fragment.tool_call_id]
-                        call.pieces.append(value)
-                        event = ToolCallDelta(call.message_id, value, raw_item=data)
-                elif type(item) is text.struct and item.otid == text.otid and item.id == text.id:
-                    event = text.delta_event(text.message_id, item.value, raw_item=data)
-            except (KeyError, *NOT_JSON):
-                pass
-            else:
-                if event is not None:
-                    if seq is not None:
-                        last_seq[key] = seq
-                        event.position = f"{run}:{seq}" if run else str(seq)
-                    events.append(event)
-                    continue
-            self.index = start + len(events) - surplus
-            slow = (not id and not name and self._feed_typed(data)) or self.feed_frame(id, name, data)
-            events += slow
-            surplus += len(slow) - 1
-            if self.exhausted:
-                self.frames = frames[: self.index - start]
-                return events
-            text, run, step = self._texts.growing, self._run, self._step
-            key = run or ""
-        self.index = start + len(frames)
-        return events
-
-    def _feed_typed(self, data: bytes) -> list[e.Event]:
-        """The events of a piece of a text that may be its first one, or of the last piece of a call; none if it is something
-        else, or was read before."""
-        try:
-            item = decode_text(data)
-        except NOT_JSON:
-            events = self._feed_last_piece(data)
+    def plain(self, item: PlainPiece) -> e.Delta | None:
+        """The event of a piece of the newest text, or of an open call."""
+        run, seq, event = self._run, item.seq_id, None
+        if item.run_id != run or item.step_id != self._step:
+            return None
+        if seq is not None and seq <= self._last_seq.get(run or "", -1):
+            return None
+        if item.message_type == "tool_call_message":
+            event = self._calls.plain(item.fragment)
         else:
-            kind, key = TEXT_KEYS[type(item)]
-            wire = msgspec.structs.asdict(item)
-            wire[key] = wire.pop("value")
-            events = self._feed_item_of(kind, wire, wire)
-        return self._typed(events, data) if events else []
+            event = self._texts.plain(item)
+        if event is not None and seq is not None:
+            self._last_seq[run or ""] = seq
+            event.position = f"{run}:{seq}" if run else str(seq)
+        return event
 
-    def _feed_last_piece(self, data: bytes) -> list[e.Event]:
-        """The events of a piece of a growing call, which may be the last one; none if it is something else."""
-        try:
-            item = decode_delta(data)
-        except NOT_JSON:
-            return []
-        seq, run = item.seq_id, self._run or ""
-        is_here = item.run_id == self._run and item.step_id == self._step
-        is_new = seq is None or seq > self._last_seq.get(run, -1)
-        call = self._calls.growing.get(item.fragment.tool_call_id) if type(item) is CallDelta else None
-        if call is None or not is_here or not is_new:
-            return []
-        events = self._calls.grow(call, item.fragment.arguments)
-        if seq is not None:
-            self._last_seq[run] = seq
-            for event in events:
-                event.position = f"{run}:{seq}" if run else str(seq)
-        return events
+    # -- any other item
 
-    # -- the tolerant path
-
-    def feed_frame(self, id: bytes, name: bytes, data: bytes) -> list[e.Event]:
-        """The events of one frame. The events named `error` and `cancelled` are read as items that say so themselves."""
+    def item_data(self, name: bytes, data: bytes) -> bytes:
+        """The data of an SSE event. Those named `error` and `cancelled` are read as items that say so themselves."""
         if name not in (b"error", b"cancelled") or data.startswith(b"[DONE"):
-            return super().feed_frame(id, b"", data)
+            return data
         item = error_item(data, lambda item: isinstance(item.get("message_type"), str))
-        if name == b"cancelled" and item is not data:
-            item = _CANCELLED
-        events = super().feed_frame(id, b"", item)
-        for event in events:
-            event.raw_item = data
-        return events
+        return _CANCELLED if name == b"cancelled" and item is not data else item
+
+    def named_item(self, name: bytes, item: Any) -> Any:
+        """The item as it is: `item_data` made an error of it."""
+        return item
 
     def sentinel(self, data: bytes) -> Iterable[e.Event]:
         """The events of `[DONE]`, and of the two sentinels of 2024 that end less."""
@@ -210,10 +138,6 @@ class Decoder(base.Decoder):
     def feed(self, item: WireObject) -> Iterable[e.Event]:
         """The events of one item. One that was read before, in the same run, has none."""
         kind, wire = modernise(kind_of(item), item)
-        return self._feed_item_of(kind, wire, item)
-
-    def _feed_item_of(self, kind: str, wire: WireObject, item: WireObject) -> list[e.Event]:
-        """The events of an item. `wire` is it in today's form."""
         seq, run = as_count(wire.get("seq_id")), as_text(wire.get("run_id")) or self._run or ""
         is_outside = kind in _OUTSIDE_STEPS
         if not is_outside and seq is not None:

@@ -211,7 +211,7 @@ class Calls:
 
     Attributes:
         open: the calls that are open.
-        growing: for the fast path, by tool_call_id: open calls whose next fragments can only be arguments.
+        growing: by tool_call_id, open calls whose next fragments can only be arguments.
     """
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from ... import messages as m
 from ..values import WireObject, as_text, without_keys
 from .fragments import TextPart, TextParts
 from .ids import MessageIds, Places
-from .wire import DELTA_STRUCTS, check_content, read_content, warning
+from .wire import PlainPiece, check_content, read_content, warning
 
 __all__ = ["GROWING_TEXTS", "GrowingText", "Texts"]
 
@@ -25,10 +25,10 @@ _METADATA_KEYS = ("name", "sender_id", "is_err", "source", "state", "hidden_reas
 
 
 class GrowingText(NamedTuple):
-    """The text whose fragment came last, as the fast path compares it with the next fragment: the struct, id and otid of
-    the fragment; then the message's id, and what makes its events."""
+    """The text whose fragment came last: the kind, id and otid of the fragment; then the message's id, and what makes its
+    events."""
 
-    struct: type[Any] | None = None
+    kind: str = ""
     id: str | None = None
     otid: str | None = None
     message_id: str = ""
@@ -42,7 +42,7 @@ class Texts:
     """The texts of one stream.
 
     Attributes:
-        growing: the text that the fast path may continue; one without a struct if there is none.
+        growing: the text that a plain piece continues; one without a kind if there is none.
     """
 
     def __init__(self, ids: MessageIds, places: Places) -> None:
@@ -50,6 +50,14 @@ class Texts:
         self._ids = ids
         self._places = places
         self._parts = TextParts()
+
+    def plain(self, item: PlainPiece) -> e.Delta | None:
+        """The event of a piece of the text whose fragment came last; None for any other piece."""
+        growing, text = self.growing, item.reasoning if item.message_type == "reasoning_message" else item.content
+        if not text or item.message_type != growing.kind or item.otid != growing.otid or item.id != growing.id:
+            return None
+        event: e.Delta = growing.delta_event(growing.message_id, text)
+        return event
 
     def fragment(self, kind: str, wire: WireObject, item: WireObject) -> Iterator[e.Event]:
         """The events of a fragment. `wire` is the item in today's form."""
@@ -77,7 +85,7 @@ class Texts:
         elif content.text:
             delta_event = message_class.delta_event
             yield delta_event(part.message_id, content.text)
-            self.growing = GrowingText(DELTA_STRUCTS[kind], id or None, otid or None, part.message_id, delta_event)
+            self.growing = GrowingText(kind, id or None, otid or None, part.message_id, delta_event)
 
     def _begin(self, kind: str, wire: WireObject, id: str, otid: str) -> Generator[e.Event, None, TextPart]:
         yield from self.end_parts(id, otid)

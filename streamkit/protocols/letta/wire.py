@@ -1,6 +1,6 @@
 """The tables of Letta's streams, and the content, usage and errors of its items.
 
-The deltas of text come in thousands: for these there are typed structs, which accept the common form alone.
+The deltas of text come in thousands: for these there is a typed struct, which accepts the common form alone.
 """
 
 from __future__ import annotations
@@ -11,20 +11,16 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 
 from ...events import RunStatus, StreamWarning, Usage
-from ...messages.typed_json import decoder
 from .. import values
 from ..values import LARGEST_COUNT, WireObject, as_object, as_text, error_object, is_list, is_object, text_or_json
 
 __all__ = [
-    "DELTA_STRUCTS",
     "PAYLOAD_KEYS",
     "STATUS_OF_STOP_REASON",
-    "TEXT_KEYS",
-    "CallDelta",
     "Content",
+    "PlainFragment",
+    "PlainPiece",
     "check_content",
-    "decode_delta",
-    "decode_text",
     "error_of",
     "read_content",
     "usage_of",
@@ -72,95 +68,30 @@ STATUS_OF_STOP_REASON: dict[str, RunStatus] = {
 """The status that a stop_reason gives to a run. Any other means `completed`."""
 
 
-# -- the fast path: a piece of an open message, and nothing else
+# -- the plain case: a piece of an open message, and nothing else
 
 
-class Delta(msgspec.Struct, tag_field="message_type", gc=False):
-    """The keys that every item of the fast path may have."""
+class PlainFragment(msgspec.Struct, gc=False):
+    """A piece of the arguments of one call."""
 
+    tool_call_id: str
+    arguments: str
+    name: None = None
+
+
+class PlainPiece(msgspec.Struct, gc=False):
+    """A piece of reasoning, of a text, or of a call's arguments."""
+
+    message_type: str
     id: str | None = None
     otid: str | None = None
     run_id: str | None = None
     step_id: str | None = None
     seq_id: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_COUNT)] | None = None
-
-
-_NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
-
-
-class _ReasoningDelta(Delta, tag="reasoning_message", gc=False, kw_only=True):
-    value: _NonEmpty = msgspec.field(name="reasoning")
+    reasoning: str = ""
+    content: str = ""
     signature: None = None
-
-
-class _TextDelta(Delta, tag="assistant_message", gc=False, kw_only=True):
-    value: _NonEmpty = msgspec.field(name="content")
-
-
-class _CallFragment(msgspec.Struct, gc=False):
-    tool_call_id: str
-    arguments: _NonEmpty
-    name: None = None
-
-
-class CallDelta(Delta, tag="tool_call_message", gc=False, kw_only=True):
-    """A piece of the arguments of one call."""
-
-    fragment: _CallFragment = msgspec.field(name="tool_calls")
-
-
-DELTA_STRUCTS: dict[str, type[Delta]] = {"reasoning_message": _ReasoningDelta, "assistant_message": _TextDelta}
-"""The struct of each kind of text that the fast path reads."""
-
-
-class _FirstPiece(Delta, gc=False, kw_only=True):
-    """The further keys of an item that begins a text."""
-
-    date: Any = None
-    name: Any = None
-    sender_id: Any = None
-    is_err: Any = None
-    source: Any = None
-    state: Any = None
-    hidden_reasoning: Any = None
-
-
-class _FirstReasoning(_FirstPiece, tag="reasoning_message", gc=False, kw_only=True):
-    value: _NonEmpty = msgspec.field(name="reasoning")
-    signature: None = None
-
-
-class _FirstText(_FirstPiece, tag="assistant_message", gc=False, kw_only=True):
-    value: _NonEmpty = msgspec.field(name="content")
-    signature: None = None
-
-
-class _Monologue(msgspec.Struct, forbid_unknown_fields=True, gc=False, kw_only=True):
-    """A piece of reasoning as the servers of 2024 sent it, which is named by its one key."""
-
-    value: _NonEmpty = msgspec.field(name="internal_monologue")
-    id: str | None = None
-    date: Any = None
-
-
-TEXT_KEYS: dict[type, tuple[str, str]] = {
-    _FirstReasoning: ("reasoning_message", "reasoning"),
-    _FirstText: ("assistant_message", "content"),
-    _Monologue: ("reasoning_message", "reasoning"),
-}
-"""The kind of item that each struct of `decode_text` is, and the key of its text there."""
-
-_decode_first = decoder(_FirstReasoning | _FirstText).decode
-_decode_monologue = decoder(_Monologue).decode
-
-
-def decode_text(data: bytes) -> Any:
-    """An item with a piece of a text, which may be its first one. Raises `msgspec.DecodeError` for any other item."""
-    return _decode_first(data) if b'"message_type"' in data else _decode_monologue(data)
-
-
-decode_delta = decoder(_ReasoningDelta | _TextDelta | CallDelta).decode
-"""Decodes a piece of a text or of a call in its common form; raises `msgspec.DecodeError` for any other item."""
+    fragment: PlainFragment | None = msgspec.field(default=None, name="tool_calls")
 
 
 # -- objects

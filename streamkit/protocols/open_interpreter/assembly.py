@@ -45,8 +45,8 @@ class MessageAssembler:
 
     Attributes:
         ids: of the messages so far.
-        plain: by key, the groups whose open message takes any text piece of the same role, type and format: the fast
-            path of the decoder need not check anything else.
+        plain: by key, the groups whose open message takes any text piece of the same role, type and format: nothing else
+            has to be checked of one.
         latest_actions: by type, the assistant's last code and last tool call; a confirmation is normally about one of them.
     """
 
@@ -220,21 +220,6 @@ class MessageAssembler:
         group.has_text = True
         if group.type not in ("image", "audio") and (group.recipient is None or group.recipient_is_fixed):
             self.plain[group.key] = group
-
-    def begin_plain(self, key: str | None, role: str, type: str, format: str | None, text: str) -> bool:
-        """Begin the message of a group that was started, with its first text. False, and nothing else, where that would
-        do more."""
-        group = self._groups.get(key)
-        if group is None or group.is_created or group.type != type or not group.accepts(role, type, format):
-            return False
-        if type not in ("message", "code", "console") or group.recipient or group.fields or group.metadata:
-            return False
-        if format == "active_line" or (format is None and type == "console"):
-            return False
-        group.format = format or group.format
-        self._add_text(group, text, {})
-        group.has_content = True
-        return True
 
     def _set_active_line(self, group: ChunkGroup, line: int | None) -> None:
         if line is None and not group.is_created and self._last_role != "computer":

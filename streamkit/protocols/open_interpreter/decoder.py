@@ -9,17 +9,14 @@ Terminal rule: the source ends with nothing open. `{"role": "server", "type": "s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 import msgspec
 
 from ...answers import Confirmation
-from ...events import ConfirmationCreated, Event, RawEvent, Run, RunDone, StreamWarning
-from ...messages.json_text import NOT_JSON, has_surrogates
-from ...messages.typed_json import decoder
+from ...events import ConfirmationCreated, Delta, Event, RawEvent, Run, RunDone, StreamWarning
 from .. import base
-from ..framing import Frames, as_frame
 from ..values import is_object, text_or_none
 from .assembly import MessageAssembler
 from .confirmations import is_same_action, read_subject
@@ -30,16 +27,13 @@ __all__ = ["Decoder", "WebsocketDecoder"]
 
 
 class _Piece(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """A content chunk as it mostly comes; any other takes the tolerant path."""
+    """A content chunk as it mostly comes."""
 
     role: str
     type: str
     content: str
     format: str | None = None
     id: str | None = None
-
-
-_decode_piece = decoder(_Piece).decode
 
 
 class Decoder(base.Decoder):
@@ -52,6 +46,7 @@ class Decoder(base.Decoder):
 
     name = "open_interpreter"
     pull_approves = True
+    plain_item: ClassVar[Any] = _Piece
     has_message_ids = True  # the `id` of a chunk is that of its message
     index: int
 
@@ -62,7 +57,6 @@ class Decoder(base.Decoder):
         self._messages = MessageAssembler(
             self.new_id, self._events.append, self._warn, has_message_ids=self.has_message_ids
         )
-        self._plain = self._messages.plain
         self._confirmation_count = 0
         self._is_over = False  # as `exhausted`, which a live source may read only after the frame that ends it
         self._has_failed = False
@@ -83,91 +77,17 @@ class Decoder(base.Decoder):
         """Whether only Open Interpreter has items of this shape."""
         return is_chunk(item)
 
-    # -- the fast path: a piece of text for a message that is open
+    def plain(self, item: _Piece) -> Delta | None:
+        """The event of a piece of text for a message that is open."""
+        group = self._messages.plain[item.id if self.has_message_ids else None]
+        content = item.content
+        if not content or item.type != group.type or item.role != group.role or item.format != group.format:
+            return None
+        if group.pieces is not None:
+            group.pieces.append(content)
+        return group.delta_class(group.id, content)
 
-    def feed_frames(self, frames: Frames) -> list[Event]:
-        """The events of frames. A plain piece is added without a look at anything else."""
-        events: list[Event] = []
-        start, self.frames = self.index, frames
-        plain, has_message_ids = self._plain, self.has_message_ids
-        for id, name, data in map(as_frame, frames):
-            try:
-                piece = _decode_piece(data)
-            except NOT_JSON:
-                if self.exhausted:
-                    self.frames = frames[: self.index - start]
-                    break
-                events += self.feed_frame(id, name, data)
-                continue
-            group = plain.get(piece.id if has_message_ids else None)
-            content = piece.content
-            if (
-                group is None
-                or not content
-                or piece.type != group.type
-                or piece.role != group.role
-                or piece.format != group.format
-            ):
-                if self.exhausted:
-                    self.frames = frames[: self.index - start]
-                    break
-                events += self._first_piece(id, piece, data) or self.feed_frame(id, name, data)
-                continue
-            self.index += 1
-            if group.pieces is not None:
-                group.pieces.append(content)
-            event = group.delta_class(group.id, content, raw_item=data)
-            if id:
-                event.position = id.decode("utf-8", "replace")
-            events.append(event)
-        return events
-
-    def _first_piece(self, id: bytes, piece: _Piece, data: bytes) -> list[Event]:
-        """The events of the first piece of a message that was started; none if it is no such piece."""
-        self._begin_item(piece.type)
-        key = text_or_none(piece.id) if self.has_message_ids else None
-        if self._is_over or not piece.content or self.foreign_decoder is not None:
-            return []
-        if not self._messages.begin_plain(key, piece.role, piece.type, piece.format, piece.content):
-            return []
-        return self._typed(self._take_events(), data, id)
-
-    def feed_item(self, item: Any) -> list[Event]:
-        return self.feed_items((item,))
-
-    def feed_items(self, items: Iterable[Any]) -> list[Event]:
-        """The events of parsed items. A plain piece is added without a look at anything else."""
-        events: list[Event] = []
-        plain = self._plain
-        item: Any
-        for item in items:
-            group = None
-            if plain and item.__class__ is dict:
-                key = item.get("id") if self.has_message_ids else None
-                if key is None or key.__class__ is str:
-                    group = plain.get(key)
-            if group is not None:
-                content = item.get("content")
-                if (
-                    content.__class__ is str
-                    and content
-                    and not has_surrogates(content)
-                    and item.get("type") == group.type
-                    and item.get("role") == group.role
-                    and item.get("format") == group.format
-                    and len(item) == 3 + ("format" in item) + ("id" in item)
-                ):
-                    self.index += 1
-                    if group.pieces is not None:
-                        group.pieces.append(content)
-                    events.append(group.delta_class(group.id, content, raw_item=item))
-                    continue
-            events += super().feed_items((item,))
-            if self.exhausted:
-                break
-        return events
-
-    # -- the tolerant path: any item
+    # -- any other item
 
     def feed_frame(self, id: bytes, name: bytes, data: bytes) -> list[Event]:
         """The events of one frame. One that is not JSON may still be a question."""

@@ -14,7 +14,7 @@ an earlier one: that stream had its calls, under the same ids, so that only what
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from ...core.unique_ids import UniqueIds
 from ...events import (
@@ -32,10 +32,7 @@ from ...events import (
     TextDelta,
 )
 from ...messages import Status
-from ...messages.json_text import NOT_JSON, has_surrogates
-from ...messages.sdk_objects import open_model
 from .. import base
-from ..framing import Frames, as_frame
 from ..values import WireObject, as_object, as_objects, as_text
 from .calls import Call
 from .shape import name_and_data, recognises
@@ -48,12 +45,9 @@ from .wire import (
     RUN_ENDS,
     STEP_ENDS,
     StepDeltaData,
-    decode_step_delta,
-    decode_text_delta,
+    TextDeltaData,
     error_of,
     nonempty_values,
-    read_step_delta,
-    read_text_delta,
     run_of,
     run_usage_of,
     step_of,
@@ -61,15 +55,13 @@ from .wire import (
 
 __all__ = ["Decoder"]
 
-_TEXT_DELTA = b"thread.message.delta"
-_STEP_DELTA = b"thread.run.step.delta"
-
 
 class Decoder(base.Decoder):
     """The events of one stream of a run."""
 
     name = "openai_assistants"
     wraps_event_name = True
+    plain_item: ClassVar[Any] = {"thread.message.delta": TextDeltaData, "thread.run.step.delta": StepDeltaData}
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -95,83 +87,23 @@ class Decoder(base.Decoder):
         """Whether the item's event, or its object, is one of a thread."""
         return recognises(item)
 
-    # -- the fast path: deltas of a text that is open
+    def item_data(self, name: bytes, data: bytes) -> bytes:
+        """The data of an SSE event. `done` ends the stream even without its `[DONE]`."""
+        return b"[DONE]" if name == b"done" and not data.strip() else data
 
-    def feed_frames(self, frames: Frames) -> list[Event]:
-        """The events of frames. A text delta for the open part gives one event, without a look at anything else."""
-        events: list[Event] = []
-        if self.exhausted:
-            return events
-        open_texts = self._open_texts
-        self.frames = frames
-        # A fast frame gives one event. `extra` counts the events of slow frames beyond one each, so that the index of
-        # a frame is `start + len(events) - extra`.
-        start, extra = self.index, 0
-        for id, name, data in map(as_frame, frames):
-            if name == _TEXT_DELTA and not id:
-                try:
-                    wire = decode_text_delta(data)
-                    part = wire.delta.content[0]
-                    index, message_id = open_texts[wire.id]
-                    if index == part.index:
-                        events.append(TextDelta(message_id, part.text.value, raw_item=data))
-                        continue
-                except (KeyError, *NOT_JSON):
-                    pass
-            elif name == _STEP_DELTA and not id and (event := self._growth_of_call(data)) is not None:
-                events.append(event)
-                continue
-            self.index = start + len(events) - extra
-            slow = self.feed_frame(id, name, data)
-            events += slow
-            extra += len(slow) - 1
-            if self.exhausted:
-                self.frames = frames[: self.index - start]
-                return events
-        self.index = start + len(frames)
-        return events
-
-    def feed_frame(self, id: bytes, name: bytes, data: bytes) -> list[Event]:
-        """The events of one frame. `done` ends the stream even without its `[DONE]`."""
-        if name == b"done" and not data.strip():
-            data = b"[DONE]"
-        return super().feed_frame(id, name, data)
-
-    def plain_event(self, item: Any) -> Event | None:
-        """The event of a delta of an open text, or of a growing call."""
-        fields = item if item.__class__ is dict else open_model(item, {})
-        if fields is item and item["data"].__class__ is not dict:
-            return None  # the tolerant path opens it
-        if fields["event"] == "thread.message.delta":
-            wire = read_text_delta(fields["data"])
-            part = wire.delta.content[0]
-            index, message_id = self._open_texts[wire.id]
-            if index != part.index or has_surrogates(part.text.value):
-                return None
-            return TextDelta(message_id, part.text.value, raw_item=item)
-        if fields["event"] != "thread.run.step.delta":
-            return None
-        event = self._event_of_piece(read_step_delta(fields["data"]), item)
-        return None if event is None or has_surrogates(event.value) else event
-
-    def _growth_of_call(self, data: bytes) -> Event | None:
-        """The event of a step's delta that is a piece of its growing call, None for any other delta."""
-        try:
-            return self._event_of_piece(decode_step_delta(data), data)
-        except (KeyError, *NOT_JSON):
-            return None
-
-    def _event_of_piece(self, wire: StepDeltaData, raw_item: Any) -> Delta | None:
-        """The event of a piece of a growing call; None, or `KeyError`, for that of another call."""
-        piece = wire.delta.step_details.tool_calls[0]
-        index, call = self._growing_calls[wire.id]
+    def plain(self, item: TextDeltaData | StepDeltaData) -> Delta | None:
+        """The event of a delta of an open text, or of a piece of a growing call."""
+        if isinstance(item, TextDeltaData):
+            part = item.delta.content[0]
+            index, message_id = self._open_texts[item.id]
+            return TextDelta(message_id, part.text.value) if index == part.index else None
+        piece = item.delta.step_details.tool_calls[0]
+        index, call = self._growing_calls[item.id]
         if index != piece.index or piece.type != call.type or (piece.id and piece.id != call.call_id):
             return None
-        event = call.delta(piece.body.piece)
-        event.raw_item = raw_item
-        return event
+        return call.delta(piece.body.piece)
 
-    # -- the tolerant path
+    # -- any other item
 
     def feed(self, item: Mapping[str, Any]) -> Iterable[Event]:
         """The events of one item. One that gives no other event is emitted as a raw event."""
@@ -350,7 +282,7 @@ class Decoder(base.Decoder):
             message = self._messages[key] = ThreadMessage(key, self.warn, self._ids.unused)
             message.step_id = self._step_ids.get(id)
         if message is not self._latest_message:
-            self._open_texts.clear()  # the fast path is for the latest one, to which a delta without an id belongs
+            self._open_texts.clear()  # plain deltas are those of the latest one, to which a delta without an id belongs
         self._latest_message = message
         return message
 

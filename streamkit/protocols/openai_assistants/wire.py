@@ -12,8 +12,6 @@ import msgspec
 
 from ...events import Run, RunStatus, RunStep, StreamWarning, Usage
 from ...messages import Annotation, Status
-from ...messages.typed_json import decoder
-from ..parsed import item_reader
 from ..values import (
     WireObject,
     annotation_of,
@@ -32,16 +30,13 @@ __all__ = [
     "RUN_ENDS",
     "STEP_ENDS",
     "StepDeltaData",
+    "TextDeltaData",
     "Warn",
     "citation_of",
-    "decode_step_delta",
-    "decode_text_delta",
     "error_of",
     "identity_of",
     "kind_of",
     "nonempty_values",
-    "read_step_delta",
-    "read_text_delta",
     "run_of",
     "run_usage_of",
     "step_of",
@@ -170,7 +165,7 @@ def run_usage_of(wire: WireObject) -> Usage | None:
     return usage_of(usage, "prompt_tokens", "completion_tokens") if usage else None
 
 
-# -- the fast path: the deltas of a message's text and of a call, which come in thousands
+# -- the plain case: the deltas of a message's text and of a call, which come in thousands
 
 
 class _TextBody(msgspec.Struct):
@@ -189,11 +184,11 @@ class _MessageDelta(msgspec.Struct):
 
 
 class TextDeltaData(msgspec.Struct):
-    """The data of `thread.message.delta` as it mostly comes: text for one part. Any other takes the tolerant path."""
+    """The data of `thread.message.delta` as it mostly comes: text for one part. Any other is read by its keys."""
 
     id: str
     delta: _MessageDelta
-    # No value fits this type: an item that is wrapped in another one must take the tolerant path.
+    # No value fits this type: an item that is wrapped in another one is no plain one.
     data: Annotated[int, msgspec.Meta(gt=0, lt=0)] = 0
 
 
@@ -238,9 +233,3 @@ class StepDeltaData(msgspec.Struct):
     delta: _StepDelta
     run_id: None = None
     data: Annotated[int, msgspec.Meta(gt=0, lt=0)] = 0
-
-
-decode_text_delta = decoder(TextDeltaData).decode
-decode_step_delta = decoder(StepDeltaData).decode
-read_text_delta = item_reader(TextDeltaData)
-read_step_delta = item_reader(StepDeltaData)

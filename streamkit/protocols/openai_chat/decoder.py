@@ -140,8 +140,7 @@ class Decoder(base.Decoder):
         return self._output.take(self.index)
 
     def forget(self) -> None:
-        """Drop the newest frames and the choices, because nothing more comes."""
-        super().forget()
+        """Drop the choices, because nothing more comes."""
         self._choices.clear()
 
     # -- a chunk

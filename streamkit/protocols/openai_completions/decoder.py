@@ -62,12 +62,13 @@ class Decoder(base.Decoder):
         """Whether its `object` is that of legacy Completions. Old servers sent `text_completion.chunk`."""
         return recognises(item)
 
-    def feed_frame(self, id: bytes, name: bytes, data: bytes) -> list[Event]:
-        """The events of one frame. The data of an SSE event named `error` need not be JSON."""
-        events = super().feed_frame(id, b"", data if name != b"error" else error_item(data, lambda x: "choices" in x))
-        for event in events:
-            event.raw_item = data
-        return events
+    def item_data(self, name: bytes, data: bytes) -> bytes:
+        """The data of an SSE event named `error` need not be JSON."""
+        return error_item(data, lambda item: "choices" in item) if name == b"error" else data
+
+    def named_item(self, name: bytes, item: Any) -> Any:
+        """The item as it is: `item_data` made an error of it."""
+        return item
 
     def feed(self, item: WireObject) -> Iterator[Event]:
         """The events of one chunk, then the warnings about it."""

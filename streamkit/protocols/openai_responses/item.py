@@ -51,7 +51,7 @@ class Item:
         is_executed: whether the provider executes this call.
         metadata: for its messages: the values that they have no field for.
         parts: the ids of its messages.
-        delta_item_ids: the values of `item_id` under which its parts receive deltas; None if those have none.
+        delta_item_ids: the values of `item_id` under which its parts receive plain deltas.
         pending_arguments: of a call, the name of which has not arrived.
         done_ids: the ids of its messages that are done.
         has_begun: whether a message of it was created before its final form arrived.
@@ -71,7 +71,7 @@ class Item:
     reasoning_id = ""
     is_stored = True
     done_ids: set[str] = _NONE
-    delta_item_ids: tuple[str | None, ...] = ()
+    delta_item_ids: tuple[str, ...] = ()
     pending_arguments: Sequence[str] = ()
     metadata: dict[str, Any] = NOTHING
     _pending: dict[str, _FinalPart] = NOTHING  # by message id

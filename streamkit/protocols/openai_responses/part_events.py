@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...events import AnnotationAdded, ConsoleDelta, Event, MessageDone, MetadataHeld
+from ...events import AnnotationAdded, Event, MessageDone, MetadataHeld
 from ...messages import ImageMessage, Message, TextMessage, ToolCallMessage
 from ..held_values import NOTHING
 from ..values import WireObject, as_count, as_list, as_object, as_text, json_text, text_or_json
@@ -18,10 +18,8 @@ from .final_items import append_console, end_patch, hold_console
 from .item_types import CONTENT_PARTS, ITEM_OF_PART, PARTS
 from .response_state import ResponseState
 from .wire import (
-    SHELL_OUTPUT,
     STEM_OF_PART,
     TEXT_STREAMS,
-    ShellOutput,
     logprobs_of,
     read_annotation,
     read_part,
@@ -47,7 +45,7 @@ _INDEX_OF = {stem: index_reader(stream.index_key) for stem, stream in TEXT_STREA
 
 
 def delta_reader(stem: str) -> Reader:
-    """A reader of deltas of a part. Once it has read one, the fast path takes those of the part that have the common form."""
+    """A reader of deltas of a part. Once it has read one, those of the part that have the common form are plain."""
     part, item_type, index_of = TEXT_STREAMS[stem].part, TEXT_STREAMS[stem].item, _INDEX_OF[stem]
     # Any: each class of messages has another class of delta events.
     delta_event: Any = PARTS[part].message.delta_event
@@ -162,20 +160,10 @@ def read_console(state: ResponseState, fields: EventFields, event: WireObject, *
     events: list[Event] = []
     if not is_end:
         if output := as_object(event.get("delta")):
-            item = state.items.of_event(fields, "shell_call_output")
-            events += append_console(item, index, output)
-            state.expect_deltas(item, fields.item_id or "", SHELL_OUTPUT, index, _console_delta)
+            events += append_console(state.items.of_event(fields, "shell_call_output"), index, output)
     elif outputs := as_list(event.get("output")):
         events += hold_console(state.items.of_event(fields, "shell_call_output"), index, outputs)
     return events
-
-
-def _console_delta(
-    message_id: str, output: ShellOutput, *, position: int | None, raw_item: Any, metadata: None = None
-) -> Event:
-    """The event of a delta of a console in its common form. It has the name of its stream for `metadata`."""
-    stream, text = ("stdout", output.stdout) if output.stdout else ("stderr", output.stderr)
-    return ConsoleDelta(message_id, text or "", False, {"stream": stream}, position=position, raw_item=raw_item)
 
 
 def read_speech(

@@ -1,23 +1,20 @@
 """What events of the Responses API hold: which deltas belong to which kind of part, their common shape, and readers.
 
-The deltas of a response come in thousands. Each type of them has a typed struct, which accepts a delta only in its
-common form: anything else takes the tolerant path. Readers never raise; a value of an unexpected type reads as absent,
+Readers never raise; a value of an unexpected type reads as absent,
 or as the only thing that it can mean.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Sequence
+from operator import attrgetter
 from typing import Annotated, Any
 
 import msgspec
 
 from ...events import StreamWarning
 from ...messages import Annotation
-from ...messages.typed_json import decoder
 from ..held_values import NOTHING
-from ..parsed import item_reader
 from ..values import (
     LARGEST_COUNT,
     WireObject,
@@ -32,23 +29,19 @@ from ..values import (
 )
 
 __all__ = [
-    "DELTA_STRUCTS",
-    "DELTA_TYPES",
+    "INDEX_KEYS",
     "SHELL_OUTPUT",
     "STEM_OF_CALL",
     "STEM_OF_PART",
     "TEXT_STREAMS",
-    "DeltaEvent",
-    "ShellOutput",
+    "PlainDelta",
     "TextStream",
-    "any_delta_decoder",
     "are_content_parts",
     "content_parts",
-    "delta_decoder",
     "json_or_text",
     "logprobs_of",
+    "place_of",
     "read_annotation",
-    "read_any_delta",
     "read_part",
     "warning",
 ]
@@ -93,147 +86,28 @@ STEM_OF_CALL = {stream.item: stem for stem, stream in TEXT_STREAMS.items() if no
 """The stem of the deltas of an item that has one part."""
 
 
-# -- deltas in their common form
+INDEX_KEYS = ("content_index", "summary_index", "command_index")
+"""The keys of events that may have a part's index. Which one has it, the type says."""
+
+# -- the plain case: a piece of a part, and nothing else
 
 
-class _Delta(msgspec.Struct, tag_field="type", gc=False):
-    item_id: str | None
+class PlainDelta(msgspec.Struct, gc=False):
+    """A delta of a part. The part's index is at the key that its type says, if it has one."""
+
+    type: str
     delta: Annotated[str, msgspec.Meta(min_length=1)]
+    item_id: str | None = None
     output_index: int | None = None
+    content_index: int = 0
+    summary_index: int = 0
+    command_index: int = 0
     sequence_number: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_COUNT)] | None = None
-
-
-class DeltaEvent(_Delta, gc=False):
-    """A delta in its common form, which extends a part and does nothing else."""
-
-    logprobs: tuple[()] | None = None
-
-
-class _ContentDelta(DeltaEvent, gc=False):
-    index: int = msgspec.field(default=0, name="content_index")
-
-
-class _OutputTextDelta(_ContentDelta, tag="response.output_text.delta", gc=False):
-    pass
-
-
-class _DeltaWithLogprobs(_Delta, tag="response.output_text.delta", gc=False):
-    index: int = msgspec.field(default=0, name="content_index")
     logprobs: list[Any] | None = None
 
 
-class _RefusalDelta(_ContentDelta, tag="response.refusal.delta", gc=False):
-    pass
-
-
-class _ReasoningTextDelta(_ContentDelta, tag="response.reasoning_text.delta", gc=False):
-    pass
-
-
-class _SummaryTextDelta(DeltaEvent, tag="response.reasoning_summary_text.delta", gc=False):
-    index: int = msgspec.field(default=0, name="summary_index")
-
-
-class _SinglePartDelta(DeltaEvent, gc=False):
-    index: None = msgspec.field(default=None, name="")
-
-
-class _ArgumentsDelta(_SinglePartDelta, tag="response.function_call_arguments.delta", gc=False):
-    pass
-
-
-class _CustomInputDelta(_SinglePartDelta, tag="response.custom_tool_call_input.delta", gc=False):
-    pass
-
-
-class _McpArgumentsDelta(_SinglePartDelta, tag="response.mcp_call_arguments.delta", gc=False):
-    pass
-
-
-class _CodeDelta(_SinglePartDelta, tag="response.code_interpreter_call_code.delta", gc=False):
-    pass
-
-
-class _CommandDelta(DeltaEvent, tag="response.shell_call_command.delta", gc=False, kw_only=True):
-    item_id: str | None = None  # OpenAI sends none
-    index: int = msgspec.field(default=0, name="command_index")
-
-
-class ShellOutput(msgspec.Struct, gc=False):
-    """What a shell command printed to one of its streams, the other of which is empty."""
-
-    stdout: str | None = None
-    stderr: str | None = None
-
-    def __post_init__(self) -> None:
-        if bool(self.stdout) is bool(self.stderr):
-            raise ValueError("it has no output, or output of both streams")
-
-
-class _ShellOutputDelta(msgspec.Struct, tag_field="type", tag=f"{SHELL_OUTPUT}.delta", gc=False):
-    item_id: str
-    delta: ShellOutput
-    index: int = msgspec.field(default=0, name="command_index")
-    output_index: int | None = None
-    sequence_number: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_COUNT)] | None = None
-    logprobs: None = None  # which such deltas never have
-
-
-DELTA_STRUCTS: dict[str, type[Any]] = {
-    "response.output_text": _OutputTextDelta,
-    "response.refusal": _RefusalDelta,
-    "response.reasoning_text": _ReasoningTextDelta,
-    "response.reasoning_summary_text": _SummaryTextDelta,
-    "response.function_call_arguments": _ArgumentsDelta,
-    "response.custom_tool_call_input": _CustomInputDelta,
-    "response.mcp_call_arguments": _McpArgumentsDelta,
-    "response.code_interpreter_call_code": _CodeDelta,
-    "response.shell_call_command": _CommandDelta,
-    SHELL_OUTPUT: _ShellOutputDelta,
-}
-"""By the keys of `TEXT_STREAMS`, and of what a shell command printed."""
-
-
-class _NoDelta(msgspec.Struct, tag_field="type", tag="", gc=False):
-    """Beside another struct: msgspec takes an item without `type` for one that is alone."""
-
-    def __post_init__(self) -> None:
-        raise ValueError("its type is empty")
-
-
-# Decoders are made when they are needed: one takes a tenth of a millisecond, and most streams have one type of delta.
-
-
-@cache
-def delta_decoder(stem: str) -> Callable[[bytes], Any]:
-    """What decodes a delta of a single type, which is faster than that of `any_delta_decoder`."""
-    return decoder(DELTA_STRUCTS[stem] | _NoDelta).decode
-
-
-@cache
-def any_delta_decoder() -> Callable[[bytes], Any]:
-    """What decodes a delta in its common form, of whichever type, or one that has log probabilities besides. It raises
-    `msgspec.DecodeError` for everything else."""
-    return decoder(
-        _DeltaWithLogprobs
-        | _RefusalDelta
-        | _ReasoningTextDelta
-        | _SummaryTextDelta
-        | _ArgumentsDelta
-        | _CustomInputDelta
-        | _McpArgumentsDelta
-        | _CodeDelta
-        | _CommandDelta
-        | _ShellOutputDelta
-    ).decode
-
-
-DELTA_TYPES: dict[type[Any], str] = {struct: f"{stem}.delta" for stem, struct in DELTA_STRUCTS.items()}
-"""The type of a delta, by its struct."""
-DELTA_TYPES[_DeltaWithLogprobs] = DELTA_TYPES[_OutputTextDelta]
-
-read_any_delta = item_reader({f"{stem}.delta": struct for stem, struct in DELTA_STRUCTS.items()})
-"""Reads a delta in its common form that is parsed already."""
+place_of = attrgetter("type", "output_index", *INDEX_KEYS)
+"""Which part of its item a plain delta extends."""
 
 
 # -- readers

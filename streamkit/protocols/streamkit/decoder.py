@@ -5,18 +5,18 @@ Terminal rule: `stream_end`. A `stream_exception` before it fails the reading st
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar
 
 import msgspec
 
 from ...core.split_text import SplitDelta, whole_event
 from ...events import EVENTS, Created, Delta, Event, StreamEnd
-from ...messages.json_text import NOT_JSON, has_surrogates, is_too_deep
+from ...messages.json_text import has_surrogates, is_nested_too_deep
 from .. import base
 from ..codec import delta_decoder, event_from_dict, snapshot_from
-from ..framing import Frames
-from ..values import WireObject, as_object, as_text
+from ..plain_case import NO_PLAIN_ITEM
+from ..values import WireObject, as_text
 
 __all__ = ["Decoder"]
 
@@ -25,6 +25,12 @@ class Decoder(base.Decoder):
     """Canonical events, as objects of this process or in their wire form."""
 
     name = "streamkit"
+    sse_event_names: ClassVar[frozenset[bytes] | None] = frozenset()
+
+    def __init__(self, new_id: Callable[[], str] | None = None) -> None:
+        super().__init__(new_id)
+        decode = delta_decoder()  # of the classes of deltas that are declared now
+        self._plain_readers = NO_PLAIN_ITEM._replace(text=decode, named={b"": decode})
 
     @classmethod
     def recognises(cls, item: WireObject) -> bool:
@@ -38,31 +44,12 @@ class Decoder(base.Decoder):
         wanted = "message_id" if issubclass(kind, Delta) else "message" if issubclass(kind, Created) else None
         return wanted in item if wanted else kind.type != "usage" or "input_tokens" in item
 
-    def feed_frames(self, frames: Frames) -> list[Event]:
-        """The events of frames. A delta is decoded to its event at once, any other item by `feed_frame`."""
-        events: list[Event] = []
-        if self.exhausted:
-            return events
-        decode, index = delta_decoder(), self.index
-        for frame in frames:
-            id, name, data = (b"", b"", frame) if isinstance(frame, bytes) else frame
-            try:
-                event = decode(data)
-            except NOT_JSON:
-                event = None
-            if event is None or (event.metadata and is_too_deep(data)):
-                self.index = index
-                events += self.feed_frame(id, name, data)
-                if self.exhausted:
-                    return events
-            else:
-                event.raw_item, event.item_index = data, index
-                if id:
-                    event.position = id.decode("utf-8", "replace")
-                events.append(event)
-            index += 1
-        self.index = index
-        return events
+    def plain(self, item: Delta) -> Delta | None:
+        """The delta, which its text was decoded to."""
+        return None if item.metadata and is_nested_too_deep([item.metadata]) else item
+
+    def _plain_frame(self, id: bytes, name: bytes, data: bytes) -> Delta | None:
+        return super()._plain_frame(id, b"", data)  # the name repeats the item's type
 
     def feed(self, item: WireObject) -> Iterable[Event]:
         """The event of its wire form."""
@@ -77,31 +64,25 @@ class Decoder(base.Decoder):
             self.complete = True
         yield event
 
-    def feed_item(self, item: Any) -> list[Event]:
-        return self.feed_items((item,))
+    def feed_items(self, items: Sequence[Any]) -> list[Event]:
+        """The events of items. Events that were made for this stream alone are its events."""
+        if type(items) is not base.OwnEvents:
+            return super().feed_items(items)
+        self.index += len(items)
+        if items and type(items[-1]) is StreamEnd:
+            self.complete = True
+        return items
 
-    def feed_items(self, items: Iterable[Any]) -> list[Event]:
-        """Copies of events of another stream, as each stream has snapshots of its own; wire forms as by `feed`."""
-        if type(items) is base.OwnEvents:
-            self.index += len(items)
-            if items and type(items[-1]) is StreamEnd:
-                self.complete = True
-            return items
-        events: list[Event] = []
-        for item in items:
-            if isinstance(item, Event):
-                if isinstance(item, StreamEnd):
-                    self.complete = True
-                event = msgspec.structs.replace(item, item_index=self.index)
-                if not isinstance(event, Delta):
-                    event = whole_event(event)
-                elif has_surrogates(event.value):
-                    event = SplitDelta(event, event.value, position=event.position, item_index=self.index)
-                events.append(event)
-                self.index += 1
-            else:
-                decoded = super().feed_items([item])
-                for event in decoded:
-                    event.position = as_object(item).get("cursor")
-                events += decoded
-        return events
+    def feed_other_item(self, item: Any) -> list[Event]:
+        """A copy of an event of another stream, as each stream has snapshots of its own; a wire form as by `feed`."""
+        if not isinstance(item, Event):
+            return super().feed_other_item(item)
+        if isinstance(item, StreamEnd):
+            self.complete = True
+        event = msgspec.structs.replace(item, item_index=self.index)
+        self.index += 1
+        if not isinstance(event, Delta):
+            return [whole_event(event)]
+        if has_surrogates(event.value):
+            return [SplitDelta(event, event.value, position=event.position, item_index=event.item_index)]
+        return [event]

@@ -77,7 +77,7 @@ class ToolParts:
         warn: makes a warning of a code, a fault and the type of the chunk.
 
     Attributes:
-        growing: for the fast path, by toolCallId: the message ids of calls whose arguments are streamed.
+        growing: by toolCallId, the message ids of calls whose arguments are streamed.
         consoles: the ids of calls whose console output came as a part of its own.
         pending: the questions that have no answer, by their ids.
     """

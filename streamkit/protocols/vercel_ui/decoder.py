@@ -40,8 +40,8 @@ class Decoder(UiDecoder):
     """Decodes a UI message stream."""
 
     name = "vercel_ui"
-    decode_delta: ClassVar[Any] = w.decode_delta
-    call_delta = w.ToolInputDelta
+    plain_item: ClassVar[Any] = w.PlainDelta
+    call_delta, call_piece = "tool-input-delta", "input"
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)
@@ -59,8 +59,6 @@ class Decoder(UiDecoder):
     def recognises(cls, item: WireObject) -> bool:
         """Whether it has a type of this protocol, and what chunks of this type have."""
         return w.is_chunk(item)
-
-    # -- the tolerant path
 
     def feed(self, item: WireObject) -> Iterable[e.Event]:
         """The events of one chunk."""
@@ -212,8 +210,7 @@ class Decoder(UiDecoder):
         if kind == "text":
             self._newest_text = message_id
         if "providerMetadata" not in item or not provider_metadata(item):
-            struct = w.ReasoningDelta if kind == "reasoning" else w.TextDelta
-            self._growing = Growing(struct, id, message_id, message_class.delta_event)
+            self._growing = Growing(f"{kind}-delta", id, message_id, message_class.delta_event)
         yield e.MessageCreated(message_class(message_id, metadata=provider_metadata(item), **fields))
 
     def _text_delta(self, item: WireObject) -> Iterator[e.Event]:
@@ -223,7 +220,6 @@ class Decoder(UiDecoder):
             yield from self._open_text(kind, id, {})
         message_id, value = self._texts[kind, id], item.get("delta")
         event: type[e.Delta] = ReasoningDelta if kind == "reasoning" else TextDelta
-        struct = w.ReasoningDelta if kind == "reasoning" else w.TextDelta
         metadata = provider_metadata(item)
         if not isinstance(value, str):
             yield self.warn("bad-delta", "its delta is not text, and was skipped", f"{kind}-delta")
@@ -231,7 +227,7 @@ class Decoder(UiDecoder):
             if metadata:
                 self._text_metadata[message_id] = metadata
             yield event(message_id, value, metadata=metadata or None)
-            self._growing = Growing(struct, id, message_id, event)
+            self._growing = Growing(f"{kind}-delta", id, message_id, event)
 
     def _end_text(self, item: WireObject) -> Iterator[e.Event]:
         kind, id = as_text(item.get("type")).partition("-")[0], as_text(item.get("id"))

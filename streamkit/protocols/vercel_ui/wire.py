@@ -1,4 +1,4 @@
-"""The tables of Vercel's UI message stream: types of chunks, reasons for the end, media types; the structs of its deltas."""
+"""The tables of Vercel's UI message stream: types of chunks, reasons for the end, media types; its plain item."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from ...events import RunStatus
-from ...messages.typed_json import decoder
 from ..ui_parts import EXTRA_KEY
 from ..values import WireObject, as_object
 
@@ -17,11 +16,8 @@ __all__ = [
     "FINISH_REASONS",
     "KEY",
     "STATUS_OF_FINISH_REASON",
-    "ReasoningDelta",
-    "TextDelta",
-    "ToolInputDelta",
+    "PlainDelta",
     "Version",
-    "decode_delta",
     "extra_of",
     "finish_reason_of",
     "is_chunk",
@@ -103,34 +99,18 @@ def finish_reason_of(status: RunStatus, reason: str | None) -> str:
     return found if found in ("stop", "tool-calls", "other") else by_status
 
 
-# -- the fast path: a piece of a text or of a call's arguments, and nothing else
+# -- the plain case: a piece of a text or of a call's arguments, and nothing else
 
 
-class TextDelta(msgspec.Struct, tag_field="type", tag="text-delta", gc=False):
-    """A piece of a text."""
+class PlainDelta(msgspec.Struct, gc=False):
+    """A piece of a text, or of a call's arguments."""
 
-    id: str
-    value: str = msgspec.field(name="delta")
+    type: str
+    id: str = ""
+    value: str = msgspec.field(default="", name="delta")
+    call_id: str = msgspec.field(default="", name="toolCallId")
+    input: str = msgspec.field(default="", name="inputTextDelta")
     metadata: None = msgspec.field(default=None, name="providerMetadata")
-
-
-class ReasoningDelta(msgspec.Struct, tag_field="type", tag="reasoning-delta", gc=False):
-    """A piece of reasoning."""
-
-    id: str
-    value: str = msgspec.field(name="delta")
-    metadata: None = msgspec.field(default=None, name="providerMetadata")
-
-
-class ToolInputDelta(msgspec.Struct, tag_field="type", tag="tool-input-delta", gc=False):
-    """A piece of a call's arguments."""
-
-    id: str = msgspec.field(name="toolCallId")
-    value: str = msgspec.field(name="inputTextDelta")
-
-
-decode_delta = decoder(TextDelta | ReasoningDelta | ToolInputDelta).decode
-"""Decodes such a piece in its common form; raises `msgspec.DecodeError` for any other chunk."""
 
 
 def extra_of(wire: WireObject, key: str = "providerMetadata") -> WireObject:
