@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from ..lazy_names import lazy_names
 from .cursors import Cursor, Entry
-from .interface import Answered, Cancelled, Control, Fenced, LogWriter, Relay, RunRecord, Status, Unattended
+from .interface import LogWriter, Relay
 from .memory import MemoryRelay, Overflow
 from .reader import Reader
 from .reading import Reading
+from .run_record import Answered, Cancelled, Control, Fenced, RunRecord, Status, Unattended
 
 if TYPE_CHECKING:
     from .redis import RedisRelay

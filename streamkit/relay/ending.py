@@ -15,7 +15,8 @@ from ..protocols import codec
 from .replay import Replay, entries_up_to
 
 if TYPE_CHECKING:
-    from .interface import Control, Relay, Status
+    from .interface import Relay
+    from .run_record import Control, Status
 
 __all__ = ["end_abandoned_run"]
 

@@ -11,7 +11,7 @@ from ..errors import UsageError
 from ..messages import output_text
 
 if TYPE_CHECKING:
-    from .interface import Status
+    from .run_record import Status
 
 __all__ = ["Question", "Questions", "check_answer", "outcome_of", "status_without_producer"]
 

@@ -17,7 +17,8 @@ from ..events import ConfirmationCreated, Created, Delta, Event, RawEvent, ToolC
 from ..messages import Message, ToolCallMessage
 from ..protocols import codec
 from .answers import answer_of, value_of
-from .interface import LogWriter, Status
+from .interface import LogWriter
+from .run_record import Status
 
 __all__ = ["RunWriter"]
 

@@ -37,9 +37,10 @@ from ..sources.source import Source, SourceTraits
 from ..streams.failures import error_of
 from ..streams.options import StreamOptions
 from ..streams.state import StreamState
-from .interface import Answered, Cancelled, Control, Ending, Fenced, Relay, Unattended, ending_of
+from .interface import Relay
 from .memory import MemoryRelay
 from .questions import Forwarded
+from .run_record import Answered, Cancelled, Control, Ending, Fenced, Unattended, ending_of
 from .run_writer import RunWriter
 
 __all__ = ["Writer"]

@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from ..errors import SourceError, StoredDataError, UsageError
 from ..relay import Relay, RunRecord
-from ..relay.interface import FINAL
+from ..relay.run_record import FINAL
 from ..stores import Conversation, Store
 from .json_response import JsonResponse
 from .problem import Problem

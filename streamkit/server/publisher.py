@@ -38,8 +38,8 @@ from ..events import (
 )
 from ..messages import Message, ToolCallMessage
 from ..relay import LogWriter, Relay
-from ..relay.interface import ending_of
 from ..relay.replay import Replay, entries_up_to
+from ..relay.run_record import ending_of
 from ..relay.run_writer import RunWriter
 
 __all__ = ["Publisher"]

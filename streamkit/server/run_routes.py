@@ -20,7 +20,7 @@ from ..protocols import registry
 from ..protocols.event_stream import EventStreamWriter
 from ..protocols.request_body import Fields
 from ..relay import RunRecord
-from ..relay.interface import FINAL
+from ..relay.run_record import FINAL
 from ..streams.error_mask import ErrorMask
 from .core import Server, list_response
 from .event_stream import (

@@ -13,8 +13,9 @@ import anyio.lowlevel
 
 from ...errors import SourceError, UsageError
 from ..cursors import Entry, place_of
-from ..interface import FINAL, Answered, Cancelled, Control, LogWriter, Status
+from ..interface import LogWriter
 from ..reading import Gap, Reading
+from ..run_record import FINAL, Answered, Cancelled, Control, Status
 from ..wakers import TaskWaker, ThreadWaker, Watch, async_wait_until, in_event_loop, wait_until
 from .run import MemoryRun
 

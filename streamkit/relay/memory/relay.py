@@ -13,8 +13,9 @@ from typing import Any, TypeAlias, get_args
 from ...arguments import check_count, check_kind, check_page, check_seconds
 from ...errors import SourceError, UsageError
 from ..ending import end_abandoned_run
-from ..interface import FINAL, Control, Relay, RunRecord, check_producer
+from ..interface import Relay, check_producer
 from ..reading import Gap, check_reading
+from ..run_record import FINAL, Control, RunRecord
 from .ends import MemoryReading, MemoryWriter
 from .run import MemoryRun, Overflow
 

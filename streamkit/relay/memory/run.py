@@ -12,8 +12,8 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from ...errors import ProducerFenced, SourceTimeoutError, UsageError
 from ..cursors import run_name
-from ..interface import FINAL, Answered, Cancelled, Control, Fenced, RunRecord, Status, Unattended, lists_of
 from ..registry import Questions, check_answer, status_without_producer
+from ..run_record import FINAL, Answered, Cancelled, Control, Fenced, RunRecord, Status, Unattended, lists_of
 from ..wakers import TaskWaker, ThreadWaker, in_event_loop, wake_next
 from .log import Log
 

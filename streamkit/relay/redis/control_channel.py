@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import StoredData, StoredDataError
 from ...redis_link import text_from, text_to_bytes
-from ..interface import Answered, Cancelled, Control, Unattended
+from ..run_record import Answered, Cancelled, Control, Unattended
 from .record import Keys, Question, questions_of
 
 if TYPE_CHECKING:

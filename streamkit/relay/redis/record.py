@@ -35,8 +35,8 @@ from ...messages.json_text import bounded, decode_json, is_too_deep
 from ...protocols.values import is_object
 from ...redis_link import tag_of, text_from, text_to_bytes
 from ..cursors import Place, cursor_of, run_name
-from ..interface import FINAL, RunRecord, Status
 from ..registry import outcome_of, status_without_producer
+from ..run_record import FINAL, RunRecord, Status
 
 __all__ = [
     "STATE_FIELDS",

@@ -16,9 +16,10 @@ from ...errors import SourceError, StoredData, StoredDataError, UsageError
 from ...redis_link import check_prefix, connect, ids_of, text_to_bytes
 from ..cursors import Place, place_of
 from ..ending import end_abandoned_run
-from ..interface import Answered, Control, Relay, RunRecord, check_producer
+from ..interface import Relay, check_producer
 from ..reading import Gap, check_reading
 from ..registry import check_answer, outcome_of
+from ..run_record import Answered, Control, RunRecord
 from ..wakers import in_event_loop
 from .backend import RedisBackend, RedisBackends
 from .commands import Lifetimes, RunIndex, settle_command

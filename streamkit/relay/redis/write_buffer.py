@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from ...errors import ProducerFenced, SourceError
 from ...redis_link import Link
-from ..interface import FINAL, Control, Fenced, Status
+from ..run_record import FINAL, Control, Fenced, Status
 from .commands import (
     BATCH_BYTES,
     BATCH_EVENTS,

@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 
 from ...errors import ProducerFenced, UsageError
 from ..cursors import Place, cursor_of, run_name
-from ..interface import FINAL, LogWriter, Status
+from ..interface import LogWriter
+from ..run_record import FINAL, Status
 from ..wakers import in_event_loop
 from .commands import Settle, StoreSnapshot
 from .record import encode, question_value
