@@ -16,7 +16,7 @@ __all__ = ["RelayAnswer", "answer_of", "value_of"]
 
 
 def answer_of(waiting: Confirmation | ToolCallMessage, value: Any) -> dict[str, Any] | None:
-    """A value of an `Answer` as the registry has it; None if nobody answered."""
+    """Return the value of an `Answer` as the registry has it; None if nobody answered."""
     if isinstance(waiting, ToolCallMessage):
         return {"output": value}
     outcome, more = value
@@ -29,7 +29,7 @@ def answer_of(waiting: Confirmation | ToolCallMessage, value: Any) -> dict[str, 
 
 
 def value_of(answer: Mapping[str, Any] | None) -> Any:
-    """The value of an `Answer` for what the registry has; for a confirmation that nobody answered, None."""
+    """Return the value of an `Answer` for what the registry has."""
     if answer is None:
         return "unanswered", None
     if "approved" in answer:

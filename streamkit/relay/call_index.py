@@ -44,6 +44,6 @@ class CallIndex:
         self._seen = messages[-1] if messages else None
 
     def name_of(self, id: str | None) -> str | None:
-        """The name of the newest call that has this call id, or is the message with this id."""
+        """Return the name of the newest call that has this call id, or is the message with this id."""
         call = self._calls.get(id) if id is not None else None
         return call.name if call is not None else None

@@ -37,17 +37,17 @@ class Place(NamedTuple):
 
 
 def run_name(run_id: str) -> str:
-    """What names a run in its cursors."""
+    """Return what names a run in its cursors."""
     return f".{crc32(run_id.encode('utf-8', 'surrogatepass')):08x}"
 
 
 def cursor_of(epoch: int, number: int, name: str) -> str:
-    """The cursor of an event in the run with this name."""
+    """Return the cursor of an event in the run with this name."""
     return f"{epoch}-{number}{name}"
 
 
 def place_of(cursor: object, run_id: str) -> Place:
-    """The place of a cursor in this run.
+    """Return the place of a cursor in this run.
 
     Raises:
         UsageError: it is no cursor, or one of another run.

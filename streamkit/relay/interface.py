@@ -53,7 +53,7 @@ def check_producer(run_id: object, info: object, control: object) -> None:
 
 
 class LogWriter(InTasks, ABC):
-    """With this one producer writes a run, as long as it has the run. If it is dropped without `end` or `pause`, its
+    """Writes a run for one producer, as long as it has the run. If it is dropped without `end` or `pause`, its
     producer counts as dead.
 
     Attributes:
@@ -118,7 +118,7 @@ class LogWriter(InTasks, ABC):
 
     @abstractmethod
     def unattended(self, question_id: str) -> float:
-        """For how many seconds the run has had no reader that may answer; 0 before the first reader came."""
+        """Return for how many seconds the run has had no reader that may answer; 0 before the first reader came."""
 
     @abstractmethod
     def snapshot(self, data: bytes) -> None:
@@ -211,10 +211,10 @@ class Relay(Closable, ABC):
 
     @abstractmethod
     def get(self, run_id: str) -> RunRecord | None:
-        """What is known of a run; None if there is no such run (any more)."""
+        """Return the record of a run; None if there is no such run (any more)."""
 
     def question(self, run_id: str, question_id: str) -> Mapping[str, Any] | None:
-        """One of `RunRecord.questions`; None if there is none."""
+        """Return one of `RunRecord.questions`; None if there is none."""
         record = self.get(run_id)
         return None if record is None else record.questions.get(question_id)
 

@@ -178,7 +178,7 @@ class _Events:
     # -- questions
 
     def _link(self, event: Any) -> None:
-        """Let a question take an answer, if the registry has it."""
+        """Give a question a slot for an answer, if the registry has it."""
         is_call = isinstance(event, ToolCallDone)
         waiting: Any = event.message if is_call else event.confirmation
         if is_call and waiting.provider_executed:
@@ -199,7 +199,7 @@ class _Events:
             self._questions.append(answer)
 
     def _find(self, id: str, subject_id: str) -> tuple[str, Mapping[str, Any]] | None:
-        """The question about this message, with its key: a later one of the same id has a number appended."""
+        """Return the question about this message, with its key: a later one of the same id has a number appended."""
         for number in count(1):
             key = id if number == 1 else f"{id}.{number}"
             question = self._relay.question(self._run_id, key)
@@ -210,11 +210,11 @@ class _Events:
         return None
 
     def send(self, question_id: str, answer: Mapping[str, Any]) -> None:
-        """Give the reader's answer to the registry. In a task that is done soon: the event loop does not wait for it."""
+        """Pass the reader's answer on to the registry. In a task it is stored soon: the event loop does not wait for it."""
         self._relay.pass_on(self._run_id, question_id, answer)
 
     def _attend(self) -> float:
-        """The reader goes on: skip what it has neither answered nor deferred. Returns the seconds until the first deferral
+        """Skip what the reader has neither answered nor deferred, now that it goes on. Returns the seconds until the first deferral
         is over."""
         for late, deferral in self._deadlines.over():
             late.expire(deferral)
@@ -247,7 +247,7 @@ _WITH_QUESTIONS = (ConfirmationCreated, ToolCallDone)
 
 
 def _flat(events: Sequence[Event]) -> Iterator[Event]:
-    """Events, and in place of a snapshot those that it consists of."""
+    """Yield events, and in place of a snapshot those that it consists of."""
     for event in events:
         if isinstance(event, Snapshot):
             for one in event.events:

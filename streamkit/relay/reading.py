@@ -46,7 +46,7 @@ class Reading(ABC):
 
     @abstractmethod
     def take(self, waker: ThreadWaker | TaskWaker) -> list[Entry] | float | None:
-        """The next entries; None at the end. If there are none yet: for how many seconds to wait before this is called
+        """Return the next entries; None at the end. If there are none yet: for how many seconds to wait before this is called
         again. The relay wakes `waker` when there are some.
 
         Raises:
@@ -56,7 +56,7 @@ class Reading(ABC):
 
     @abstractmethod
     def skip(self, question_id: str) -> None:
-        """This reader goes on without an answer to a question, and without having deferred it."""
+        """Report that this reader goes on without an answer to a question, and without having deferred it."""
 
     @abstractmethod
     def rewind(self, after: str) -> bool:
@@ -68,7 +68,7 @@ class Reading(ABC):
         """
 
     def pull(self) -> Any:
-        """The next entries, as soon as there are any; None at the end. Raises as `take`."""
+        """Return the next entries, as soon as there are any; None at the end. Raises as `take`."""
         waker = self._waker
         if not isinstance(waker, ThreadWaker):
             waker = self._waker = ThreadWaker()

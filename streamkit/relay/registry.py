@@ -19,7 +19,7 @@ _MOST = 1000  # questions that are kept, beyond which the oldest of those that a
 
 
 def outcome_of(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """What a question's record says once it has this answer.
+    """Return what a question's record says once it has this answer.
 
     Raises:
         UsageError: it is no answer.

@@ -223,7 +223,7 @@ class Writer(StreamState):
     # -- answers
 
     def receive(self, control: Control) -> None:
-        """Take in what the relay says; any thread may call it."""
+        """Receive what concerns the producer; any thread may call it."""
         match control:
             case Answered(question=id, answer=answer):
                 self._events.receive_answer(id, answer)
@@ -280,7 +280,7 @@ class Writer(StreamState):
     # -- from the engine to the log; with the lock held
 
     def _ready(self) -> threading.RLock:
-        """The lock to write with, once there is room in the log."""
+        """Return the lock to write with, once there is room in the log."""
         if self._log.bounded and not self._ended:
             self._log.drain()
         return self._lock
@@ -324,7 +324,7 @@ class Writer(StreamState):
             self._complete(MessageDone(Message(message.id)))
 
     def _end_feed(self) -> Iterator[Event]:
-        """The events at the end of what was fed."""
+        """Yield the events at the end of what was fed."""
         if self._feed is None:
             return
         self._feed = None
@@ -343,7 +343,7 @@ class Writer(StreamState):
             self._finish()
 
     def _end_if_gone(self) -> bool:
-        """Whether the run was deleted or closed in its relay. If so, it is ended here, too."""
+        """End the run here if it was deleted or closed in its relay. Returns whether it was."""
         if self._log.fenced is None:
             return False
         if self._ended:
@@ -364,7 +364,7 @@ class Writer(StreamState):
 
 
 def _copy(event: object) -> Event:
-    """A copy to write, of what may be another stream's event."""
+    """Return a copy to write, of what may be another stream's event."""
     if not isinstance(event, Event):
         raise UsageError(f"an event is emitted, not {event!r}; `feed` takes a protocol's items")
     if isinstance(event, Delta):
@@ -377,7 +377,7 @@ def _copy(event: object) -> Event:
 
 
 def _for_readers(error: Exception) -> StreamkitError:
-    """A producer's error as its readers receive it: as a failure of their source, for it is not their fault."""
+    """Return a producer's error as its readers receive it: as a failure of their source, for it is not their fault."""
     error = _single(error)
     try:
         if isinstance(error, UsageError):
@@ -388,7 +388,7 @@ def _for_readers(error: Exception) -> StreamkitError:
 
 
 def _single(error: Exception) -> Exception:
-    """The one error in a group of one, else the error itself."""
+    """Return the one error in a group of one, else the error itself."""
     inner: tuple[Exception, ...] = getattr(error, "exceptions", ()) if issubclass(type(error), ExceptionGroup) else ()
     return _single(inner[0]) if len(inner) == 1 else error
 

@@ -67,7 +67,7 @@ class MemoryWriter(LogWriter):
 
     @property
     def cursor(self) -> str | None:  # type: ignore[override]  # it is not set here
-        """Of the newest event."""
+        """The cursor of the newest event."""
         log = self._run.log
         return log.cursor(log.newest) if log.newest else None
 
@@ -120,7 +120,7 @@ class MemoryWriter(LogWriter):
             return (False, {}) if question is None else (question.settle(answer), dict(question.record))
 
     def unattended(self, question_id: str) -> float:
-        """For how many seconds no reader has been there that may answer a question."""
+        """Return for how many seconds no reader has been there that may answer a question."""
         return self._run.unattended(question_id)
 
     def snapshot(self, data: bytes) -> None:
@@ -153,7 +153,7 @@ class MemoryWriter(LogWriter):
         return True
 
     def flush(self, timeout: float = 5.0) -> None:
-        """All is stored already."""
+        """Raise `ProducerFenced` where another producer has the run: everything is stored already."""
         run = self._run
         with run.lock:
             if run.epoch != self.epoch or run.status not in FINAL:
@@ -239,7 +239,7 @@ class MemoryReading(Reading):
         return has
 
     def take(self, waker: ThreadWaker | TaskWaker) -> list[Entry] | float | None:
-        """The next entries, or for how many seconds to wait for them."""
+        """Return the next entries, or for how many seconds to wait for them."""
         run, log = self._run, self._run.log
         with run.lock:
             if not self._has_joined:
@@ -274,7 +274,7 @@ class MemoryReading(Reading):
         return log.base or Entry(log.cursor(0), _EMPTY, snapshot=True)
 
     def _wait(self) -> float:
-        """How many seconds to wait. A run whose producer died is ended here.
+        """Return for how many seconds to wait. A run whose producer died is ended here.
 
         Raises:
             SourceError: the run was deleted.
@@ -307,7 +307,7 @@ class MemoryReading(Reading):
         return error
 
     def skip(self, question_id: str) -> None:
-        """This reader goes on without an answer to a question."""
+        """Report that this reader goes on without an answer to a question."""
         self._run.skip(self, question_id)
 
     def close(self) -> None:
@@ -319,7 +319,7 @@ class MemoryReading(Reading):
 
 
 def _pauses() -> Callable[[], float]:
-    """A function that returns how many seconds to wait for room before the next check.
+    """Return a function that says how many seconds to wait for room before the next check.
 
     After the first pause in vain it runs the garbage collector: a reader that was dropped without being closed, and is part of
     a reference cycle, would otherwise keep the producer waiting.

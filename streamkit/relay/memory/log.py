@@ -49,13 +49,13 @@ class Log:
         self._tail: list[Entry] = []
 
     def begin(self, epoch: int) -> None:
-        """The entries that follow are of this epoch."""
+        """Begin an epoch with the next entry."""
         while self._epochs and self._epochs[-1][0] == self.newest:
             self._epochs.pop()  # it has no entries
         self._epochs.append((self.newest, epoch))
 
     def append(self, events: Sequence[bytes]) -> list[str]:
-        """Number events; returns their cursors."""
+        """Number events, and add them. Returns their cursors."""
         for data in events:
             if _NEWLINE in data:
                 raise UsageError(f"an event in a log is one line, not {data[:60]!r}")
@@ -78,7 +78,7 @@ class Log:
             del self._tail[:_BLOCK]
 
     def since(self, number: int) -> list[Entry]:
-        """Some of the entries after one that was not dropped: all that are left, or the rest of a block."""
+        """Return some of the entries after one that was not dropped: all that are left, or the rest of a block."""
         start = self.newest - len(self._tail)
         if number >= start:
             return self._tail[number - start :]
@@ -93,15 +93,15 @@ class Log:
         return self._blocks[(number - self._blocks[0].last + _BLOCK) // _BLOCK]
 
     def cursor(self, number: int) -> str:
-        """The cursor of an entry."""
+        """Return the cursor of an entry."""
         return cursor_of(self.epoch_of(number), number, self.name)
 
     def epoch_of(self, number: int) -> int:
-        """The epoch in which an entry was written."""
+        """Return the epoch in which an entry was written."""
         return self._epochs[max(0, bisect_right(self._epochs, (number - 1, 1 << 62)) - 1)][1] if self._epochs else 1
 
     def has(self, place: Place) -> bool:
-        """Whether the entries after this place are here: all that a reader needs who has read up to it."""
+        """Whether the log has all entries after this place."""
         if not self.dropped <= place.number <= self.newest:
             return False
         return place.number == 0 or place.epoch == self.epoch_of(place.number)

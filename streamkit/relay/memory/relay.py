@@ -144,12 +144,12 @@ class MemoryRelay(Relay):
     # -- for everyone
 
     def get(self, run_id: str) -> RunRecord | None:
-        """What is known of a run."""
+        """Return the record of a run; None if there is no such run."""
         run = self._find(run_id)
         return None if run is None else run.record()
 
     def question(self, run_id: str, question_id: str) -> dict[str, Any] | None:
-        """One of a run's questions."""
+        """Return one of a run's questions; None if there is none."""
         run = self._find(run_id)
         question = None if run is None else run.questions.get(question_id)
         return None if question is None else question.record

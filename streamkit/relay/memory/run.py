@@ -115,7 +115,7 @@ class MemoryRun:
         return status_without_producer(self.questions.values(), busy=self.busy)
 
     def record(self) -> RunRecord:
-        """What is known of it."""
+        """Return its record."""
         with self.lock:
             log = self.log
             return RunRecord(
@@ -150,7 +150,7 @@ class MemoryRun:
         self.producer_gone()
 
     def producer_gone(self) -> None:
-        """The producer has died or given up. The next reader that has nothing to read ends the run. Takes no lock."""
+        """Note that the producer has died or given up: the next reader that has nothing to read ends the run. Takes no lock."""
         self.has_producer = False
         self.wake()
         self.report_progress()
@@ -162,7 +162,7 @@ class MemoryRun:
             raise ProducerFenced(f"run {self.id!r} cannot be written: {why}", reason)
 
     def fence(self, epoch: int) -> tuple[str | None, str]:
-        """Why the producer of this epoch cannot write any more: the reason, and a text. None if it can."""
+        """Return why the producer of this epoch cannot write any more: the reason, and a text. None if it can."""
         if self.is_gone:
             return "gone", "it was deleted, or has expired"
         if epoch != self.epoch:
@@ -180,7 +180,7 @@ class MemoryRun:
     def finish(
         self, status: Status, error: Mapping[str, Any] | None = None, info: Mapping[str, Any] | None = None
     ) -> None:
-        """Leave it in this status. With the lock held."""
+        """Store the status with which the producer leaves. With the lock held."""
         self._info.update(info or {})
         self.status, self.has_producer = status, False
         self.last_active = time.monotonic()
@@ -191,7 +191,7 @@ class MemoryRun:
         self.wake()
 
     def delete(self) -> None:
-        """It is gone from its relay."""
+        """Make readers and the producer fail: the run was deleted."""
         with self.lock:
             self.is_gone, self.has_producer = True, False
             if self.status not in FINAL:
@@ -201,7 +201,7 @@ class MemoryRun:
         self.report_progress()
 
     def close(self) -> None:
-        """Its relay is closed: readers fail."""
+        """Make readers fail: the relay was closed."""
         self.is_closed = True
         self.wake()
 
@@ -221,7 +221,7 @@ class MemoryRun:
         return counts, record
 
     def cancel(self, reason: str) -> bool:
-        """Stop it. False if it had ended."""
+        """Stop the run. Returns False if it had ended."""
         with self.lock:
             if self.status in FINAL or self.is_gone:
                 return False
@@ -234,7 +234,7 @@ class MemoryRun:
         return True
 
     def skip(self, reading: Follower, question_id: str) -> None:
-        """A reader goes on without an answer."""
+        """Note that a reader goes on without an answer to a question."""
         with self.lock:
             question = self.questions.get(question_id)
             if question is None or not question.is_open:
@@ -246,7 +246,7 @@ class MemoryRun:
             self.receive(epoch, Unattended(question_id))
 
     def unattended(self, question_id: str) -> float:
-        """For how many seconds no reader has been there that may answer; 0 before the first came."""
+        """Return for how many seconds no reader has been there that may answer; 0 before the first came."""
         question = self.questions.get(question_id)
         if question is None or not self.was_read or not question.is_unattended([*self._readings]):
             return 0.0
@@ -269,7 +269,7 @@ class MemoryRun:
         return False
 
     def droppable(self) -> int:
-        """The number of the last event that no reader needs. A run that does not wait for its readers drops any."""
+        """Return the number of the last event that no reader needs. A run that does not wait for its readers drops any."""
         if self._overflow == "drop_oldest":
             return self.log.newest
         return min(self._places(), default=self.log.newest if self.was_read else 0)
@@ -281,7 +281,7 @@ class MemoryRun:
     # -- the producer's life
 
     def heartbeat(self) -> None:
-        """The producer is alive. The thread that calls this counts as one of the producer's."""
+        """Note that the producer is alive. The thread that calls this counts as one of the producer's."""
         self.last_active = time.monotonic()
         thread = threading.current_thread()
         if thread is not self.newest_thread:
@@ -289,11 +289,11 @@ class MemoryRun:
             self._threads = [one for one in self._threads if one.is_alive() and one is not thread] + [thread]
 
     def first_wait(self, timeout: float) -> float:
-        """For how many seconds a reader waits that has just received all there is."""
+        """Return for how many seconds a reader waits that has just received all there is."""
         return max(0.001, min(timeout, GRACE))
 
     def next_wait(self, timeout: float) -> float:
-        """For how many further seconds a reader waits that has waited in vain.
+        """Return for how many further seconds a reader waits that has waited in vain.
 
         Raises:
             SourceTimeoutError: the producer was silent for `timeout` seconds, or its threads have ended.
@@ -312,12 +312,12 @@ class MemoryRun:
     # -- readers. None of this takes a lock: the garbage collector may close a reading.
 
     def join(self, reading: Follower) -> None:
-        """A reading begins. One that is dropped without closing it does not count any more."""
+        """Add a reading. One that is dropped without being closed no longer counts."""
         key = id(reading)
         self._readings[key] = weakref.ref(reading, lambda _: self.leave(key))
 
     def leave(self, key: int) -> None:
-        """A reading has ended."""
+        """Remove a reading."""
         if self._readings.pop(key, None) is None:
             return
         self._last_left = time.monotonic()
@@ -328,7 +328,7 @@ class MemoryRun:
         self.report_progress()
 
     def report_progress(self) -> None:
-        """A reader went on or left."""
+        """Wake producers that wait for room: a reader went on or left."""
         for wake in [*self.watchers]:
             wake()
 

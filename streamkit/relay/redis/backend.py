@@ -26,7 +26,7 @@ _LINGER = 2.0  # seconds for which a run without readers is still followed
 
 
 class RedisBackend:
-    """The inside of one relay, for the runs of one server.
+    """The connections, threads and followed runs of one relay, on one server.
 
     Args:
         link: the connections; the relay closes them.
@@ -63,7 +63,7 @@ class RedisBackend:
         self._numbers = count(1)
 
     def keys(self, run_id: str) -> Keys:
-        """The keys of a run."""
+        """Return the keys of a run."""
         return Keys(self.prefix, run_id)
 
     def _start(self) -> None:
@@ -96,7 +96,7 @@ class RedisBackend:
     # -- readings
 
     def join(self, reading: RedisReading, run_id: str) -> RunSubscription:
-        """A reading begins. One that is dropped without being closed no longer counts."""
+        """Add a reading to its run's subscription. One that is dropped without being closed no longer counts."""
         with self._lock:
             if self.is_closed:
                 raise UsageError(f"run {run_id!r} cannot be read: its relay is closed")
@@ -117,7 +117,7 @@ class RedisBackend:
         return subscription
 
     def leave(self, subscription: RunSubscription, reading: RedisReading) -> None:
-        """A reading ends. It takes no lock."""
+        """Remove a reading from its subscription. It takes no lock."""
         self._left(subscription, int(reading.member.rpartition(":")[2]), reading.member)
 
     def _left(self, subscription: RunSubscription, key: int, member: str) -> None:
@@ -131,7 +131,7 @@ class RedisBackend:
             self._look_later(buffer)
 
     def look(self, reading: RedisReading) -> bool:
-        """Look at the log for a reading, if its channel is subscribed; otherwise that is done once it is. Returns whether
+        """Have the log read for a reading, now or once its channel is subscribed. Returns whether
         this call made the poller look."""
         if reading.subscription is None or not reading.subscription.is_confirmed or reading.is_looking:
             return False
@@ -140,7 +140,7 @@ class RedisBackend:
         return True
 
     def skip(self, subscription: RunSubscription, member: str, question_id: str) -> None:
-        """A reader goes on without a question."""
+        """Store that a reader goes on without an answer to a question."""
         self._controls.put(partial(self._skip, subscription, member, question_id))
 
     def _skip(self, subscription: RunSubscription, member: str, question_id: str) -> None:
@@ -156,7 +156,7 @@ class RedisBackend:
             self.link.ask(("HINCRBY", keys.run, "news", 1), (self.link.publish, keys.news, b"!"))
 
     def subscriptions(self) -> Sequence[RunSubscription]:
-        """The runs that are followed."""
+        """Return the subscriptions to runs that are followed."""
         with self._lock:
             return [*self._subscriptions.values()]
 
@@ -176,7 +176,7 @@ class RedisBackend:
         return None if subscription is None or subscription.is_gone else subscription.questions
 
     def local_readers(self, run_id: str) -> tuple[str, set[str]]:
-        """The name of this relay's readers, and the open readers of a run."""
+        """Return what the names of this relay's readers begin with, and the open readers of a run."""
         subscription = self._subscriptions.get(run_id)
         keys = [] if subscription is None else [*subscription.readings]
         return f"{self._token}:", {f"{self._token}:{key}" for key in keys}
@@ -223,7 +223,7 @@ class RedisBackend:
     # -- producers
 
     def add(self, buffer: WriteBuffer) -> None:
-        """A producer begins."""
+        """Add a producer."""
         with self._lock:
             if self.is_closed:
                 raise UsageError(f"run {buffer.run_id!r} cannot be written: its relay is closed")
@@ -233,18 +233,18 @@ class RedisBackend:
         self._sender.start()
 
     def remove(self, buffer: WriteBuffer) -> None:
-        """A producer has left."""
+        """Remove a producer that has left."""
         with self._lock:
             if self._buffers.get(buffer.run_id) is buffer:
                 del self._buffers[buffer.run_id]
                 self._by_channel.pop(buffer.keys.news, None)
 
     def buffer(self, run_id: str) -> WriteBuffer | None:
-        """The producer that a run has in this relay."""
+        """Return the buffer of the run's producer; None if it has none in this relay."""
         return self._buffers.get(run_id)
 
     def buffers(self) -> Sequence[WriteBuffer]:
-        """The producers in this relay."""
+        """Return the buffers of the producers in this relay."""
         with self._lock:
             return [*self._buffers.values()]
 
@@ -270,7 +270,7 @@ class RedisBackend:
     # -- channels
 
     def _follow(self, channel: bytes, target: RunSubscription | WriteBuffer) -> None:
-        """Have a channel subscribed. With the lock held."""
+        """Subscribe to a channel. With the lock held."""
         self._by_channel[channel] = target
         server = self.link.server_of(channel)
         if server is not None:
@@ -286,7 +286,7 @@ class RedisBackend:
         return LosableCommand("PUBLISH", self._wake_channel, b"")
 
     def _moved(self) -> None:
-        """Runs are on another node now."""
+        """Listen to the nodes that runs were moved to."""
         with self._lock:
             for server in {self.link.server_of(channel) for channel in self._by_channel}:
                 if server is not None:
@@ -296,12 +296,12 @@ class RedisBackend:
     # -- called by the listeners
 
     def channels(self, server: Server) -> set[bytes]:
-        """The channels to subscribe to on a server."""
+        """Return the channels to subscribe to on a server."""
         with self._lock:
             return self.link.on(server, self._by_channel)
 
     def retire(self, server: Server) -> bool:
-        """A server has lost its listener's connection. Returns whether nothing is to be heard from it any more."""
+        """Drop the listener of a server that cannot be reached, if no channel is on it any more. Returns whether it was dropped."""
         with self._lock:
             is_idle = not self.link.on(server, self._by_channel)
             if is_idle:
@@ -309,7 +309,7 @@ class RedisBackend:
             return is_idle
 
     def confirmed(self, channel: bytes, listener: Listener) -> None:
-        """A channel is subscribed: what was published before is in the log."""
+        """Have the log read, now that a channel is subscribed: what was published before is there."""
         with self._lock:
             self._confirmed[channel] = listener
             target = self._by_channel.get(channel)
@@ -323,7 +323,7 @@ class RedisBackend:
             self._look_later(target)
 
     def receive(self, channel: bytes, data: bytes) -> None:
-        """Something was published."""
+        """Pass on what was published on a channel."""
         target = self._by_channel.get(channel)
         if isinstance(target, RunSubscription):
             if data[:1].isdigit():
@@ -337,7 +337,7 @@ class RedisBackend:
             self._look_later(target)
 
     def unsubscribed(self, channels: Iterable[bytes], listener: Listener) -> None:
-        """Subscriptions of a listener are gone: what is published meanwhile is missed, unless another one has taken over."""
+        """Mark channels as no longer heard, unless another listener has taken them over."""
         with self._lock:
             for channel in channels:
                 if self._confirmed.get(channel) is not listener:
@@ -361,7 +361,7 @@ class RedisBackends:
         self._is_closed = False
 
     def of(self, run_id: str) -> RedisBackend:
-        """The backend of a run.
+        """Return the backend of a run.
 
         Raises:
             SourceError: Redis cannot be reached, so that it is not known.
@@ -378,7 +378,7 @@ class RedisBackends:
         return backend
 
     def keys(self, run_id: str) -> Keys:
-        """The keys of a run."""
+        """Return the keys of a run."""
         return Keys(self._prefix, run_id)
 
     def close(self) -> None:

@@ -36,7 +36,7 @@ BATCH_EVENTS, BATCH_BYTES = 128, 1 << 16  # of one batch at most
 
 
 class Lifetimes:
-    """For how many milliseconds a lease holds, and for how many a run is kept after the last heartbeat, by its status."""
+    """The milliseconds for which a lease holds, and for which a run is kept after the last heartbeat, by its status."""
 
     def __init__(self, lease: float, running: float, paused: float, ended: float) -> None:
         self.lease = max(1, int(lease * 1000))
@@ -45,7 +45,7 @@ class Lifetimes:
         self.ended = max(1, int(ended * 1000))
 
     def of(self, status: Status) -> int:
-        """The milliseconds for which a run with this status is kept."""
+        """Return the milliseconds for which a run with this status is kept."""
         return {"in_progress": self.running, "paused": self.paused}.get(status, self.ended)
 
     def of_entry(self, *, is_open: bool) -> int:
@@ -77,7 +77,7 @@ class Producer:
 
 
 class Append:
-    """Events to be stored together, and a question that is asked with them."""
+    """Stores events together, with a question that they show."""
 
     __slots__ = ("before", "busy", "is_sealed", "last", "lines", "question", "question_id", "size", "stored_at")
 
@@ -92,7 +92,7 @@ class Append:
         self.is_sealed = False  # it may have been sent, so that nothing is added to it
 
     def command(self, producer: Producer) -> Sequence[Any]:
-        """What stores it."""
+        """Return the command."""
         keys, lifetimes = producer.keys, producer.lifetimes
         return APPEND(
             *(keys.run, keys.log, keys.lease, keys.questions, keys.snapshot),
@@ -103,7 +103,7 @@ class Append:
 
 
 class StoreSnapshot:
-    """A snapshot to be stored, and the events up to it to be dropped."""
+    """Stores a snapshot, and drops the events up to it."""
 
     __slots__ = ("data", "place")
     size = 0
@@ -113,7 +113,7 @@ class StoreSnapshot:
         self.data = data
 
     def command(self, producer: Producer) -> Sequence[Any]:
-        """What stores it."""
+        """Return the command."""
         keys, (epoch, number) = producer.keys, self.place
         places = (b"%d-%d" % (epoch, number), b"%d-%d" % (epoch, number + 1))
         arguments = (producer.epoch, producer.owner, *places, self.data, producer.lifetimes.running)
@@ -121,7 +121,7 @@ class StoreSnapshot:
 
 
 class Finish:
-    """The producer leaves: the run's status from now on, `running` where it leaves the run unfinished."""
+    """Stores the status with which the producer leaves; `in_progress` where it leaves the run unfinished."""
 
     __slots__ = ("error", "info", "last", "status")
     size = 0
@@ -133,7 +133,7 @@ class Finish:
         self.info = info
 
     def command(self, producer: Producer) -> Sequence[Any]:
-        """What stores it."""
+        """Return the command."""
         keys = producer.keys
         lifetime = producer.lifetimes.of(self.status)
         arguments = (producer.epoch, producer.owner, self.last, self.status, self.error, lifetime, self.info)
@@ -141,7 +141,7 @@ class Finish:
 
 
 class Settle:
-    """A question is answered by its producer, or closed without an answer. Where it was answered before, nothing changes."""
+    """Stores the producer's own answer to a question, or closes it. One that was answered before stays as it is."""
 
     __slots__ = ("_command",)
     size = 0
@@ -150,12 +150,12 @@ class Settle:
         self._command = settle_command(keys, question_id, answer)
 
     def command(self, producer: Producer) -> Sequence[Any]:
-        """What stores it."""
+        """Return the command."""
         return self._command
 
 
 def settle_command(keys: Keys, question_id: str, answer: Mapping[str, Any] | None) -> Sequence[Any]:
-    """What answers a question, or closes it.
+    """Return the command that answers a question, or closes it.
 
     Raises:
         UsageError: it is no answer.
@@ -166,7 +166,7 @@ def settle_command(keys: Keys, question_id: str, answer: Mapping[str, Any] | Non
 
 
 class Listing:
-    """A run is entered in one list of runs, or its entry is renewed."""
+    """Enters a run in one list of runs, or renews its entry."""
 
     __slots__ = ("_created", "_is_open", "_keys")
     size = 0
@@ -177,7 +177,7 @@ class Listing:
         self._is_open = is_open
 
     def command(self, producer: Producer) -> Sequence[Any]:
-        """What stores it."""
+        """Return the command."""
         lifetime = producer.lifetimes.of_entry(is_open=self._is_open)
         return LISTED(*self._keys, producer.run_id, self._created, lifetime, int(self._is_open))
 

@@ -94,7 +94,7 @@ class ControlChannel:
         self._control(control)
 
     def opened(self, question_id: str) -> None:
-        """A question is open. Where an earlier producer asked it, and it has an answer, that is received at once."""
+        """Register an open question. An answer to one of the same id by an earlier producer is received at once."""
         with self._lock:
             before = self._earlier.pop(question_id, None)
             self._answered.discard(question_id)
@@ -104,7 +104,7 @@ class ControlChannel:
             self.receive(Answered(question_id, before.answer))
 
     def closed(self, question_id: str) -> None:
-        """A question was closed by the producer itself."""
+        """Forget a question that the producer itself has closed."""
         with self._lock:
             self._answered.add(question_id)
             self._open.pop(question_id, None)
@@ -145,7 +145,7 @@ class ControlChannel:
         self._attend(set(readers), set(notes))
 
     def _answer_in(self, id: str, value: bytes) -> dict[str, Any] | None:
-        """The answer to an open question. One that cannot be read has none, and the others are looked up."""
+        """Return the answer to an open question; None where it has none, or cannot be read."""
         try:
             with StoredData(f"question {id!r} of {text_from(self._keys.run)!r} in Redis"):
                 return Question(value).answer
@@ -179,7 +179,7 @@ class ControlChannel:
             self.receive(Unattended(id))
 
     def unattended(self, question_id: str) -> float:
-        """For how many seconds there has been no reader that may answer; 0 before the first came."""
+        """Return for how many seconds there has been no reader that may answer; 0 before the first came."""
         with self._lock:
             question = self._open.get(question_id)
             if question is None or question.attending or not self._had_readers:

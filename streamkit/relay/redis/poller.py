@@ -156,7 +156,7 @@ class Poller:
         trimmed: set[RedisReading],
         replies: Sequence[Any],
     ) -> None:
-        """What Redis says of one run, and of the log for each of its readings."""
+        """Pass on the record of a run, and the log to each of its readings."""
         fields, leased, *found, questions = replies
         self._update(subscription, fields, bool(leased), questions)
         if subscription.state is not None and not subscription.is_gone:
@@ -242,7 +242,7 @@ class Poller:
 
 
 def _heartbeats(key: bytes, expiry: float, *members: str) -> Sequence[Sequence[Any]]:
-    """The commands that report readers as alive until `expiry`, and remove those whose time is over."""
+    """Return the commands that report readers as alive until `expiry`, and remove those whose time is over."""
     scores = [one for member in members for one in (expiry, member)]
     old = ("ZREMRANGEBYSCORE", key, "-inf", time.time())
     return (("ZADD", key, *scores), old, ("PEXPIRE", key, int(2000 * READER_LIFETIME)))

@@ -43,7 +43,7 @@ class Batch:
 
     @property
     def entries(self) -> list[Entry]:
-        """The events; the readings of a process share them."""
+        """The entries, which the readings of a process share."""
         if self._entries is None:
             prefix, name = f"{self.epoch}-", self._name
             lines = self._data.split(b"\n")
@@ -52,7 +52,7 @@ class Batch:
 
 
 class RunSubscription:
-    """One run, as the readings of this process follow it.
+    """The state of a run that this process follows, and the readings that receive its events.
 
     Attributes:
         readings: those that are open, by their ids.
@@ -89,7 +89,7 @@ class RunSubscription:
         return self.state is not None and self.state.has_ended
 
     def receive(self, data: bytes) -> None:
-        """A batch of the channel."""
+        """Pass a published batch on to the readings."""
         head, _, events = data.partition(b"\n")
         epoch, before, last = head.split()
         batch = Batch(int(epoch), int(before), int(last), events, self.name)
@@ -115,7 +115,7 @@ class RunSubscription:
             self.questions = questions_of(questions)
 
     def fail(self, error: Exception) -> None:
-        """The run cannot be read on."""
+        """Make the readings fail."""
         for reference in [*self.readings.values()]:
             if (reading := reference()) is not None:
                 reading.fail(error)
@@ -127,7 +127,7 @@ class RunSubscription:
                 reading.wake()
 
     def batches(self, entries: Any) -> list[Batch]:
-        """The batches in a reply of XRANGE."""
+        """Return the batches in a reply of XRANGE."""
         found: list[Batch] = []
         for id, fields in entries:
             epoch, _, last = id.partition(b"-")
@@ -136,14 +136,14 @@ class RunSubscription:
 
 
 class LogAccess(Protocol):
-    """What reads the log for the readings of one server."""
+    """A backend, as readings use it."""
 
     def has(self, run_id: str, place: Place) -> bool:
         """Whether the events after a place are in the log."""
         ...
 
     def join(self, reading: RedisReading, run_id: str) -> RunSubscription:
-        """A reading begins."""
+        """Add a reading to its run's subscription."""
         ...
 
     def look(self, reading: RedisReading) -> bool:
@@ -151,11 +151,11 @@ class LogAccess(Protocol):
         ...
 
     def skip(self, subscription: RunSubscription, member: str, question_id: str) -> None:
-        """A reader goes on without a question."""
+        """Store that a reader goes on without an answer to a question."""
         ...
 
     def leave(self, subscription: RunSubscription, reading: RedisReading) -> None:
-        """A reading ends. It takes no lock."""
+        """Remove a reading from its subscription. It takes no lock."""
         ...
 
 
@@ -199,7 +199,7 @@ class RedisReading(Reading):
     # -- called by the backend
 
     def offer(self, batch: Batch) -> None:
-        """A batch was published."""
+        """Queue a batch that was published."""
         self._queue.append(batch)
         if len(self._queue) > _QUEUED or batch.last - self.place.number > self._limit:
             self._queue = deque()
@@ -207,20 +207,20 @@ class RedisReading(Reading):
         self.wake()
 
     def found(self, batches: list[Batch], *, more: bool) -> None:
-        """What the log has after this place, all of it or a part."""
+        """Take over what the log has after this place, all of it or a part."""
         self._looked.extend(batches)
         self._has_more = more
         self.is_looking = False
         self.wake()
 
     def found_nothing(self) -> None:
-        """The log has no events after this place, though there were some."""
+        """Note that the log has no events after this place, though there were some."""
         self._is_missing = True
         self.is_looking = False
         self.wake()
 
     def snapshot(self, at: bytes | None, data: bytes | None, first: Batch | None, newest: int) -> None:
-        """The snapshot in place of events that the log no longer has; None if it has all of them.
+        """Take over the snapshot in place of events that the log no longer has; None if it has all of them.
 
         Args:
             first: the first batch in the log, as it was before the snapshot was read; None if there is none.
@@ -249,7 +249,7 @@ class RedisReading(Reading):
         self.wake()
 
     def fail(self, error: Exception) -> None:
-        """The run cannot be read any further."""
+        """Make the next pull fail."""
         self._failure = error
         self.is_looking = False
         self.wake()
@@ -265,7 +265,7 @@ class RedisReading(Reading):
         return has
 
     def take(self, waker: ThreadWaker | TaskWaker) -> list[Entry] | float | None:
-        """The next entries, or for how many seconds to wait for them."""
+        """Return the next entries, or for how many seconds to wait for them."""
         subscription = self.subscription
         if subscription is None:
             self._joined = time.monotonic()
@@ -303,7 +303,7 @@ class RedisReading(Reading):
         return _LONGEST_PAUSE
 
     def _next(self, queue: deque[Batch] | deque[Batch | Entry]) -> list[Entry] | None:
-        """The next entries from what was found, or published; None where it has none, or a hole before them."""
+        """Return the next entries of a queue; None where it has none, or events are missing before them."""
         while queue:
             batch = queue[0]
             if isinstance(batch, Entry):
@@ -340,7 +340,7 @@ class RedisReading(Reading):
         return max(0.001, min(self._timeout - silence, 60.0))
 
     def skip(self, question_id: str) -> None:
-        """This reader goes on without an answer to a question."""
+        """Report that this reader goes on without an answer to a question."""
         if self.subscription is not None:
             self._log.skip(self.subscription, self.member, question_id)
 
@@ -365,7 +365,7 @@ def has_place(place: Place, entries: Any, at: bytes | None) -> bool:
 
 
 def missing(run_id: str) -> SourceError:
-    """The events after a place are not in the log, and the reader does not take a snapshot."""
+    """Return the error of a reader that takes no snapshot, where the next events are not in the log."""
     error = SourceError(
         f"run {run_id!r}: the events after this reader's cursor are not in the log any more; read with `gap='snapshot'`"
     )
@@ -374,7 +374,7 @@ def missing(run_id: str) -> SourceError:
 
 
 def lost(run_id: str, number: int) -> StoredDataError:
-    """The log lacks events that a snapshot does not stand for."""
+    """Return the error of a log that lacks events which no snapshot replaces."""
     return StoredDataError(
         f"run {run_id!r}: events are missing: its log in Redis does not go on after event {number}. Something else removed them; "
         "Redis does so itself where its `maxmemory-policy` is not `noeviction`"
@@ -382,7 +382,7 @@ def lost(run_id: str, number: int) -> StoredDataError:
 
 
 def not_found(run_id: str, why: str = "it never was, or it has expired") -> SourceError:
-    """There is no such run."""
+    """Return the error of a run that is not in the relay."""
     error = SourceError(f"there is no run {run_id!r} in this relay: {why}")
     error.status_code = 404
     return error

@@ -128,7 +128,7 @@ class State:
 
 
 def effective_status(state: State, questions: Mapping[str, Question]) -> Status:
-    """The status of a run that has no lease: of one whose producer died, `paused` or `lost`."""
+    """Return the status of a run without a lease; where its producer died, `paused` or `lost`."""
     return (
         state.status if state.status != "in_progress" else status_without_producer(questions.values(), busy=state.busy)
     )
@@ -175,7 +175,7 @@ def _pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:
 
 
 class Question:
-    """A question, from its lines.
+    """A question as Redis stores it, in lines.
 
     Attributes:
         record: as `RunRecord.questions` has it.
@@ -211,14 +211,14 @@ class Question:
 
 
 def questions_of(values: Mapping[bytes, bytes]) -> dict[str, Question]:
-    """The questions of a run, in the order in which they were asked."""
+    """Return the questions of a run, in the order in which they were asked."""
     found = [(text_from(id), Question(value)) for id, value in values.items()]
     found.sort(key=lambda one: one[1].record["asked_at"])
     return dict(found)
 
 
 def question_value(id: str, question: Mapping[str, Any], epoch: int, number: int) -> bytes:
-    """The lines of a question that a producer asks."""
+    """Return the lines of a question that a producer asks."""
     record = {**question, "id": id, "asked_at": time.time()}
     expires = question.get("expires_at")
     return b"pending\n%d.%d\n%b\n%b\n" % (epoch, number, b"" if expires is None else b"%.6f" % expires, encode(record))

@@ -140,12 +140,12 @@ class RedisRelay(Relay):
             try:
                 buffer.controls.receive_missed()
             except SourceError:
-                buffer.give_up()  # else the run would seem to have a producer
+                buffer.abandon()  # else the run would seem to have a producer
                 raise
         return RedisWriter(buffer, self._settle_own)
 
     def end_abandoned(self, run_id: str) -> None:
-        """A run's producer is dead: end the run, or leave it paused where it only waited for answers."""
+        """End a run whose producer is dead, or leave it paused where the producer only waited for answers."""
         record = self.get(run_id)
         if record is not None and record.status == "paused" and record.cancel is None:
             self._leave_paused(run_id)
@@ -153,7 +153,7 @@ class RedisRelay(Relay):
             end_abandoned_run(self, run_id, "it sent no heartbeat")
 
     def _leave_paused(self, run_id: str) -> None:
-        """A run's producer died while it waited for answers: that it is paused is stored, unless somebody has it by now."""
+        """Store that a run is paused whose producer died while it waited for answers, unless another one has it by now."""
         keys = self._backends.keys(run_id)
         ((epoch, owner, last),) = self._link.ask(("HMGET", keys.run, "epoch", "owner", "last"))
         arguments = (epoch, owner, last, "paused", b"", self._lifetimes.paused, b"", 1)
@@ -162,7 +162,7 @@ class RedisRelay(Relay):
     # -- for everyone
 
     def get(self, run_id: str) -> RunRecord | None:
-        """The record of a run; None if there is no such run."""
+        """Return the record of a run; None if there is no such run."""
         self.catch_up(run_id)
         (reply,) = self._link.ask(self._record_command(run_id))
         return self._record(run_id, reply)
@@ -205,7 +205,7 @@ class RedisRelay(Relay):
         return time.monotonic() - self._link.broken_at(keys.run) < self._lifetimes.lease / 1000
 
     def question(self, run_id: str, question_id: str) -> Mapping[str, Any] | None:
-        """One of a run's questions."""
+        """Return one of a run's questions; None if there is none."""
         followed = self._backends.of(run_id).questions(run_id)
         if followed is not None:
             return followed[question_id].record if question_id in followed else None
@@ -342,7 +342,7 @@ class RedisRelay(Relay):
         return True
 
     def _wait_for_end(self, run_id: str) -> None:
-        """Another one ends it."""
+        """Wait until another producer has ended the run."""
         end = time.monotonic() + _PATIENCE
         while (record := self.get(run_id)) is not None and not record.has_ended and time.monotonic() < end:
             time.sleep(0.005)

@@ -63,7 +63,7 @@ class Sender:
         self._is_stopped = False
 
     def put(self, work: WriteBuffer | Callable[[], object]) -> None:
-        """A producer has something to send; or a function is to be called in the thread."""
+        """Send what a buffer has, or call a function in the thread."""
         self._due.put(work)
         self.start()
 
@@ -78,7 +78,7 @@ class Sender:
         end = time.monotonic() + _LAST_FLUSH
         buffers = self._backend.buffers()
         for buffer in buffers:
-            buffer.give_up()
+            buffer.abandon()
             try:
                 buffer.flush(max(0.0, end - time.monotonic()))
             except StreamkitError:
@@ -187,19 +187,19 @@ class Channels(Protocol):
         ...
 
     def retire(self, server: Server) -> bool:
-        """A server has lost its listener's connection. Returns whether nothing is to be heard from it any more."""
+        """Drop the listener of a server that cannot be reached, if no channel is on it any more. Returns whether it was dropped."""
         ...
 
     def confirmed(self, channel: bytes, listener: Listener) -> None:
-        """A channel is subscribed: what was published before is in the log."""
+        """Have the log read, now that a channel is subscribed."""
         ...
 
     def receive(self, channel: bytes, data: bytes) -> None:
-        """Something was published."""
+        """Pass on what was published on a channel."""
         ...
 
     def unsubscribed(self, channels: Iterable[bytes], listener: Listener) -> None:
-        """Subscriptions of a listener are gone."""
+        """Mark channels as no longer heard."""
         ...
 
 
@@ -300,7 +300,7 @@ class Worker:
         self._is_stopped = False
 
     def put(self, job: Callable[[], object]) -> None:
-        """Call this soon."""
+        """Call a function soon."""
         self._jobs.put(job)
         if self._thread is None and self._starting.acquire(blocking=False):
             self._thread = threading.Thread(target=self._work, name=f"streamkit redis {self._name}", daemon=True)
@@ -315,13 +315,13 @@ class Worker:
                     _log.exception("a job of the relay failed")
 
     def finish(self) -> None:
-        """End the thread after all that it was to do, in a few seconds."""
+        """End the thread after the jobs that were put, within a few seconds."""
         self._jobs.put(None)
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(5)
 
     def stop(self) -> None:
-        """End the thread after what it does at present."""
+        """End the thread after its present job."""
         self._is_stopped = True
         self._jobs.put(None)
         if self._thread is not None and self._thread is not threading.current_thread():

@@ -1,4 +1,4 @@
-"""The events of a producer that Redis has not stored yet, and those of the last seconds, which a crash of Redis may lose."""
+"""What a producer has written and Redis has not stored yet, and the events of the last seconds, which a crash of Redis may lose."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ class Backend(Protocol):
         ...
 
     def remove(self, buffer: WriteBuffer) -> None:
-        """A producer has left."""
+        """Remove a producer that has left."""
         ...
 
 
 class WriteBuffer(Producer):
-    """What one producer of one run has written. Any thread may call it; the sender alone takes from it.
+    """Holds what one producer has written until Redis has stored it. Any thread may call it; the sender alone takes from it.
 
     Attributes:
         fenced: why nothing can be written any more; None if it can.
@@ -198,8 +198,8 @@ class WriteBuffer(Producer):
         self.backend.send(self)
         return True
 
-    def give_up(self) -> None:
-        """The producer has gone without ending the run: the lease is not renewed, and another may take the run over."""
+    def abandon(self) -> None:
+        """Leave the run without ending it: the lease is not renewed, and another producer may take the run over."""
         with self._changed:
             if self.fenced is not None or self.has_left or self.is_abandoned:
                 return
@@ -218,8 +218,8 @@ class WriteBuffer(Producer):
             self.put(one)
 
     def drop(self) -> None:
-        """As `give_up`, but later: it takes no lock."""
-        self.backend.send_later(self.give_up)
+        """As `abandon`, but later: it takes no lock."""
+        self.backend.send_later(self.abandon)
 
     def flush(self, timeout: float) -> None:
         """Wait until all that was written is stored.
@@ -250,7 +250,7 @@ class WriteBuffer(Producer):
     # -- what the sender does
 
     def take(self, most: int) -> Sequence[Write]:
-        """The work to send next."""
+        """Return the commands to send next."""
         with self._changed:
             self._is_due = False
             work = [*islice(self._waiting, most)]
@@ -260,7 +260,7 @@ class WriteBuffer(Producer):
             return work
 
     def replied(self, work: Sequence[Write], replies: Sequence[Any]) -> bool:
-        """Redis has answered. Returns whether there is more to send."""
+        """Take in the replies of Redis. Returns whether there is more to send."""
         now = time.monotonic()
         news = self._news
         reason: str | None = None
@@ -308,7 +308,7 @@ class WriteBuffer(Producer):
                 self._put(listing)
 
     def _go_back(self, last: int) -> str | None:
-        """Redis has only the events up to `last`: the rest is sent again. Returns a reason to be fenced."""
+        """Send the events after `last` again, which Redis has lost. Returns why that is not possible, else None."""
         lost: list[Append] = []
         while self._stored and self._stored[-1].last > last:
             lost.append(self._stored.pop())
@@ -320,7 +320,7 @@ class WriteBuffer(Producer):
         return None
 
     def failed(self, now: float) -> None:
-        """Redis cannot be reached."""
+        """Note that Redis cannot be reached; after too long, or with too much to hold, stop."""
         if not self._waiting:
             return
         self.blocked_since = self.blocked_since or now
@@ -328,7 +328,7 @@ class WriteBuffer(Producer):
             self.fence("unreachable")
 
     def fence(self, reason: str) -> None:
-        """Nothing can be written any more."""
+        """Refuse everything from here on, and report it to the producer."""
         with self._changed:
             if self.fenced is not None:
                 return

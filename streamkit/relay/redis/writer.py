@@ -144,4 +144,4 @@ class RedisWriter(LogWriter):
 
     def abandon(self) -> None:
         """Stop writing without ending the run, as if the process had died, but after what was written is stored."""
-        self._buffer.give_up()
+        self._buffer.abandon()
