@@ -103,6 +103,8 @@ class Model:
                 return Reply(" ".join(WORDS), delay=0.01)
             case "slower":  # it goes on while the page does something else
                 return Reply(" ".join(WORDS), delay=0.03)
+            case "late":
+                return Reply("Here it is.", first_delay=2.5)
             case "long":
                 lines = "".join(f"value_{number} = {number}\n" for number in range(60))
                 return Reply(execute(lines + ENDLESS.replace("PATH", repr(str(self.folder / "more-beats")))))

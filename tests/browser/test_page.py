@@ -98,6 +98,46 @@ def test_what_nobody_answered_is_not_shown_as_declined(tab: Tab, monkeypatch: An
     assert tab.count(".question") == 0
 
 
+def test_an_answer_shows_that_it_is_worked_on_until_something_of_it_comes(tab: Tab) -> None:
+    tab.send("late")
+    tab.wait(".worked-on")
+    until(lambda: re.fullmatch(r"Working [12] s", tab.text(".worked-on").strip()) is not None, tab.page)
+    tab.done()
+    assert tab.count(".worked-on") == 0
+    tab.send("draw it")
+    tab.wait(".question")
+    assert tab.count(".worked-on") == 0, "it is the person's turn"
+    tab.page.click(".question .primary")
+    tab.done()
+    assert tab.count(".worked-on") == 0
+
+
+def test_what_is_sent_while_an_answer_goes_on_waits_its_turn(tab: Tab) -> None:
+    tab.send("slow")
+    tab.wait("text=word1")
+    tab.send("hello")
+    assert tab.text("#next-text") == "hello"
+    assert tab.page.input_value("#input") == ""
+    tab.send("again")
+    assert tab.text("#next-text") == "hello\nagain"
+    until(lambda: tab.count(".turn.user") == 2, tab.page)
+    tab.done()
+    assert tab.text(".turn.user:nth-last-child(2)") == "hello\nagain"
+    assert not tab.page.is_visible("#next")
+
+
+def test_a_stop_gives_back_what_waits_its_turn(tab: Tab) -> None:
+    tab.send("slower please")
+    tab.wait("text=word1")
+    tab.send("hello")
+    tab.page.fill("#input", "and more")
+    tab.page.keyboard.press("Escape")
+    tab.done()
+    assert tab.page.input_value("#input") == "hello\nand more"
+    assert tab.count(".turn.user") == 1
+    assert not tab.page.is_visible("#next")
+
+
 def test_stop_ends_the_code(tab: Tab, folder: Any) -> None:
     """Within a second on a machine that has nothing else to do."""
     tab.send("endless")

@@ -3,6 +3,7 @@
 import { copyButton, element } from "./dom.js";
 import { partOf, TextPart } from "./parts.js";
 import { EventHandler } from "./streamkit.js";
+import { Waiting } from "./waiting.js";
 
 const LONGEST_WAIT = 5000; // milliseconds between two drawings
 const MOST_LOAD = 4; // a drawing that takes 10 ms is followed by 40 ms in which nothing is drawn
@@ -18,6 +19,8 @@ export class ConversationView extends EventHandler {
   #timer = 0;
   #cost = 0;
   #runParts = []; // of the run that goes on
+  #isRead = false; // whether an answer is read
+  #growing = new Set(); // messages of which something has come, and more may
   #seen = { scrollTop: 0, clientWidth: 0, clientHeight: 0 }; // of the scroller, when it was looked at or scrolled last
   #follows = true;
 
@@ -29,6 +32,7 @@ export class ConversationView extends EventHandler {
     this.scroller = scroller;
     this.announce = announce;
     this.showFollowing = showFollowing;
+    this.waiting = new Waiting(log);
     scroller.addEventListener("scroll", () => this.#scrolled(), { passive: true });
     const sizes = new ResizeObserver(() => this.#follow()); // a picture gets its height after it was drawn
     for (const one of [log, scroller]) sizes.observe(one);
@@ -39,6 +43,7 @@ export class ConversationView extends EventHandler {
     this.log.replaceChildren();
     for (const map of [this.#parts, this.#calls, this.#dirty, this.#lines, this.#questions]) map.clear();
     [this.#turn, this.#newestCode, this.#sent, this.#runParts] = [null, null, null, []];
+    this.reads(false);
     this.follows = true;
   }
 
@@ -48,7 +53,7 @@ export class ConversationView extends EventHandler {
   }
 
   get isEmpty() {
-    return !this.log.childElementCount;
+    return !this.log.querySelector(".turn");
   }
 
   // -- messages
@@ -72,7 +77,26 @@ export class ConversationView extends EventHandler {
   }
   #sent = null;
 
+  /** Say whether an answer is read. While nothing of it comes, the page shows that it is worked on. */
+  reads(isRead) {
+    this.#isRead = isRead;
+    this.#growing.clear();
+    this.#wait();
+  }
+
+  #wait() {
+    this.waiting.show(this.#isRead && !this.#growing.size && !this.question);
+  }
+
+  /** Something of a message has come. */
+  #grows(message) {
+    if (this.#growing.has(message)) return;
+    this.#growing.add(message);
+    this.#wait();
+  }
+
   on_message_created(message) {
+    if (message.role === "computer") this.#grows(message); // what runs shows by itself that it does
     if (message.recipient === "assistant") return; // not for people
     if (message.role === "user" && this.#sent) {
       this.#parts.set(message, this.#sent);
@@ -83,10 +107,13 @@ export class ConversationView extends EventHandler {
   }
 
   on_message_delta(_, message) {
+    this.#grows(message);
     this.#later(message);
   }
 
   on_message_done(message) {
+    this.#growing.delete(message);
+    this.#wait();
     this.#later(message);
   }
 
@@ -108,6 +135,7 @@ export class ConversationView extends EventHandler {
     this.#newestCode = part;
     this.#questions.set(confirmation, part.ask(confirmation));
     this.announce(`${confirmation.subject.type === "code" ? "Code" : "A tool"} waits for your yes. Alt+A runs it, Alt+X declines.`);
+    this.#wait();
     this.#follow();
   }
 
@@ -115,6 +143,7 @@ export class ConversationView extends EventHandler {
     const part = this.#calls.get(confirmation.subject.call_id) ?? this.#parts.get(confirmation.subject);
     part?.settle();
     this.#questions.delete(confirmation);
+    this.#wait();
     this.announce({ approved: "Approved.", declined: "Declined." }[confirmation.status] ?? "Not answered.");
   }
 

@@ -23,6 +23,7 @@ let stream = null; // of the open answer
 let newestRun = null; // the id of the last run that was read here
 let isOffline = false; // whether the stream waits for its connection
 let isStopping = false;
+let next = ""; // what is sent once the answer is complete
 let shownUpdate = null; // when the conversation that is shown was updated last
 let listed = MORE; // how many conversations are listed
 let titles = new Map(); // by conversation
@@ -131,6 +132,7 @@ function leave() {
 
 async function open(id) {
   const now = (turn += 1);
+  takeNextBack();
   stream?.close();
   stream = null;
   conversation = id;
@@ -199,6 +201,7 @@ function newId() {
 async function read(reading, sent = null) {
   const now = turn;
   stream = reading;
+  view.reads(true);
   showBusy();
   reading.started.then(
     (id) => {
@@ -218,14 +221,19 @@ async function read(reading, sent = null) {
   if (now !== turn) return; // another conversation is shown
   stream = null;
   isOffline = isStopping = false;
+  view.reads(false);
   showBusy();
   $("connection").textContent = "";
-  if (sent && !reading.id) return notSent(sent, failure);
+  if (sent && !reading.id) return takeNextBack(), notSent(sent, failure);
   if (failure?.status === 401) problem(failure);
   const retryButton = retryWith(retry);
   view.footer({ usage: reading.usage, status: reading.status, error: failure ? inWords(failure) : null, retry: retryButton });
   announce(failure ? "The answer failed." : reading.status === "cancelled" ? "Stopped." : "The answer is complete.");
   changed(now);
+  if (failure || reading.status !== "completed") return takeNextBack();
+  const text = next;
+  showNext("");
+  if (text) send(text);
 }
 
 /** No run began for what a person sent: nothing of it is lost. */
@@ -308,10 +316,27 @@ function grow() {
 
 function submit() {
   const text = $("input").value.trim();
-  if (!text || stream) return;
+  if (!text) return;
   $("input").value = "";
   grow();
-  send(text);
+  if (!stream) return send(text);
+  showNext([next, text].filter(Boolean).join("\n"));
+  announce("It is sent once the answer is complete.");
+}
+
+function showNext(text) {
+  next = text;
+  $("next").hidden = !text;
+  $("next-text").textContent = text;
+}
+
+/** What was to be sent next is in the field again. */
+function takeNextBack() {
+  if (!next) return;
+  $("input").value = [next, $("input").value].filter(Boolean).join("\n");
+  showNext("");
+  draft.save();
+  grow();
 }
 
 /** Where the focus goes when what had it is gone. On a touch screen the field would open the keyboard. */
@@ -358,6 +383,7 @@ function listen() {
   });
   $("stop").addEventListener("click", stop);
   $("new").addEventListener("click", () => go(null));
+  $("next-back").addEventListener("click", () => (takeNextBack(), focusField()));
   $("more").addEventListener("click", () => ((listed += MORE), list()));
   $("open-side").addEventListener("click", () => showSide(true));
   $("close-side").addEventListener("click", () => showSide(false));
