@@ -21,6 +21,7 @@ export class ConversationView extends EventHandler {
   #runParts = []; // of the run that goes on
   #isRead = false; // whether an answer is read
   #growing = new Set(); // messages of which something has come, and more may
+  #isRunning = false; // whether code runs, which shows it by itself
   #seen = { scrollTop: 0, clientWidth: 0, clientHeight: 0 }; // of the scroller, when it was looked at or scrolled last
   #follows = true;
 
@@ -81,11 +82,12 @@ export class ConversationView extends EventHandler {
   reads(isRead) {
     this.#isRead = isRead;
     this.#growing.clear();
+    this.#isRunning = false;
     this.#wait();
   }
 
   #wait() {
-    this.waiting.show(this.#isRead && !this.#growing.size && !this.question);
+    this.waiting.show(this.#isRead && !this.#growing.size && !this.#isRunning && !this.question);
   }
 
   /** Something of a message has come. */
@@ -122,6 +124,8 @@ export class ConversationView extends EventHandler {
   }
 
   on_active_line(line, console) {
+    this.#isRunning = line !== null;
+    this.#wait();
     const part = this.#calls.get(console?.call_id) ?? this.#newestCode;
     if (!part) return;
     this.#lines.set(part, line);
