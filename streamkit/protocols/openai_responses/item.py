@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from ...events import Event, MessageDone, NewMessage
-from ...messages import Annotation, Message, Status, TextMessage
+from ...messages import Annotation, Message, Status
 from ..final_forms import ItemForm, content_key
 from ..held_values import NOTHING, add_values
 from ..values import WireObject, as_object, as_text, json_text, without_keys
@@ -21,15 +21,11 @@ from .received_items import KEY, form_of
 
 __all__ = ["Item"]
 
-# Types of items of which only the final form is used, and those about which their type alone states nothing more.
-_PLAIN_TYPES = frozenset(("message", "reasoning"))
-_TYPES_ALONE = frozenset((*_PLAIN_TYPES, "function_call", "image_generation_call", "code_interpreter_call"))
+_PLAIN_TYPES = frozenset(("message", "reasoning"))  # of these items only the final form is used
 
 
 _FinalPart: TypeAlias = tuple[str, Sequence[Annotation], WireObject]
 """The final form of a part: its content, its citations, and metadata of its message."""
-
-_NONE: set[str] = set()  # in the place of the ids of done messages, of an item that has none
 
 
 class Item:
@@ -70,11 +66,7 @@ class Item:
     is_executed = has_begun = is_final = is_done = has_preview = patch_is_open = False
     reasoning_id = ""
     is_stored = True
-    done_ids: set[str] = _NONE
     delta_item_ids: tuple[str, ...] = ()
-    pending_arguments: Sequence[str] = ()
-    metadata: dict[str, Any] = NOTHING
-    _pending: dict[str, _FinalPart] = NOTHING  # by message id
     _wire: WireObject = NOTHING  # its newest form, until a message has it
 
     def __init__(self, id: str, type: str, output_index: int | None) -> None:
@@ -82,16 +74,13 @@ class Item:
         self.type = type
         self.output_index = output_index
         self.parts = PartIds(id)
-        if type not in _TYPES_ALONE:
-            self.learn({}, NO_FIELDS)
+        self.done_ids: set[str] = set()
+        self.pending_arguments: list[str] = []
+        self.metadata: dict[str, Any] = {}
+        self._pending: dict[str, _FinalPart] = {}  # by message id
+        self.learn({}, NO_FIELDS)
 
     # -- what it states about itself
-
-    def add_metadata(self, values: WireObject) -> WireObject:
-        """Add to its metadata. Returns what of that is new."""
-        if self.metadata is NOTHING and values:
-            self.metadata = {}
-        return add_values(self.metadata, values)
 
     def learn(self, wire: WireObject, own: ObjectFields) -> WireObject:
         """Take over what a form of the item states about it, its plain fields in `own`. Returns what of its metadata is
@@ -109,7 +98,7 @@ class Item:
         changed: WireObject = NOTHING
         if not wire.keys() <= OWN_KEYS:
             values = {key: value for key, value in wire.items() if key not in OWN_KEYS and value not in (None, [])}
-            changed = self.add_metadata(values)
+            changed = add_values(self.metadata, values)
         if is_plain:
             return changed
         if (call := CALLS.get(type)) is not None:
@@ -117,7 +106,7 @@ class Item:
         elif type == "shell_call":
             self._learn_shell_call(wire)
         elif type == "program" or (type in OUTPUT_KEYS and type != "function_call_output"):
-            self.add_metadata({"item_type": type})
+            add_values(self.metadata, {"item_type": type})
         return changed
 
     def _learn_call(self, call: Call, wire: WireObject) -> None:
@@ -126,18 +115,18 @@ class Item:
         if not call.has_name:
             self.name = self.name or self.type.removesuffix("_call")
         if self.type == "custom_tool_call":
-            self.add_metadata({"custom": True})
+            add_values(self.metadata, {"custom": True})
         elif self.type != "function_call":
-            self.add_metadata({"item_type": self.type})
+            add_values(self.metadata, {"item_type": self.type})
 
     def _learn_shell_call(self, wire: WireObject) -> None:
         """A shell call's limits, and whether its output is wanted: OpenAI runs the commands in its own containers."""
         action = as_object(wire.get("action"))
         own = {key: action[key] for key in action if key != "commands" and action[key] is not None}
-        self.add_metadata({"item_type": self.type, **own})
+        add_values(self.metadata, {"item_type": self.type, **own})
         is_in_container = as_object(self.metadata.get("environment")).get("type") == "container_reference"
         if wire and not is_in_container:
-            self.add_metadata({"wants_output": True})
+            add_values(self.metadata, {"wants_output": True})
 
     # -- its parts
 
@@ -153,17 +142,6 @@ class Item:
     ) -> Message:
         """The message of a part. Empty content counts as unknown, so that what was streamed stays. Without an `id`, that of
         the part is found."""
-        if kind == "text":
-            return TextMessage(
-                id or self.parts.ensure(kind, index),
-                role=self.role,
-                group=self.id,
-                index=index,
-                status=status,
-                content=content or None,
-                annotations=annotations,
-                metadata={**self.metadata, **metadata},
-            )
         message_class, format, id_pattern = PARTS[kind]
         if kind == "output":
             metadata = {**metadata, "item_type": self.type}
@@ -177,10 +155,10 @@ class Item:
             status=status,
             content=content or None,
             metadata={**metadata} if id_pattern else {**self.metadata, **metadata},
-            **self._fields_of(kind),
+            **self._fields_of(kind, annotations),
         )
 
-    def _fields_of(self, kind: str) -> dict[str, Any]:
+    def _fields_of(self, kind: str, annotations: Sequence[Annotation]) -> dict[str, Any]:
         """The fields that the messages of this kind of part have besides those that all have."""
         match kind:
             case "call":
@@ -188,7 +166,9 @@ class Item:
                 return {"name": name, "call_id": call_id, "provider_executed": self.is_executed}
             case "reasoning" | "summary" | "redacted" | "image":
                 return {}
-            case "text" | "refusal":
+            case "text":
+                return {"role": self.role, "annotations": annotations}
+            case "refusal":
                 return {"role": self.role}
             case "output":
                 return {"name": self.name or None, "call_id": self.call_id or self.id}
@@ -239,12 +219,6 @@ class Item:
         earlier = self.earlier
         return earlier is not None and earlier.content == content and self.name in ("", earlier.name)
 
-    def hold_arguments(self, piece: str) -> None:
-        """Add to the pending arguments."""
-        if not isinstance(self.pending_arguments, list):
-            self.pending_arguments = list[str]()
-        self.pending_arguments.append(piece)
-
     def hold(
         self,
         kind: str,
@@ -260,8 +234,6 @@ class Item:
                 return
             id = self.parts.add(kind, index)
         if id not in self.done_ids:
-            if self._pending is NOTHING:
-                self._pending = {}
             self._pending[id] = content, annotations, metadata
 
     def begin_patch(self) -> str:
@@ -285,8 +257,6 @@ class Item:
         id = self.parts.by_part.get((kind, index)) or self.parts.add(kind, index)
         if id in self.done_ids:  # the engine compares the content
             return [MessageDone(self.message(kind, index, content, status, id=id))] if content else []
-        if self.done_ids is _NONE:
-            self.done_ids = set()
         self.done_ids.add(id)
         if id in self._pending:
             final, final_annotations, final_metadata = self._pending.pop(id)

@@ -59,7 +59,7 @@ def delta_reader(stem: str) -> Reader:
             return []
         item = state.items.of_event(fields, item_type)
         if part == "call" and item.is_withheld:
-            item.hold_arguments(value)
+            item.pending_arguments.append(value)
             return [MetadataHeld(None, len(value))]
         index = index_of(fields) or 0
         events = item.open(part, index)
@@ -147,7 +147,7 @@ def read_partial_image(state: ResponseState, fields: EventFields, event: WireObj
         return []
     item = state.items.of_event(fields, "image_generation_call")
     if format := as_text(event.get("output_format")):
-        item.add_metadata({"output_format": format})
+        item.metadata["output_format"] = format
     events = item.open("image")
     item.has_preview = True
     metadata = {"partial_image_index": as_count(event.get("partial_image_index")) or 0}
@@ -183,7 +183,7 @@ def read_speech(
     events: list[Event] = []
     if id is None:
         id = state.items.made_id()
-        state.speech_ids = {**state.speech_ids, message_class: id}
+        state.speech_ids[message_class] = id
         events.append(message_class.created_event(message_class(id, metadata=metadata)))
     events.append(message_class.delta_event(id, value))
     return events

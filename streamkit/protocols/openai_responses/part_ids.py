@@ -12,8 +12,6 @@ from .item_types import PARTS
 
 __all__ = ["PartIds"]
 
-_KINDS_WITH_PATTERN = frozenset(kind for kind, part in PARTS.items() if part.id_pattern)
-
 
 class PartIds(msgspec.Struct, eq=False):
     """The message ids of one item's parts, for the decoder, and for the encoder to predict what a decoder will make.
@@ -21,40 +19,26 @@ class PartIds(msgspec.Struct, eq=False):
     Attributes:
         item_id: the id of the item.
         by_part: the message ids, by kind and index.
+        by_id: for each message id that a part has or had, the number, the kind and the index of its part, in the order in which
+            parts came.
         is_reserved: whether the item's id is that of a message which is open, but not known to be any part.
     """
 
     item_id: str
     by_part: dict[tuple[str, int], str] = {}
     is_reserved: bool = False
-    _made_by_id: dict[str, tuple[int, str, int]] | None = None  # most items have one part
-
-    @property
-    def by_id(self) -> dict[str, tuple[int, str, int]]:
-        """For each message id the number, the kind and the index of its part, in the order in which parts came."""
-        if (made := self._made_by_id) is None:
-            self._made_by_id = made = dict[str, tuple[int, str, int]]()
-            for (kind, index), id in self.by_part.items():
-                made.setdefault(id, (len(made), kind, index))
-        return made
-
-    def has_id(self, id: str) -> bool:
-        """Whether a part has this id, or had it."""
-        if self._made_by_id is None and len(self.by_part) == 1:
-            return id in self.by_part.values()
-        return id in self.by_id
+    by_id: dict[str, tuple[int, str, int]] = {}
 
     def reserve(self) -> None:
         """The part that has the item's id is not known after all: the next one has it, whatever it is."""
         self.by_part.clear()
-        self._made_by_id = None
+        self.by_id.clear()
         self.is_reserved = True
 
     def assign(self, kind: str, index: int, id: str) -> None:
         """Give a part this id."""
         self.is_reserved = False
-        if self._made_by_id is not None or (kind, index) in self.by_part:  # an id that it had before stays used
-            self.by_id.setdefault(id, (len(self.by_id), kind, index))
+        self.by_id.setdefault(id, (len(self.by_id), kind, index))
         self.by_part[kind, index] = id
 
     def id_for(self, kind: str, index: int) -> str:
@@ -70,7 +54,7 @@ class PartIds(msgspec.Struct, eq=False):
         if not self.by_part:
             return self.item_id
         id = self.item_id if index == 0 else f"{self.item_id}.{index}"
-        return f"{self.item_id}.{kind}.{index}" if self.has_id(id) else id
+        return f"{self.item_id}.{kind}.{index}" if id in self.by_id else id
 
     def ensure(self, kind: str, index: int) -> str:
         """The id of a part, which is assigned to it if it has none yet."""
@@ -78,11 +62,6 @@ class PartIds(msgspec.Struct, eq=False):
 
     def add(self, kind: str, index: int) -> str:
         """Assign an id to a part that has none yet. Returns the id."""
-        if self.by_part or self.is_reserved or kind in _KINDS_WITH_PATTERN:
-            id = self.id_for(kind, index)
-            self.assign(kind, index, id)
-            return id
-        self.by_part[kind, index] = id = self.item_id
-        if self._made_by_id is not None:
-            self._made_by_id.setdefault(id, (len(self._made_by_id), kind, index))
+        id = self.id_for(kind, index)
+        self.assign(kind, index, id)
         return id

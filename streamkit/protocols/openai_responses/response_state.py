@@ -34,13 +34,6 @@ class DeltaTarget(NamedTuple):
     item: Item
 
 
-class _NoIds(dict[type[Message], str]):
-    """An empty dict that all structs share as a default. (Of a plain dict, msgspec would make a copy for each struct.)"""
-
-
-_NO_IDS = _NoIds()
-
-
 class ResponseState(msgspec.Struct, eq=False):
     """The state of one response.
 
@@ -64,21 +57,19 @@ class ResponseState(msgspec.Struct, eq=False):
     has_ended: bool = False
     is_complete: bool = False
     has_summaries: bool = False
-    speech_ids: dict[type[Message], str] = _NO_IDS
+    speech_ids: dict[type[Message], str] = {}
     targets: dict[str | None, DeltaTarget] = {}
-    _held: HeldSize | None = None  # most responses have nothing that is held
+    _held: HeldSize = msgspec.field(default_factory=HeldSize)
 
     def reset(self) -> None:
         """Begin anew, because another response begins."""
         self.has_begun = self.has_ended = self.is_complete = self.has_summaries = False
         self.items = ItemIndex(self.new_id)
-        self.speech_ids = _NO_IDS
+        self.speech_ids.clear()
         self.targets.clear()
 
     def hold(self, values: WireObject) -> int:
         """Count values that an item holds. Returns as `HeldSize.add`."""
-        if self._held is None:
-            self._held = HeldSize()
         return self._held.add(values)
 
     def expect_deltas(self, item: Item, item_id: str, stem: str, index: int) -> None:
