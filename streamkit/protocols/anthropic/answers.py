@@ -8,7 +8,7 @@ from typing import Any
 from ... import messages as m
 from ...events import Event, MetadataHeld, PossibleRepeat, Run, RunCreated, RunDone, RunStep, RunStepCreated
 from .. import base
-from ..held_values import NOTHING, HeldSize, add_values
+from ..held_values import HeldSize, add_values
 from ..values import WireObject, as_object, as_text, is_list, is_object, text_or_none, without, without_keys
 from .content import ContentBlocks, MessageIds
 from .wire import PAUSE_REASONS, usage_of
@@ -30,12 +30,12 @@ class Answers(base.Decoder):
     _has_failed = False
     _has_begun = False
     _has_ended = False
-    _usage: dict[str, Any] = NOTHING
-    _metadata = NOTHING  # most answers have none
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)
         self._blocks = ContentBlocks(MessageIds(self.new_id))
+        self._usage: dict[str, Any] = {}
+        self._metadata: dict[str, Any] = {}
         self._held = HeldSize()
 
     def _warn(self, events: list[Event]) -> None:
@@ -72,7 +72,7 @@ class Answers(base.Decoder):
         if self._has_ended:
             self._blocks.restart()
             self._has_ended = self.complete = False
-            self._usage, self._metadata = NOTHING, NOTHING
+            self._usage, self._metadata = {}, {}
             self._is_another_answer = True
         if others := without(message, _MESSAGE_KEYS):
             self._add_metadata(others, events)
@@ -115,20 +115,12 @@ class Answers(base.Decoder):
             self._add_usage(usage, events)
 
     def _add_usage(self, usage: WireObject, events: list[Event]) -> None:
-        values = without_keys(usage)
-        changed: WireObject = values
-        if self._usage is NOTHING:
-            self._usage = values
-        else:
-            changed = add_values(self._usage, values)
-        if changed:
+        if changed := add_values(self._usage, without_keys(usage)):
             self._hold(changed, events)
             events.append(usage_of(self._usage))
 
     def _add_metadata(self, values: WireObject, events: list[Event]) -> None:
         """Add to the run's metadata. Its size is reported."""
-        if self._metadata is NOTHING:
-            self._metadata = {}
         if changed := add_values(self._metadata, values):
             self._hold(changed, events)
 

@@ -33,9 +33,6 @@ from .wire import CODE_TOOLS, STATUS_OF_STOP_REASON
 
 __all__ = ["ContentBlocks", "MessageIds"]
 
-_EMPTY_TEXT = {"type": "text", "text": ""}
-"""The block with which most texts start."""
-
 
 class MessageIds(msgspec.Struct, eq=False):
     """The message ids of all answers of one stream, and the calls in these.
@@ -44,25 +41,18 @@ class MessageIds(msgspec.Struct, eq=False):
         new_id: makes an id for a message to which the provider gives none.
         calls: the calls, by their ids.
         used: the message ids that are in use.
-        numbered: appends numbers to ids that came twice; None as long as none did.
     """
 
     new_id: Callable[[], str]
     calls: dict[str, CallBlock] = {}
-    used: set[str] = set()
-    numbered: UniqueIds | None = None
+    used: UniqueIds = msgspec.field(default_factory=UniqueIds)
 
     def id_of(self, id: str, group: str | None, index: int) -> str:
         """The id of a block's message: the provider's own for it, else made from that of the answer. An id that is used already
         gets a number appended."""
         if not id:
             id = self.new_id() if group is None else group if index == 0 else f"{group}.{index}"
-        if id in self.used:
-            if self.numbered is None:
-                self.numbered = UniqueIds(self.used)
-            id = self.numbered.free(id)
-        self.used.add(id)
-        return id
+        return self.used.unused(id)
 
     def refusal(self, group: str | None) -> str:
         """The id for the explanation of a refusal."""
@@ -247,9 +237,6 @@ class ContentBlocks(msgspec.Struct, eq=False):
         """As `start`, at an index at which no block is open."""
         self._block_follows(events)
         self.newest = index
-        if wire == _EMPTY_TEXT:
-            self._open(Block("text", self.ids.id_of("", self.group, index), self._place(index)), index, events)
-            return True
         type = as_text(wire.get("type"))
         if type in GROWING_BLOCKS:
             self._add(wire, type, index, events)

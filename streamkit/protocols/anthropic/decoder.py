@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 from ...events import Delta, Event, RawEvent, Run, RunDone
-from ...shared_names import share_names
 from ..values import WireObject, as_object, as_text, text_or_none, without, without_keys
 from .answers import Answers
 from .shape import recognises
@@ -138,10 +137,3 @@ class Decoder(Answers):
         "message": _complete_message,
         "error": _fail,
     }
-
-
-share_names(
-    Decoder,
-    """new_id index complete exhausted _blocks _held _has_begun _has_ended _usage _metadata continues_in_next_source
-    _is_another_answer _plain_readers""",
-)
