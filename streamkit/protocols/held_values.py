@@ -9,12 +9,9 @@ import msgspec
 from ..messages.json_text import held_size
 from .values import WireObject
 
-__all__ = ["NOTHING", "HeldSize", "add_values"]
+__all__ = ["HeldSize", "add_values"]
 
 _REPORTED_SIZE = 4096  # characters
-
-NOTHING: dict[Any, Any] = {}
-"""In the place of what most streams do not need, shared by all: nothing is added to it."""
 
 
 def add_values(held: dict[str, Any], more: WireObject) -> WireObject:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from ...events import Event, MessageDone, NewMessage
 from ...messages import Annotation, Message, Status
 from ..final_forms import ItemForm, content_key
-from ..held_values import NOTHING, add_values
+from ..held_values import add_values
 from ..values import WireObject, as_object, as_text, json_text, without_keys
 from .fields import NO_FIELDS, ObjectFields
 from .item_types import CALLS, CODE_KEYS, OUTPUT_KEYS, OWN_KEYS, PARTS, Call
@@ -67,7 +67,6 @@ class Item:
     reasoning_id = ""
     is_stored = True
     delta_item_ids: tuple[str, ...] = ()
-    _wire: WireObject = NOTHING  # its newest form, until a message has it
 
     def __init__(self, id: str, type: str, output_index: int | None) -> None:
         self.id = id
@@ -78,6 +77,7 @@ class Item:
         self.pending_arguments: list[str] = []
         self.metadata: dict[str, Any] = {}
         self._pending: dict[str, _FinalPart] = {}  # by message id
+        self._wire: WireObject = {}  # its newest form, until a message has it
         self.learn({}, NO_FIELDS)
 
     # -- what it states about itself
@@ -95,7 +95,7 @@ class Item:
             self.name = own.name
         if own.call_id and not self.is_done:
             self.call_id = own.call_id
-        changed: WireObject = NOTHING
+        changed: WireObject = {}
         if not wire.keys() <= OWN_KEYS:
             values = {key: value for key, value in wire.items() if key not in OWN_KEYS and value not in (None, [])}
             changed = add_values(self.metadata, values)
@@ -137,14 +137,14 @@ class Item:
         content: str | None = None,
         status: Status = "in_progress",
         annotations: Sequence[Annotation] = (),
-        metadata: WireObject = NOTHING,
+        metadata: WireObject | None = None,
         id: str = "",
     ) -> Message:
         """The message of a part. Empty content counts as unknown, so that what was streamed stays. Without an `id`, that of
         the part is found."""
         message_class, format, id_pattern = PARTS[kind]
         if kind == "output":
-            metadata = {**metadata, "item_type": self.type}
+            metadata = {**(metadata or {}), "item_type": self.type}
         elif kind == "image":
             format = self._image_format(content)
         return message_class(
@@ -154,7 +154,7 @@ class Item:
             index=index,
             status=status,
             content=content or None,
-            metadata={**metadata} if id_pattern else {**self.metadata, **metadata},
+            metadata={**({} if id_pattern else self.metadata), **(metadata or {})},
             **self._fields_of(kind, annotations),
         )
 
@@ -225,7 +225,7 @@ class Item:
         index: int,
         content: str,
         annotations: Sequence[Annotation] = (),
-        metadata: WireObject = NOTHING,
+        metadata: WireObject | None = None,
     ) -> None:
         """Make a part pending: this is its final form."""
         id = self.parts.by_part.get((kind, index))
@@ -234,7 +234,7 @@ class Item:
                 return
             id = self.parts.add(kind, index)
         if id not in self.done_ids:
-            self._pending[id] = content, annotations, metadata
+            self._pending[id] = content, annotations, metadata or {}
 
     def begin_patch(self) -> str:
         """The JSON text that comes before a patch, the first time: its operation as far as it is known."""
@@ -251,7 +251,7 @@ class Item:
         content: str | None,
         status: Status,
         annotations: Sequence[Annotation] = (),
-        metadata: WireObject = NOTHING,
+        metadata: WireObject | None = None,
     ) -> Sequence[MessageDone]:
         """The end of a part, once. Where this form of it has no value, that of the pending form counts."""
         id = self.parts.by_part.get((kind, index)) or self.parts.add(kind, index)
@@ -262,10 +262,9 @@ class Item:
             final, final_annotations, final_metadata = self._pending.pop(id)
             content = content or final
             annotations = annotations or final_annotations
-            if final_metadata:
-                metadata = {**final_metadata, **metadata}
+            metadata = {**final_metadata, **(metadata or {})}
         if self._wire and (self.is_final or (kind == "code" and self.type in CODE_KEYS)):
-            metadata = {**metadata, KEY: self._received(kind, status)}
+            metadata = {**(metadata or {}), KEY: self._received(kind, status)}
         return [MessageDone(self.message(kind, index, content, status, annotations, metadata, id))]
 
     def _received(self, kind: str, status: Status) -> dict[str, Any]:

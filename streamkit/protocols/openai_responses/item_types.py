@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -18,7 +18,6 @@ from ...messages import (
     ToolCallMessage,
     ToolOutputMessage,
 )
-from ..values import WireObject
 
 __all__ = [
     "CALLS",
@@ -31,7 +30,6 @@ __all__ = [
     "STATUSES",
     "Call",
     "Part",
-    "with_shared_words",
 ]
 
 
@@ -155,23 +153,3 @@ STATUSES: dict[str, Status] = {
     "cancelled": "cancelled",
 }
 """The final statuses of items and responses, which are the same for messages."""
-
-
-# A tuple, so that intersecting with it takes the words that stand here.
-_WORDS = (
-    ("type", "message"),
-    ("type", "function_call"),
-    ("type", "reasoning"),
-    ("role", "assistant"),
-    ("status", "completed"),
-    ("object", "response"),
-    ("tool_choice", "auto"),
-)
-
-
-def with_shared_words(wire: WireObject) -> dict[str, Any]:
-    """A copy of an item or a response, for a message or a run, which is held as long as that. The words of most of them are
-    the same for all copies."""
-    copy = dict(wire)
-    copy.update(copy.items() & _WORDS)
-    return copy

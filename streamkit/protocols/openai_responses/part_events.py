@@ -11,7 +11,6 @@ from typing import Any
 
 from ...events import AnnotationAdded, Event, MessageDone, MetadataHeld
 from ...messages import ImageMessage, Message, TextMessage, ToolCallMessage
-from ..held_values import NOTHING
 from ..values import WireObject, as_count, as_list, as_object, as_text, json_text, text_or_json
 from .fields import EventFields, index_reader
 from .final_items import append_console, end_patch, hold_console
@@ -101,8 +100,7 @@ def final_text_reader(stem: str) -> Reader:
         if part == "code":
             state.forget_targets(item)
             return [*item.close(part, index, text, "completed")]
-        logprobs = event.get("logprobs")
-        item.hold(part, index, text, (), logprobs_of(logprobs) if logprobs else NOTHING)
+        item.hold(part, index, text, (), logprobs_of(event.get("logprobs")))
         return []
 
     return read

@@ -28,7 +28,7 @@ from ...messages import (
     ToolOutputMessage,
 )
 from ..values import WireObject, as_list, as_object, as_text, is_list, is_object, json_text, parse_json
-from .item_types import CALLS, CODE_KEYS, CONTENT_PARTS, OUTPUT_KEYS, with_shared_words
+from .item_types import CALLS, CODE_KEYS, CONTENT_PARTS, OUTPUT_KEYS
 
 __all__ = ["KEY", "form_of", "received_item", "restore"]
 
@@ -54,7 +54,7 @@ class _Place(msgspec.Struct, frozen=True):
 
 def form_of(wire: WireObject) -> dict[str, Any]:
     """A copy of an item without the contents of its messages."""
-    item = with_shared_words(wire)
+    item = dict(wire)
     type = item.get("type")
     if type == "reasoning":
         _define_reasoning(item)

@@ -25,7 +25,7 @@ from .fields import EventFields, ObjectFields, read_object
 from .final_items import final_form, finish_item
 from .item import Item
 from .item_index import ItemIndex
-from .item_types import CALLS, STATUSES, with_shared_words
+from .item_types import CALLS, STATUSES
 from .response_state import ResponseState
 from .wire import STEM_OF_CALL, warning
 
@@ -176,8 +176,7 @@ def _streamed_items(items: ItemIndex, forms: Sequence[tuple[WireObject, ObjectFi
 def _run(response: WireObject, own: ObjectFields, status: RunStatus) -> Run:
     """The response as a run. Its `raw` is without the output, which is in the messages, and may be long."""
     error, details = response.get("error"), response.get("incomplete_details")
-    raw = dict(response) if status == "in_progress" else with_shared_words(response)  # the last one stays
-    raw.pop("output", None)
+    raw = {key: response[key] for key in response if key != "output"}
     return Run(
         id=own.id or "",
         status=status,

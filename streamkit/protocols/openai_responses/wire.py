@@ -14,7 +14,6 @@ import msgspec
 
 from ...events import StreamWarning
 from ...messages import Annotation
-from ..held_values import NOTHING
 from ..values import (
     LARGEST_COUNT,
     WireObject,
@@ -160,16 +159,16 @@ def are_content_parts(value: Any) -> bool:
 
 def read_part(part: WireObject) -> tuple[str, Sequence[Annotation], WireObject]:
     """The text of a content part, its citations, and the metadata of its message."""
-    text, wires, logprobs = part.get("text"), part.get("annotations"), part.get("logprobs")
+    text, wires = part.get("text"), part.get("annotations")
     if not (text and isinstance(text, str)):
         text = as_text(part.get("refusal"))
     annotations = [one for wire in as_list(wires) if (one := read_annotation(wire)) is not None] if wires else ()
-    return text, annotations, logprobs_of(logprobs) if logprobs else NOTHING
+    return text, annotations, logprobs_of(part.get("logprobs"))
 
 
 def logprobs_of(logprobs: Any) -> WireObject:
     """The log probabilities of a text, as the metadata of its message; none if there are none."""
-    return {"logprobs": list(logprobs)} if (logprobs := as_list(logprobs)) else NOTHING
+    return {"logprobs": list(logprobs)} if (logprobs := as_list(logprobs)) else {}
 
 
 def warning(code: str, fault: str, kind: Any = None) -> StreamWarning:
