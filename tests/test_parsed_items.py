@@ -477,6 +477,30 @@ def test_the_own_protocols_frames_give_the_same_events_on_both_paths(path: Path)
     assert told_by_frames("streamkit", frames, fast=True) == told_by_frames("streamkit", frames, fast=False)
 
 
+def test_a_piece_with_half_of_a_surrogate_pair_is_added_once() -> None:
+    """It is no plain one, and nothing may have changed before that shows: neither its log probabilities nor a call's
+    arguments are there twice."""
+    tokens: Any = [{"token": "x", "logprob": -1.0, "bytes": None, "top_logprobs": []}]
+    text = [
+        {
+            "object": "chat.completion.chunk",
+            "choices": [{"index": 0, "delta": {"content": piece}, "logprobs": logprobs}],
+        }
+        for piece, logprobs in (("a", None), ("b\ud83d", {"content": tokens}), ("\ude00", None))
+    ]
+    call = [
+        {"type": "tool-input-start", "toolCallId": "c", "toolName": "f"},
+        *(
+            {"type": "tool-input-delta", "toolCallId": "c", "inputTextDelta": piece}
+            for piece in ('{"a":"', "\ud83d", "\ude00")
+        ),
+        {"type": "tool-input-delta", "toolCallId": "c", "inputTextDelta": '"}'},
+        {"type": "finish"},
+    ]
+    for name, items in (("openai_chat", text), ("vercel_ui", call)):
+        assert told(kind_of(name), items) == told(tolerant(name), items)
+
+
 def test_a_pair_of_surrogates_is_joined_across_dicts() -> None:
     items = chat({"content": "a"}, {"content": "b\ud83d"}, {"content": "\ude00c"}, {"content": "d"})
     assert sk.stream(
