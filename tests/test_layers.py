@@ -50,10 +50,6 @@ BACKWARDS = {
     ("handlers.hooks", "streams.state"): "a handler has the stream that it is on",
     ("handlers.root", "streams.state"): "a handler has the stream that it is on",
     ("relay.lanes", "relay.emitter"): "a lane emits through its emitter",
-    ("server.execution", "server.runs"): "an execution is one of the runs of its process",
-    ("server.heartbeat", "server.runs"): "the heartbeat looks after them",
-    ("computer.supervisor", "computer.runner"): "a supervisor and a stop act on their runner",
-    ("computer.stopping", "computer.runner"): "a supervisor and a stop act on their runner",
 }
 
 # What the core may import besides itself. `threading` is there for the locks of `Answer`, whose calls are thread-safe, and

@@ -14,14 +14,11 @@ That second is one in which the process could run: on a busy machine the time th
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from .language_process import LanguageProcess
 from .processes import Identity, seconds_in_queue
 from .request import RunRequest, StopReason
-
-if TYPE_CHECKING:
-    from .runner import Runner
 
 __all__ = ["RunStopper"]
 
@@ -29,6 +26,18 @@ GRACE = 1.0  # seconds from the interrupt to the kill
 _REPEAT_INTERVAL = 0.03  # seconds between two interrupts
 _FEWEST_INTERRUPTS = 5  # before the kill, however late they come
 _IMMEDIATE: tuple[StopReason, ...] = ("memory_limit", "process_limit")
+
+
+class Interruptible(Protocol):
+    """The runner of a language, as what stops a run uses it."""
+
+    def interrupt(self, before: set[Identity]) -> None:
+        """Interrupt the code."""
+        ...
+
+    def repeat_interrupt(self, before: set[Identity]) -> None:
+        """Interrupt the code again, which has not ended."""
+        ...
 
 
 class RunStopper:
@@ -45,7 +54,7 @@ class RunStopper:
         interrupted: whether the code was interrupted.
     """
 
-    def __init__(self, runner: Runner, run: RunRequest, process: LanguageProcess, before: set[Identity]) -> None:
+    def __init__(self, runner: Interruptible, run: RunRequest, process: LanguageProcess, before: set[Identity]) -> None:
         self._runner = runner
         self._run = run
         self._process = process

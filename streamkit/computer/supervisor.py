@@ -14,24 +14,47 @@ import select
 import time
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from .input_answers import InputAnswers
 from .language_process import LanguageProcess
 from .output_queue import LimitedOutput
 from .pipes import Pipes
+from .process_channel import ProcessChannel, Wakeup
 from .processes import Identity
 from .request import RunRequest
-from .stopping import RunStopper
-
-if TYPE_CHECKING:
-    from .runner import Runner
+from .stopping import Interruptible, RunStopper
 
 __all__ = ["Supervisor"]
 
 _DRAIN_LIMIT = 4 << 20  # characters read before a frame is handled, where something writes without end
 _BURST = 0.004  # seconds: output that follows other output so soon waits as long, to be read in few large chunks
 _INTERRUPT_ERRORS = ("KeyboardInterrupt", "CancelledError")  # what an interrupt raises; the end note reports it
+
+
+class SupervisedRunner(Interruptible, Protocol):
+    """The runner of a language, as the supervisor of a run uses it."""
+
+    may_exit: bool
+    confirms_interrupts: bool
+    channel: ProcessChannel
+    wakeup: Wakeup
+
+    def wake(self) -> None:
+        """Make the thread that follows a run look at it."""
+        ...
+
+    def send(self, command: Mapping[str, Any]) -> None:
+        """Send a command to the process."""
+        ...
+
+    def is_newest_confirmation(self, frame: Mapping[str, Any]) -> bool:
+        """Whether a frame confirms the newest interrupt."""
+        ...
+
+    def end_process(self) -> bool:
+        """End the process. Returns whether nothing of it remains."""
+        ...
 
 
 class Supervisor:
@@ -49,7 +72,7 @@ class Supervisor:
     """
 
     def __init__(
-        self, runner: Runner, run: RunRequest, pipes: Pipes, process: LanguageProcess, before: set[Identity]
+        self, runner: SupervisedRunner, run: RunRequest, pipes: Pipes, process: LanguageProcess, before: set[Identity]
     ) -> None:
         self._runner = runner
         self._run = run

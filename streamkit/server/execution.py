@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -27,12 +27,10 @@ from ..messages import CodeMessage, Message, ToolCallMessage
 from ..relay import Answered, Cancelled, Control, Fenced, LogWriter
 from ..relay.answers import value_of
 from ..streams.tasks import scheduler, start_task
+from .heartbeat import ProcessRuns
 from .publisher import Publisher
 from .records import AG_UI, Context
 from .saved_conversation import SavedConversation
-
-if TYPE_CHECKING:
-    from .runs import Runs
 
 __all__ = ["Execution"]
 
@@ -55,7 +53,7 @@ class Execution:
         pause_after: for how many seconds it may wait; None for no limit.
     """
 
-    def __init__(self, runs: Runs, context: Context) -> None:
+    def __init__(self, runs: ProcessRuns, context: Context) -> None:
         self.context = context
         self.conversation = SavedConversation(runs.store, context)
         self.publisher: Publisher | None = None

@@ -7,14 +7,15 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from .execution import Execution
-    from .runs import Runs
+from ..relay import Relay
+from ..stores import Store
+from .publisher import Publisher
+from .records import Context
 
-__all__ = ["Heartbeat"]
+__all__ = ["Heartbeat", "ProcessRuns", "WatchedExecution"]
 
 log = logging.getLogger("streamkit.server")
 
@@ -39,10 +40,41 @@ class _Watched:
         self.next_look = now + max(_FIRST_LOOK, min((now - self._since) / 2, _LONGEST_PAUSE))
 
 
+class WatchedExecution(Protocol):
+    """An execution of this process, as the heartbeat uses it."""
+
+    publisher: Publisher | None
+    waits_since: float | None
+    pause_after: float | None
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        ...
+
+    def pause(self) -> None:
+        """Leave the run to whoever takes it over."""
+        ...
+
+
+class WatchedRuns(Protocol):
+    """The runs of this process, as the heartbeat uses them."""
+
+    @property
+    def active(self) -> Mapping[str, WatchedExecution]:
+        """The executions that have not ended, by their runs' ids."""
+        ...
+
+    @property
+    def relay(self) -> Relay:
+        """The relay that has the runs."""
+        ...
+
+
 class Heartbeat:
     """The thread, which lives as long as there is something to do."""
 
-    def __init__(self, runs: Runs) -> None:
+    def __init__(self, runs: WatchedRuns) -> None:
         self._lock = threading.Lock()
         self._changed = changed = threading.Event()
         self._runs = weakref.ref(runs, lambda _: changed.set())
@@ -83,7 +115,7 @@ class Heartbeat:
 
     # Each of these returns the seconds until the next look.
 
-    def _look_at_active(self, runs: Runs, now: float) -> float:
+    def _look_at_active(self, runs: WatchedRuns, now: float) -> float:
         """Send heartbeats, and pause runs that have waited for too long."""
         wait = _INTERVAL
         for execution in [*runs.active.values()]:
@@ -93,7 +125,7 @@ class Heartbeat:
                 log.error("run %s: no heartbeat: %s", execution.run_id, error, exc_info=error)
         return wait
 
-    def _look_at(self, execution: Execution, now: float) -> float:
+    def _look_at(self, execution: WatchedExecution, now: float) -> float:
         if execution.publisher is not None:
             execution.publisher.log.heartbeat()
         since, limit = execution.waits_since, execution.pause_after
@@ -104,7 +136,7 @@ class Heartbeat:
         execution.pause()
         return _INTERVAL
 
-    def _look_at_watched(self, runs: Runs, now: float) -> float:
+    def _look_at_watched(self, runs: WatchedRuns, now: float) -> float:
         """Take over runs whose producer is gone."""
         for run_id, watched in [*self._watched.items()]:
             if now < watched.next_look:
@@ -117,7 +149,7 @@ class Heartbeat:
                 log.error("run %s cannot be watched: %s", run_id, error, exc_info=error)
         return min((watched.next_look for watched in self._watched.values()), default=now + _INTERVAL) - now
 
-    def _is_over(self, runs: Runs, run_id: str, watched: _Watched) -> bool:
+    def _is_over(self, runs: WatchedRuns, run_id: str, watched: _Watched) -> bool:
         """Whether a run needs to be watched no more: it has ended, or is this process's own."""
         record = runs.relay.get(run_id)
         if record is None or record.has_ended or run_id in runs.active:
@@ -125,3 +157,28 @@ class Heartbeat:
         if record.status == "paused":
             watched.go_on()
         return False
+
+
+class ProcessRuns(Protocol):
+    """The runs of this process, as one of its executions uses them."""
+
+    factory: Callable[[Context], Any]
+    relay: Relay
+    store: Store
+    heartbeat: Heartbeat
+
+    def pause_of(self, agent: Any) -> float | None:
+        """Return for how many seconds this agent waits before its run is paused; None for no limit."""
+        ...
+
+    def tools_of(self, context: Context) -> Iterable[Mapping[str, Any]]:
+        """Return the tools that the client itself runs."""
+        ...
+
+    def take_over_soon(self, run_id: str, token: Any) -> None:
+        """Take a paused run over, from any thread."""
+        ...
+
+    def remove(self, execution: WatchedExecution) -> None:
+        """Forget an execution that has ended or is paused."""
+        ...

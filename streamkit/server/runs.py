@@ -17,7 +17,7 @@ from ..relay import LogWriter, Relay, RunRecord
 from ..stores import Store
 from ..streams.tasks import start_soon
 from .execution import Execution
-from .heartbeat import Heartbeat
+from .heartbeat import Heartbeat, WatchedExecution
 from .problem import Problem
 from .records import AG_UI, Context
 
@@ -85,7 +85,7 @@ class Runs:
             )
         return found.values()
 
-    def remove(self, execution: Execution) -> None:
+    def remove(self, execution: WatchedExecution) -> None:
         """Forget an execution that has ended or is paused."""
         if self.active.get(execution.run_id) is execution:
             del self.active[execution.run_id]
