@@ -110,25 +110,31 @@ def test_a_server_that_is_told_to_stop_leaves_its_runs(
             assert said(there.events(run["id"])) == f"I will. It gave: {kind}\n"
 
 
+KILLED = {"steps 3": 1, "both": 0, "run hang": 1, "hang": 0, "run say 1 & say 2": 1, "run say 1 & hang": 2}
+"""What the runs do that a process has when it is killed, and how many of their questions were approved by then."""
+
+
 @pytest.fixture(scope="module")
 def killed(here: tuple[Any, Client], redis: RedisServer) -> dict[str, Any]:
     """Runs of a process that was killed: by their conversations, those that waited for an answer and those that worked."""
     victim, client = here
     runs: dict[str, Any] = {}
     for kind in ("sync", "async"):
-        for text in ("steps 3", "both", "run hang", "hang"):
-            name = f"{text.replace(' ', '-')}-{kind}"
+        for text, approvals in KILLED.items():
+            name = f"{text.replace(' ', '-').replace('-&-', '-')}-{kind}"
             runs[name] = run = client.begin(text, conversation=name, metadata={"kind": kind})
             if text == "hang":
                 _frames_until(client, run["id"], "text_delta")
                 continue
-            run["question"] = question = client.until_asked(run["id"])["id"]
-            if text in ("steps 3", "run hang"):
-                client.post(f"/runs/{run['id']}/answers/{question}", json={"approved": True})
-            if text == "steps 3":
-                run["question"] = wait_for(partial(_open, client, run["id"], question))
-            if text == "run hang":
-                _frames_until(client, run["id"], "active_line")
+            run["question"] = client.until_asked(run["id"])["id"]
+            answered = []
+            for _ in range(approvals):
+                answered.append(run["question"])
+                client.post(f"/runs/{run['id']}/answers/{run['question']}", json={"approved": True})
+                if len(answered) < approvals or not text.endswith("hang"):
+                    run["question"] = wait_for(partial(_open, client, run["id"], *answered))
+            if text.endswith("hang"):
+                _frames_until(client, run["id"], "active_line", approvals)
     for run in runs.values():
         run["cursor"] = client.run(run["id"])["cursor"]
     victim.kill()
@@ -177,6 +183,41 @@ def test_a_run_that_waited_for_several_answers_goes_on(killed: dict[str, Any], t
     assert said(there.events(run["id"])) == "It gave: x"
 
 
+@KINDS
+def test_of_two_calls_in_one_answer_the_first_does_not_run_again(
+    killed: dict[str, Any], there: Client, agents: Agents, kind: str
+) -> None:
+    """The process was killed when the first had run, and it asked whether the second may: that one alone is asked about, and runs
+    in another process. The model reads the outputs of both."""
+    run = killed[f"run-say-1-say-2-{kind}"]
+    known = there.run(run["id"])
+    assert (known["status"], [one["subject"]["content"] for one in known["pending"]]) == ("paused", ["say 2"])
+    there.post(f"/runs/{run['id']}/answers/{run['question']}", json={"approved": True})
+    frames = there.events(run["id"])
+    printed = [frame.data["value"] for frame in frames if frame.type == "console_delta"]
+    assert printed == ["1\n", "2\n"]
+    assert [frame.type for frame in frames].count("confirmation_created") == 2
+    assert said(frames) == "I will. It gave: 2\n"
+    outputs = [one["content"] for one in agents.model.requests[-1].body["messages"] if one["role"] == "tool"]
+    assert outputs == ["1\n", "2\n"]
+
+
+@KINDS
+def test_of_two_calls_in_one_answer_the_next_request_says_what_became_of_each(
+    killed: dict[str, Any], ends: dict[str, list[Any]], there: Client, agents: Agents, kind: str
+) -> None:
+    """The process was killed when the first had run, and while the second did: neither runs again."""
+    run = killed[f"run-say-1-hang-{kind}"]
+    assert there.run(run["id"])["status"] == "lost"
+    again = there.begin("go on", conversation=run["conversation"])
+    frames = there.events(again["id"])
+    assert [frame.type for frame in frames if frame.type in ("confirmation_created", "console_created")] == []
+    requests = [one.body["messages"] for one in agents.model.requests if "go on" in str(one.body["messages"][-1])]
+    first, second = (one["content"] for one in requests[-1] if one["role"] == "tool")
+    assert first == "1\n"
+    assert "interrupted" in second
+
+
 @pytest.fixture(scope="module")
 def ends(killed: dict[str, Any], there: Client) -> dict[str, list[Any]]:
     """What readers get who had read all that there was, of the runs that worked. (All at once: a lease is waited for.)"""
@@ -209,11 +250,13 @@ def _open(client: Client, run_id: str, *answered: str) -> str | None:
     return next((one["id"] for one in client.run(run_id)["pending"] if one["id"] not in answered), None)
 
 
-def _frames_until(client: Client, run_id: str, type: str) -> list[Any]:
+def _frames_until(client: Client, run_id: str, type: str, times: int = 1) -> list[Any]:
+    """The frames of a run up to one of this type. Of the lines that run, that they have ended does not count."""
     found = []
     with client.stream("GET", f"/runs/{run_id}/events") as response:
         for frame in frames_of(response.iter_text()):
             found.append(frame)
-            if frame.type == type:
+            times -= frame.type == type and frame.data.get("line", 1) is not None
+            if times == 0:
                 break
     return found
