@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -472,3 +473,21 @@ def test_an_image_of_pillow_is_displayed(computer: Computer) -> None:
 def test_no_frame_of_the_kernel_stands_in_a_traceback(computer: Computer, code: str) -> None:
     """Only those of the code, and of what it calls."""
     assert "streamkit" not in run(computer, "python", code).text
+
+
+OPEN_RUNS = """
+import os
+links = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
+names = {os.path.basename(os.readlink(link)).split(".")[0] for link in links if os.path.lexists(link)}
+print(len([name for name in names if len(name) == 32]))
+"""
+"""Prints how many runs have a pipe that is open; their ids have 32 digits."""
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc, with the descriptors of a process")
+@pytest.mark.parametrize("code", ["1 / 0", "return", "class A:\n    def __repr__(self):\n        1 / 0\nA()"])
+def test_an_error_that_python_remembers_keeps_no_pipe_open(code: str) -> None:
+    """`sys.last_value` refers to the frames of the code, and these to those that called it."""
+    with traced_computer() as traced:
+        assert "Error" in run(traced.computer, "python", code).text
+        assert run(traced.computer, "python", OPEN_RUNS).text == "1\n"

@@ -75,13 +75,15 @@ class ResultHook(DisplayHook):
 
     def __call__(self, result: Any = None) -> None:
         """Display a result. An error meanwhile is one of its `__repr__`."""
-        if (run := channel.run) is None:
+        if channel.run is None:
             return
-        run.displaying = True
+        channel.run.displaying = (
+            True  # in no variable: an error, which Python remembers, would keep the run and its pipes
+        )
         try:
             super().__call__(result)
         finally:
-            run.displaying = False
+            channel.run.displaying = False
 
     def write_output_prompt(self) -> None:
         """Does nothing: a console has no prompts."""

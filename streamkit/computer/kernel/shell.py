@@ -81,11 +81,16 @@ class Compiler(CachingCompiler):
 
     def __call__(self, source: Any, filename: str, *arguments: Any, **named: Any) -> Any:
         """Compile a statement of a cell, which runs then; reports its first line as the active one."""
-        run = channel.run
-        if run is not None and filename == run.filename and isinstance(source, ast.Module | ast.Interactive):
-            channel.report_line(first_line(source.body[0]), step=True)
+        if isinstance(source, ast.Module | ast.Interactive):
+            self._report_step(source, filename)
         compiled: Any = super().__call__
         return compiled(source, filename, *arguments, **named)
+
+    def _report_step(self, source: ast.Module | ast.Interactive, filename: str) -> None:
+        # A function of its own: an error of the compiler, which Python remembers, has the frames of its callers, and so would
+        # keep the run and its pipes.
+        if (run := channel.run) is not None and filename == run.filename:
+            channel.report_line(first_line(source.body[0]), step=True)
 
 
 class Exit(ExitAutocall):
