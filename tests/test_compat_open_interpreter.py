@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import aclosing, closing, contextmanager
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -18,10 +18,15 @@ from typing import Any
 
 import anyio
 import anyio.to_thread
+import httpx
 import openai
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+from starlette.routing import Route
 
 import streamkit as sk
 from streamkit.compat.open_interpreter import Llm, OpenInterpreter, interpreter
@@ -35,6 +40,7 @@ from streamkit.testing import ModelServer, Reasoning, Reply, Text, ToolCall
 from .agent.parts import PNG, ToyComputer, code
 from .faces import Face, async_faces, body
 from .telling import RECORDINGS
+from .web_frameworks import uvicorn_serves
 
 computer_of = pytest.importorskip("streamkit.computer", reason="the extra `computer` is not installed")
 
@@ -534,6 +540,37 @@ async def test_a_task_that_leaves_a_chat_stops_its_code(face: Face, how: str) ->
         assert computer.runs[0].ended.is_set()
         async with aclosing(one.achat("again")) as chunks:
             assert "Done" in [chunk.get("content") async for chunk in chunks]
+
+
+@pytest.mark.parametrize("kind", ["chat", "achat"])
+def test_a_server_goes_on_when_a_client_has_left_in_the_midst_of_code(kind: str) -> None:
+    """The guide's server stops the code as soon as the client is gone, the usual one with the next chat, which it does not refuse."""
+    computer = ToyComputer()
+
+    async def from_task(message: str) -> AsyncIterator[str]:
+        async with aclosing(one.achat(message)) as chunks:
+            async for chunk in chunks:
+                yield json.dumps(chunk) + "\n"
+
+    def from_thread(message: str) -> Iterator[str]:
+        for chunk in one.chat(message, stream=True, display=False):
+            yield json.dumps(chunk) + "\n"
+
+    async def respond(request: Request) -> StreamingResponse:
+        lines = from_thread if kind == "chat" else from_task
+        return StreamingResponse(lines((await request.json())["message"]), media_type="application/x-ndjson")
+
+    script = [Reply(code("say a\nhang")), Reply("Done.")]
+    with made(*script, computer=computer, auto_run=True) as one:
+        with uvicorn_serves(Starlette(routes=[Route("/chat", respond, methods=["POST"])])) as port:
+            url = f"http://127.0.0.1:{port}/chat"
+            with httpx.stream("POST", url, json={"message": "go"}) as response:
+                assert any(json.loads(line).get("content") == "a\n" for line in response.iter_lines())
+            if kind == "achat":
+                assert computer.runs[0].ended.wait(10)
+            again = httpx.post(url, json={"message": "again"}, timeout=20)
+        assert "Done" in [json.loads(line).get("content") for line in again.text.splitlines()]
+        assert computer.runs[0].ended.is_set()
 
 
 def test_a_failure_is_raised_and_the_messages_have_what_arrived() -> None:

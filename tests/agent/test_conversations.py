@@ -427,3 +427,26 @@ async def test_a_computer_may_be_set_between_two_streams(face: Face) -> None:
             await talker.say("Now?", Approving())
         assert [len(request.body.get("tools", [])) for request in server.requests] == [0, 1, 1]
     assert computer.ran == ["say hi"]
+
+
+@every_face
+@every_provider
+@body
+async def test_what_is_for_the_user_alone_does_not_reach_the_model(face: Face, provider: str) -> None:
+    """Its call has an output all the same. The conversation keeps it."""
+    call: dict[str, Any] = {"role": "assistant", "call_id": "c", "run_id": "r", "step_id": "s"}
+    conversation: list[dict[str, Any]] = [
+        {"id": "1", "role": "user", "type": "message", "content": "Go."},
+        {"id": "2", "type": "tool_call", "name": "execute", "content": '{"language": "python", "code": "x"}', **call},
+        {"id": "3", "type": "code", "format": "python", "content": "x", **call},
+        {"id": "4", "type": "console", "content": "only the user", "recipient": "user", **call, "role": "computer"},
+        {"id": "5", "role": "assistant", "type": "message", "content": "also hidden", "recipient": "user"},
+    ]
+    with ModelServer([Reply("I see.")]) as server:
+        async with agent_on(face, server, provider, computer=ToyComputer()) as talker:
+            talker.agent.messages = conversation
+            await talker.say("And?")
+            assert [content for _, content in talker.contents][3:5] == ["only the user", "also hidden"]
+        sent = server.requests[0].content.decode()
+        assert len(outputs_of(server.requests[0])) == 1
+    assert ("only the user" in sent, "also hidden" in sent, "And?" in sent) == (False, False, True)
