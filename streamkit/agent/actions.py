@@ -17,7 +17,7 @@ turn records it as interrupted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..answers import Confirmation
 from ..messages import CodeMessage, ConsoleMessage, Message, ToolCallMessage, ToolOutputMessage
@@ -36,6 +36,7 @@ __all__ = [
     "not_run_output",
     "open_calls",
     "pending_of",
+    "reopen_calls",
 ]
 
 WAITING, BEGAN = "waiting", "began"
@@ -154,6 +155,17 @@ def as_waiting(messages: Sequence[Message], run_id: str) -> list[Message]:
         else message
         for message in messages
     ]
+
+
+def reopen_calls(messages: list[Message], executes: Callable[[ToolCallMessage], bool]) -> None:
+    """Record that the calls of the newest answer wait that have no outcome: for where it is known that none has begun.
+
+    Args:
+        messages: the conversation, which is changed.
+        executes: whether the agent answers a call.
+    """
+    for call in filter(executes, open_calls(messages)):
+        Action(call).mark(messages, WAITING)
 
 
 def complete_records(messages: Sequence[Message], *, at_end: bool, limit: int) -> list[Message]:

@@ -18,7 +18,7 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from ..agent import Agent, AsyncAgent
-from ..agent.actions import is_question, open_calls
+from ..agent.actions import is_question, open_calls, reopen_calls
 from ..agent.code import CODE_TOOL
 from ..errors import ProducerFenced, StaleVersionError, UsageError
 from ..events import ConfirmationCreated, ConfirmationDone, Done, Event, RunStepDone, ToolCallDone
@@ -199,6 +199,10 @@ class Execution:
         for tool in self._runs.tools_of(self.context):
             if tool["name"] not in own:
                 agent.add_tool(tool)
+        if (
+            not self.context.input
+        ):  # taken over, while it waited: maybe the agent had not come to all calls of its answer
+            reopen_calls(agent.messages, agent.executes)
 
     def _run_in_thread(self) -> None:
         error: BaseException | None = None

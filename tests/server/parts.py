@@ -56,6 +56,11 @@ def reply_to(request: Request) -> Reply:
             return Reply(ToolCall("ask", {"question": rest}))
         case "both":
             return Reply(ToolCall("ask", {"question": "1"}), ToolCall("ask", {"question": "2"}))
+        case "careful-and-ask":
+            return Reply(ToolCall("careful", {"n": int(rest)}), ToolCall("ask", {"question": "1"}))
+        case "all":  # a tool that is confirmed, code, one that is not confirmed, and one of the client
+            calls = (ToolCall("careful", {"n": int(rest)}), code(f"say {rest}"), ToolCall("look", {"n": int(rest)}))
+            return Reply(*calls, ToolCall("ask", {"question": "1"}))
         case "steps":  # one call of `careful` after the other
             done = sum(message["role"] == "tool" for message in messages)
             return Reply(ToolCall("careful", {"n": done + 1})) if done < int(rest) else Reply(f"Did {done}.")
@@ -82,6 +87,7 @@ class Agents:
 
     Attributes:
         ran: what the tool `careful` was called with.
+        looked: what the tool `look` was called with, which nobody has to confirm.
         computers: those of all agents.
         contexts: what they were made for.
     """
@@ -90,6 +96,7 @@ class Agents:
         self.model = ModelServer(reply_to)
         url = url or self.model.url  # of another process's
         self.ran: list[int] = []
+        self.looked: list[int] = []
         self._path = path  # of a file with what ran in all processes
         self.computers: list[Any] = []
         self.contexts: list[Context] = []
@@ -117,10 +124,15 @@ class Agents:
                     file.write(f"{n}\n")
             return f"careful {n}"
 
+        def look(n: int) -> str:
+            """Look."""
+            self.looked.append(n)
+            return f"look {n}"
+
         computer = ToyComputer() if self.with_computer else None
         self.computers.append(computer)
         options: dict[str, Any] = {
-            "tools": [careful, ASK],
+            "tools": [careful, look, ASK],
             "computer": computer,
             "protocol": "openai_chat",
             "model": "m",
@@ -135,7 +147,7 @@ class Agents:
 
     def forget(self) -> None:
         """Empty the records of what ran."""
-        for records in (self.ran, self.computers, self.contexts):
+        for records in (self.ran, self.looked, self.computers, self.contexts):
             records.clear()
 
     def close(self) -> None:

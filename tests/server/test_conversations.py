@@ -170,6 +170,29 @@ def test_a_tools_call_waits_for_hours_too(backend: Backend, agents: Agents) -> N
         assert said(frames) == f"It gave: {question['id']}"
 
 
+@KINDS
+def test_the_calls_beside_one_that_waits_for_the_client_are_made_after_a_pause(
+    backend: Backend, agents: Agents, kind: str
+) -> None:
+    """The run was paused before the agent came to them: each is confirmed if it has to be, and runs once."""
+    agents.forget()
+    with serve(backend.app(agents, pause_after=0.02)) as url, Client(url) as client:
+        run = client.begin("all 7", conversation=f"beside-{kind}", **of(kind))
+        answered: list[str] = []
+        for answer in ({"output": "given"}, {"approved": True}, {"approved": True}):
+            client.until(run["id"], "paused")
+            (question,) = [one for one in client.run(run["id"])["pending"] if one["id"] not in answered]
+            answered.append(question["id"])
+            client.post(f"/runs/{run['id']}/answers/{question['id']}", json=answer)
+        frames = client.events(run["id"])
+        types = [frame.type for frame in frames]
+        names = ("tool_call_created", "confirmation_created", "tool_output_created", "console_created")
+        assert [types.count(name) for name in names] == [4, 2, 3, 1]
+        assert (agents.ran, agents.looked, agents.code_that_ran) == ([7], [7], ["say 7"])
+        outputs = [one["content"] for one in agents.model.requests[-1].body["messages"] if one["role"] == "tool"]
+        assert outputs == ["careful 7", "7\n", "look 7", "given"]
+
+
 def test_a_paused_run_is_stopped(backend: Backend, agents: Agents) -> None:
     """By the process that the request came to. The conversation is free again."""
     with serve(backend.app(agents, pause_after=0.0)) as url, Client(url) as client:

@@ -218,6 +218,28 @@ def test_of_two_calls_in_one_answer_the_next_request_says_what_became_of_each(
     assert "interrupted" in second
 
 
+@KINDS
+def test_of_two_calls_in_one_answer_the_clients_output_is_kept(
+    redis: RedisServer, agents: Agents, path: Path, there: Client, kind: str
+) -> None:
+    """The process is killed when the client has given the output of one, and the other waits for an approval."""
+    number = {"sync": "71", "async": "72"}[kind]
+    with process(redis, path, agents, lease=1.0) as (victim, client):
+        run = client.begin(f"careful-and-ask {number}", conversation=f"mixed-{kind}", metadata={"kind": kind})
+        question = client.until_asked(run["id"])
+        assert question["kind"] == "tool_call"
+        client.post(f"/runs/{run['id']}/answers/{question['id']}", json={"output": "given"})
+        approval = wait_for(partial(_open, client, run["id"], question["id"]))
+        victim.kill()
+    there.until(run["id"], "paused")
+    there.post(f"/runs/{run['id']}/answers/{approval}", json={"approved": True})
+    frames = there.events(run["id"])
+    assert [frame.type for frame in frames].count("tool_output_done") == 2
+    assert path.read_text().split().count(number) == 1
+    outputs = [one["content"] for one in agents.model.requests[-1].body["messages"] if one["role"] == "tool"]
+    assert sorted(outputs) == [f"careful {number}", "given"]
+
+
 @pytest.fixture(scope="module")
 def ends(killed: dict[str, Any], there: Client) -> dict[str, list[Any]]:
     """What readers get who had read all that there was, of the runs that worked. (All at once: a lease is waited for.)"""
