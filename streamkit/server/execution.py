@@ -199,9 +199,8 @@ class Execution:
         for tool in self._runs.tools_of(self.context):
             if tool["name"] not in own:
                 agent.add_tool(tool)
-        if (
-            not self.context.input
-        ):  # taken over, while it waited: maybe the agent had not come to all calls of its answer
+        if not self.context.input:
+            # Taken over while it waited: the agent may not have come to all calls of its answer.
             reopen_calls(agent.messages, agent.executes)
 
     def _run_in_thread(self) -> None:
