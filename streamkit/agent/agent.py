@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ..events import RunStep
+from ..events import Run, RunStep
 from ..handlers import EventHandler, Handler
 from ..messages import CodeMessage, Message
 from ..streams.aio import AsyncStreamManager
@@ -267,6 +267,9 @@ class _ConversationRecorder(EventHandler):
     def on_message_created(self, message: Message, /) -> None:
         if message.role != "assistant" or not self._turn.presents_again:
             self._agent.messages.append(message)
+
+    def on_run_requires_action(self, run: Run, /) -> None:
+        self._turn.mark_calls()
 
     def on_run_step_done(self, run_step: RunStep, /) -> None:
         self._turn.withdraw_failed_answer()

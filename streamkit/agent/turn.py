@@ -15,7 +15,7 @@ from ..errors import UsageError
 from ..events import ConfirmationCreated, ConsoleCreated, ConsoleDelta, ConsoleDone, Event, Run, RunDone, ToolCallDone
 from ..messages import CodeMessage, ConsoleMessage, Message, ReasoningMessage, ToolCallMessage, ToolOutputMessage
 from ..streams.state import StreamState
-from .actions import Action, is_question
+from .actions import WAITING, Action, is_question
 from .argument_schema import ArgumentsError
 from .calls import PendingCall, call_id_of, declined_output, failure_events
 from .code import CODE_TOOL, RejectedCode, read_code, runs_without_confirmation
@@ -70,6 +70,7 @@ class Turn:
         self._on_start = on_start
         self._deps = deps
         self._outcomes = Outcomes(agent)
+        self._marked: list[Action] = []  # those that wait for the turn to come to them
         self._answer_begins = 0  # where in the stream's messages the model's newest answer begins
         self._answer_is_complete = True
 
@@ -79,6 +80,7 @@ class Turn:
         Calls that the application has answered by then stay, with their outputs and the reasoning before them: the model
         must not ask for the same action again.
         """
+        self._take_marks_away()
         if self._answer_is_complete or self.stream.error is None:
             return
         answer = self.stream.messages[self._answer_begins :]
@@ -87,8 +89,25 @@ class Turn:
         withdrawn = {id(message) for message in answer if not _belongs_to_calls(message, answered)}
         self._agent.messages[:] = [message for message in self._agent.messages if id(message) not in withdrawn]
 
+    def mark_calls(self) -> None:
+        """The run requires action. Where that is before the turn has come to the calls of the answer, they are marked as waiting,
+        because the conversation may be saved now."""
+        if self._answer_is_complete:
+            return
+        marked = {action.call.id for action in self._marked}
+        for call in filter(_is_call, self.stream.messages[self._answer_begins :]):
+            if self._agent.executes(call) and call.id not in marked:
+                self._marked.append(Action(call))
+                self._marked[-1].mark(self._agent.messages, WAITING)
+
+    def _take_marks_away(self) -> None:
+        for action in self._marked:
+            action.settle(self._agent.messages)
+        self._marked.clear()
+
     def finish(self) -> None:
         """The stream has ended: record what became of each action that has no outcome in the conversation yet."""
+        self._take_marks_away()
         failed = self.stream.error is not None and not self._answer_is_complete
         newest = () if failed else self.stream.messages[self._answer_begins :]
         calls = [call for call in newest if _is_call(call) and self._agent.executes(call)]
@@ -182,6 +201,7 @@ class Turn:
 
     def _execute(self, messages: Sequence[Message]) -> Iterator[Step]:
         """Answer the calls among these messages: functions together, then code in its order."""
+        self._take_marks_away()
         calls, messages = self._with_distinct_ids(messages)
         tools = self._agent.tools
         actions = [Action(call) for call in calls]

@@ -215,6 +215,43 @@ async def test_a_call_of_the_application_can_be_answered_by_the_next_stream(
 
 @every_face
 @every_provider
+@body
+async def test_the_calls_beside_one_that_waits_are_saved_as_waiting(face: Face, provider: str, tmp_path: Path) -> None:
+    """The stream waits for the application before it comes to them. Where the program ends then, the next one makes them."""
+    schema = {"name": "ask", "parameters": {"type": "object", "properties": {}}}
+    saved = tmp_path / "talk.json"
+    looked: list[str] = []
+
+    def look() -> str:
+        looked.append("sun")
+        return "sun"
+
+    def wait(handler: Any, call: sk.ToolCallMessage) -> None:
+        if call.name == "ask":
+            call.defer(timeout=10)
+
+    def save(handler: Any, run: sk.Run) -> None:
+        if not saved.exists():
+            talker.agent.save(saved)
+            handler.stream.pending["call_1_2"].respond("now")
+
+    script = [Reply(ToolCall("look"), code("say hello"), ToolCall("ask")), Reply("Fine."), Reply("Fine too.")]
+    options: dict[str, Any] = {"tools": [schema, look], "computer": ToyComputer(), "auto_run": True}
+    with ModelServer(script) as server:
+        async with agent_on(face, server, provider, **options) as talker:
+            await talker.say("Go.", face.told(on_tool_call_done=wait, on_run_requires_action=save))
+            assert all("action" not in message.metadata for message in talker.messages)
+            talker.agent.load(saved)
+            assert [*talker.agent.pending] == ["call_1_2"]
+            late = face.told(on_tool_call_done=lambda self, call: call.respond("late") if call.name == "ask" else None)
+            await talker.say(late)
+        outputs = [outputs_of(request) for request in server.requests[1:]]
+    assert outputs == [{"call_1_0": "sun", "call_1_1": "hello\n", "call_1_2": word} for word in ("now", "late")]
+    assert looked == ["sun", "sun"]
+
+
+@every_face
+@every_provider
 @pytest.mark.parametrize("as_dict", [False, True], ids=["message", "dict"])
 @body
 async def test_an_output_may_have_the_role_that_chat_has_for_it(face: Face, provider: str, as_dict: bool) -> None:
