@@ -256,6 +256,24 @@ def test_a_cursor_of_a_tail_that_was_lost_is_none_of_what_stands_there_now() -> 
     assert [json.loads(entry.data)["n"] for entry in rest[1:]] == [*range(1, stored + 1), *range(100, 105)]
 
 
+def test_a_cursor_of_a_tail_that_was_lost_is_not_the_place_of_a_later_snapshot() -> None:
+    """Which stands for as many events, but for those of the next producer."""
+    relay, _, seen, second, _ = lose_tail()
+    for start in (100, 103):
+        second.append(lines(3, start))
+        second.snapshot(b'{"type":"snapshot","dropped":0,"events":[]}')
+        second.flush()
+    assert seen[-1].cursor.startswith("1-6.")
+    with redis.Redis.from_url(shared_server().url) as client:
+        assert client.hget(Keys(relay.prefix, "run").snapshot, "at") == b"2-6"
+    with pytest.raises(sk.SourceError) as raised:
+        relay.read("run", seen[-1].cursor, gap="error")
+    assert raised.value.status_code == 410
+    reading = relay.read("run", seen[-1].cursor)
+    assert reading.pull()[0].snapshot
+    second.end("completed")
+
+
 class Losing(RedisRelay):
     """As if Redis lost the end of a run, just after its record was read."""
 
