@@ -111,6 +111,7 @@ class Throttled(Handler):
         self._require_init("_handler", "handler, interval")
         super().bind(stream)
         try:
+            self._handler.streamkit_plan()  # raises where a hook could not be called
             self._handler.bind(stream)
         except UsageError:
             super().unbind(stream)

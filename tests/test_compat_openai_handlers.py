@@ -673,3 +673,57 @@ async def test_a_hook_that_reads_its_own_stream_gets_a_usage_error(face: Face, o
     assert len(errors) == len(PIECES)
     assert f"text_done {ANSWER!r}" in handler.lines
     assert handler.lines[-1] == "end"
+
+
+# -- what hooks take and return
+
+
+def _returning(face: Face) -> Any:
+    """A handler of this face's own kind, two of whose hooks return something."""
+
+    class Returns(AssistantEventHandler):
+        def on_text_delta(self, delta: Any, snapshot: Any) -> Any:
+            return len(delta.value)
+
+        def on_message_done(self, message: Any) -> Any:
+            return "done"
+
+    class AsyncReturns(AsyncAssistantEventHandler):
+        async def on_text_delta(self, delta: Any, snapshot: Any) -> Any:
+            await anyio.lowlevel.checkpoint()
+            return len(delta.value)
+
+        def on_message_done(self, message: Any) -> Any:
+            return "done"
+
+    return AsyncReturns() if face.is_async else Returns()
+
+
+@every_face
+@every_service
+@body
+async def test_a_hook_that_returns_a_value_is_warned_about_once(face: Face, service: str) -> None:
+    """As streamkit's own handlers are: nobody receives it."""
+    with pytest.warns(UserWarning, match="nobody receives") as caught:
+        await serve(face, service, _returning(face))
+    said = [str(one.message).partition("Returns.")[2].partition(",")[0] for one in caught]
+    assert said == ["on_text_delta returned 9", "on_message_done returned 'done'"]
+
+
+async def _slow_delta(self: Any, delta: Any) -> None:
+    """An `async def` hook without a snapshot."""
+
+
+@pytest.mark.parametrize(
+    ("root", "name", "hook"),
+    [
+        (AssistantEventHandler, "on_text_delta", lambda self, delta: None),
+        (AssistantEventHandler, "on_end", lambda self, status: None),
+        (AssistantEventHandler, "on_confirmation", lambda self: None),
+        (AsyncAssistantEventHandler, "on_text_delta", _slow_delta),
+        (AsyncAssistantEventHandler, "on_run_step_delta", lambda self, delta, snapshot, more: None),
+    ],
+)
+def test_a_hook_that_cannot_take_its_arguments_is_refused_when_it_is_bound(root: type, name: str, hook: Any) -> None:
+    with pytest.raises(sk.UsageError, match=rf"Wrong\.{name} cannot be called with its arguments: it is {name}\("):
+        sk.astream([], type("Wrong", (root,), {name: hook})())

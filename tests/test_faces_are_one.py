@@ -89,7 +89,7 @@ def test_the_loop_that_performs_the_steps_is_the_same_but_for_what_it_waits_in()
     sync, aio = loop("sync.py"), loop("aio.py")
     aio = re.sub(r"\(yield from (\S+)\.__await__\(\)\)", r"\1", aio)
     aio = aio.replace("if step is PULL: step = steps.send(self._source.next()) elif", "if")
-    awaits = "yield from (step if not self._ending else shielded(step)).__await__() step = steps.send(None)"
+    awaits = "step = steps.send((yield from (step if not self._ending else shielded(step)).__await__()))"
     assert aio.replace(awaits, "AWAIT") == sync.replace(
         "raise AssertionError(f'a sync stream cannot {step!r}')", "AWAIT"
     )

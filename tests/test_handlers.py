@@ -568,9 +568,11 @@ def test_a_method_that_is_no_hook_is_warned_about_once_when_its_handler_is_bound
 
 
 @every_face
+@pytest.mark.parametrize("awaits", [False, True], ids=["plain", "async"])
+@pytest.mark.parametrize("wrapped", [False, True], ids=["", "throttled"])
 @body
-async def test_a_hook_that_returns_a_value_is_warned_about_once(face: Face) -> None:
-    """Of every kind of event. What a lambda returns says nothing."""
+async def test_a_hook_that_returns_a_value_is_warned_about_once(face: Face, awaits: bool, wrapped: bool) -> None:
+    """Of every kind of event, and of `async def` hooks as well. What a lambda returns says nothing."""
 
     class Returns(sk.EventHandler):
         def on_tool_call_done(self, call: sk.ToolCallMessage) -> Any:
@@ -579,16 +581,26 @@ async def test_a_hook_that_returns_a_value_is_warned_about_once(face: Face) -> N
         def on_text_delta(self, delta: sk.TextDelta, snapshot: sk.TextMessage) -> Any:
             return len(delta.value)
 
-    async def stream(handler: Returns) -> None:
-        handler.on_text_done = lambda message: message.content
+    class Awaited(sk.EventHandler):
+        async def on_tool_call_done(self, call: sk.ToolCallMessage) -> Any:
+            await anyio.lowlevel.checkpoint()
+            return "42"
+
+        async def on_text_delta(self, delta: sk.TextDelta, snapshot: sk.TextMessage) -> Any:
+            return len(delta.value)
+
+    async def stream(handler: Any) -> None:
+        if not wrapped:
+            handler.on_text_done = lambda message: message.content
         texts = [sk.events.TextDelta("t", "Hello"), sk.events.TextDelta("t", " you")]
         calls = [sk.events.ToolCallDone(sk.ToolCallMessage(id, name="f", content="{}")) for id in ("a", "b")]
         await face.stream([*texts, *calls, sk.events.StreamEnd(status="completed")], handler).until_done()
 
+    kind: Any = Awaited if face.is_async and awaits else Returns
     with pytest.warns(UserWarning) as caught:
-        await stream(Returns())
-        await stream(Returns())
-    assert [(str(one.message).partition("Returns.")[2], one.filename) for one in caught] == [
+        for _ in range(2):
+            await stream(sk.Throttled(kind(), 0) if wrapped else kind())
+    assert [(str(one.message).partition(f"{kind.__name__}.")[2], one.filename) for one in caught] == [
         ("on_text_delta returned 5, which nobody receives: a hook returns nothing", __file__),
         (
             "on_tool_call_done returned '42', which nobody receives: a hook returns nothing; a tool call is answered by "
@@ -625,19 +637,99 @@ async def test_console_output_has_two_names(face: Face, name: str) -> None:
         assert seen == ["hi"]
 
 
-@pytest.mark.parametrize(
-    ("name", "hook"),
-    [
-        ("on_text_delta", lambda self, delta: None),
-        ("on_text_delta", lambda self, delta, snapshot, more: None),
-        ("on_end", lambda self, status: None),
-        ("on_event", lambda self: None),
-        ("on_usage", lambda self, usage, *, more: None),
-    ],
-)
-def test_a_hook_that_cannot_take_its_arguments_is_refused_when_it_is_bound(name: str, hook: Any) -> None:
-    """Before the request; with more parameters that have values, it can."""
-    with pytest.raises(sk.UsageError, match=f"cannot be called with its arguments: it is {name}"):
-        sk.stream([], type("Wrong", (sk.EventHandler,), {name: hook})())
-    fits = {"on_text_delta": lambda self, delta, *rest: None, "on_end": lambda self, status=None: None}
-    sk.stream([], type("Right", (sk.EventHandler,), fits)())
+async def _slowly_too_few(self: Any, delta: Any) -> None:
+    """An `async def` hook without a snapshot."""
+
+
+async def _slowly(self: Any, delta: Any, snapshot: Any) -> None:
+    """An `async def` hook."""
+
+
+class _Callable:
+    """An object that is called as a function is."""
+
+    def __call__(self, *, delta: Any) -> None:
+        pass
+
+
+def _logged(hook: Any) -> Any:
+    """A decorator whose hooks take anything, and pass on what it wants."""
+
+    @functools.wraps(hook)
+    def log(self: Any, *arguments: Any) -> Any:
+        return hook(self, *arguments[:1])
+
+    return log
+
+
+def _with_one_argument(hook: Any) -> Any:
+    """A decorator whose hooks take too little, whatever the decorated one takes."""
+
+    @functools.wraps(hook)
+    def narrow(self: Any, delta: Any) -> Any:
+        return hook(self, delta, None)
+
+    return narrow
+
+
+WRONG_HOOKS = {
+    "too few": ("on_text_delta", lambda self, delta: None),
+    "too many": ("on_text_delta", lambda self, delta, snapshot, more: None),
+    "one where there are none": ("on_end", lambda self, status: None),
+    "no event": ("on_event", lambda self: None),
+    "a keyword that is required": ("on_usage", lambda self, usage, *, more: None),
+    "async": ("on_text_delta", _slowly_too_few),
+    "a decorator's": ("on_text_delta", _with_one_argument(_slowly)),
+    "static": ("on_text_delta", staticmethod(lambda delta: None)),
+    "of a class": ("on_text_delta", classmethod(lambda cls, delta: None)),
+    "partial": ("on_text_delta", functools.partial(lambda snapshot: None)),
+    "an object": ("on_text_delta", _Callable()),
+    "handle": ("handle", lambda self, event, more: None),
+    "receive": ("receive", lambda self: None),
+}
+RIGHT_HOOKS = {
+    "more, with values": ("on_text_delta", lambda self, delta, snapshot, more=None: None),
+    "any": ("on_text_delta", lambda self, delta, *rest: None),
+    "one with a value where there are none": ("on_end", lambda self, status=None: None),
+    "async": ("on_text_delta", _slowly),
+    "a decorator's": ("on_text_delta", _logged(lambda self, delta: None)),
+    "static": ("on_text_delta", staticmethod(lambda delta, snapshot: None)),
+    "of a class": ("on_text_delta", classmethod(lambda cls, delta, snapshot: None)),
+    "partial": ("on_text_delta", functools.partial(lambda more, delta, snapshot: None, None)),
+    "written in C": ("on_text_delta", print),
+}
+
+
+@pytest.mark.parametrize("root", [sk.EventHandler, sk.AsyncEventHandler])
+@pytest.mark.parametrize(("name", "hook"), WRONG_HOOKS.values(), ids=WRONG_HOOKS)
+def test_a_hook_that_cannot_take_its_arguments_is_refused_when_it_is_bound(
+    root: type[Any], name: str, hook: Any
+) -> None:
+    """Before the request. Of a decorated hook, what the decorator returned counts: that is what is called."""
+    with pytest.raises(sk.UsageError, match=rf"Wrong\.{name} cannot be called with its arguments: it is {name}\("):
+        sk.astream([], type("Wrong", (root,), {name: hook})())
+
+
+def test_a_hook_behind_another_handler_is_checked_when_that_is_bound() -> None:
+    handler = type("Wrong", (sk.EventHandler,), {"on_end": lambda self, status: None})()
+    with pytest.raises(sk.UsageError, match=r"Wrong\.on_end cannot be called with its arguments"):
+        sk.stream([], sk.Throttled(handler, 1))
+    handler.on_end = lambda: None
+    sk.stream(chat("a"), sk.Throttled(handler, 1)).until_done()
+
+
+@pytest.mark.parametrize(("name", "hook"), WRONG_HOOKS.values(), ids=WRONG_HOOKS)
+def test_a_hook_that_was_assigned_and_cannot_take_its_arguments_is_refused_as_well(name: str, hook: Any) -> None:
+    handler: Any = sk.EventHandler()
+    if name.startswith("on_"):
+        setattr(handler, name, hook.__get__(handler) if hasattr(hook, "__get__") else hook)
+        with pytest.raises(sk.UsageError, match=f"cannot be called with its arguments: it is {name}"):
+            sk.astream([], handler)
+
+
+@every_face
+@pytest.mark.parametrize(("name", "hook"), RIGHT_HOOKS.values(), ids=RIGHT_HOOKS)
+@body
+async def test_a_hook_that_can_take_its_arguments_is_called(face: Face, name: str, hook: Any) -> None:
+    if face.is_async or hook is not _slowly:
+        await face.stream(chat("a"), type("Right", (sk.EventHandler,), {name: hook})()).until_done()

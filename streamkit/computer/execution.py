@@ -11,6 +11,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -21,6 +22,7 @@ from ..errors import SourceError
 from ..events import Event, StreamEnd
 from ..messages import Status
 from ..sources.source import AsyncSource, Readable, Source, SourceTraits
+from ..streams.readers import Loop
 from .background_run import BackgroundRun, CodeError, ExecutionStatus
 from .events import RunEvents
 
@@ -183,16 +185,14 @@ class Execution(Readable):
         return AsyncSource(pull, close, source.traits)
 
     def __aiter__(self) -> AsyncIterator[Event]:
-        """As `__iter__`, for tasks; a thread waits for the events."""
-        return self._iterate_async()
+        """As `__iter__`, for tasks; a thread waits for the events. One that is cancelled loses none of them."""
+        return Loop(partial(self._next_in_task, anyio.CapacityLimiter(1)))
 
-    async def _iterate_async(self) -> AsyncIterator[Event]:
-        waiting = anyio.CapacityLimiter(1)
-        more = True
-        while more:
-            while self._pending:
-                yield self._take()
-            more = await anyio.to_thread.run_sync(self._fill_pending, limiter=waiting, abandon_on_cancel=True)
+    async def _next_in_task(self, waiting: anyio.CapacityLimiter) -> Event:
+        fill = self._fill_pending
+        if not self._pending and not await anyio.to_thread.run_sync(fill, limiter=waiting, abandon_on_cancel=True):
+            raise StopAsyncIteration
+        return self._take()
 
     # -- stopping
 

@@ -124,7 +124,7 @@ class Delivery:
                     for hook in self._hooks[event.__class__]:
                         result = hook(event, message)
                         if result is not None and (type(result) is coroutine or self._must_await(hook, result)):
-                            result = yield result  # which is None: a coroutine is not held once it was awaited
+                            result = _check_returned(hook, (yield result))  # no coroutine is held once it was awaited
                         if self._closing:
                             raise Stopped
                     if self._iterated:
@@ -196,7 +196,7 @@ class Delivery:
             try:
                 result = _invoke(call, event)
                 if result is not None and self._must_await(call, result):
-                    yield result
+                    _check_returned(call, (yield result))
             except BaseException as error:
                 yield from self._emit_to_rest(calls[number:], event, error)
                 raise
@@ -211,7 +211,7 @@ class Delivery:
                 try:
                     result = _invoke(call, event)
                     if result is not None and self._must_await(call, result):
-                        yield result
+                        _check_returned(call, (yield result))
                 except Exception as another:
                     add_note(error, event, another)
         finally:
@@ -231,17 +231,24 @@ class Delivery:
         Raises:
             UsageError: it has to, and this is a sync stream.
         """
-        if isinstance(hook, Call):
-            hook = hook.function
         if not inspect.isawaitable(result):
-            warn_of_returned_value(hook, result)
+            _check_returned(hook, result)
             return False
         if self._awaits:
             return True
+        if isinstance(hook, Call):
+            hook = hook.function
         if inspect.iscoroutine(result):
             result.close()
         name = getattr(hook, "__qualname__", repr(hook))
         raise UsageError(f"{name} returned an awaitable, which a sync stream cannot await: use `astream`")
+
+
+def _check_returned(hook: Any, value: object) -> Any:
+    """Warn of what a hook returned, also when it was awaited, unless it is None. Returns None."""
+    if value is not None:
+        warn_of_returned_value(hook.function if isinstance(hook, Call) else hook, value)
+    return None
 
 
 def _invoke(call: Call | _DeltaHook, event: Any) -> Any:

@@ -7,6 +7,7 @@ A hook that is not overridden costs nothing. The root is `Handler`, which receiv
 from .hook_names import HOOKS, hook_events, warn_of_near_misses, warn_of_returned_value
 from .hooks import AsyncEventHandler, EventHandler, Hooks
 from .root import Call, Handler, needs_async, no_handler, own_hooks, plan
+from .signatures import check_arguments
 
 __all__ = [
     "HOOKS",
@@ -15,6 +16,7 @@ __all__ = [
     "EventHandler",
     "Handler",
     "Hooks",
+    "check_arguments",
     "hook_events",
     "needs_async",
     "no_handler",

@@ -40,8 +40,9 @@ from ..messages import (
     ToolCallMessage,
     ToolOutputMessage,
 )
-from .hook_names import hook_events, warn_of_near_misses, warn_of_unknown_hooks
+from .hook_names import hook_events, warn_of_near_misses, warn_of_returned_value, warn_of_unknown_hooks
 from .root import Call, Handler
+from .signatures import check_arguments
 
 if TYPE_CHECKING:
     from ..streams.state import StreamState
@@ -62,24 +63,6 @@ def _is_plain(function: Any) -> bool:
 
 def _is_async(function: Any) -> bool:
     return not _is_plain(function) and inspect.iscoroutinefunction(function)
-
-
-def _check_arity(hook: Any, name: str) -> None:
-    """Check that a hook takes the arguments that it will be called with.
-
-    Raises:
-        UsageError: it does not.
-    """
-    declared: Any = vars(Hooks).get(name)
-    if declared is None:
-        return  # an application's event, which may have arguments of its own
-    wanted = declared.__code__.co_argcount - 1
-    code, defaults = hook.__func__.__code__, hook.__func__.__defaults__ or ()
-    most, required_keys = code.co_argcount - 1, code.co_kwonlyargcount - len(hook.__func__.__kwdefaults__ or ())
-    takes_more = most >= wanted or bool(code.co_flags & inspect.CO_VARARGS)
-    if most - len(defaults) > wanted or not takes_more or required_keys:
-        names = ", ".join(("self", *declared.__code__.co_varnames[1 : wanted + 1]))
-        raise UsageError(f"{hook.__qualname__} cannot be called with its arguments: it is {name}({names})")
 
 
 class Hooks(Handler, Generic[R]):
@@ -114,15 +97,22 @@ class Hooks(Handler, Generic[R]):
         for call in calls:
             result = call.function(event) if call.takes_event else call.function(*event.arguments())
             if inspect.isawaitable(result):
-                return self._streamkit_await_hooks(result, calls, event)
+                return self._streamkit_await_hooks(call, result, calls, event)
+            if result is not None:
+                warn_of_returned_value(call.function, result)
         return None
 
-    async def _streamkit_await_hooks(self, first: Awaitable[Any], calls: Iterable[Call], event: Event) -> None:
-        await first
+    async def _streamkit_await_hooks(
+        self, first: Call, awaitable: Awaitable[Any], calls: Iterable[Call], event: Event
+    ) -> None:
+        if (returned := await awaitable) is not None:
+            warn_of_returned_value(first.function, returned)
         for call in calls:
             result = call.function(event) if call.takes_event else call.function(*event.arguments())
             if inspect.isawaitable(result):
-                await result
+                result = await result
+            if result is not None:
+                warn_of_returned_value(call.function, result)
 
     def streamkit_plan(self) -> Mapping[type[Event], tuple[Call, ...]]:
         """The calls that each kind of event makes to the overridden hooks, or to an overridden `handle`."""
@@ -145,8 +135,9 @@ class Hooks(Handler, Generic[R]):
 
     def _streamkit_call(self, name: str) -> Call:
         hook = getattr(self, name)
+        if (declared := vars(Hooks).get(name)) is not None:  # an application's event may have arguments of its own
+            check_arguments(hook, declared, type(self).__name__)
         if _is_plain(hook):
-            _check_arity(hook, name)
             return Call(hook, name == "on_event", False)
         if inspect.isgeneratorfunction(hook) or inspect.isasyncgenfunction(hook):
             raise UsageError(f"{type(self).__name__}.{name} has a `yield`: as a generator it would never run")

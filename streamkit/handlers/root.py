@@ -16,6 +16,7 @@ import msgspec
 from ..errors import UsageError
 from ..events import EVENTS, Event
 from .hook_names import hook_events
+from .signatures import check_arguments
 
 if TYPE_CHECKING:
     from ..streams.state import StreamState
@@ -97,15 +98,27 @@ class Handler:
         return self
 
     def streamkit_receiver(self) -> Callable[[Sequence[Any]], None] | None:
-        """The method that takes the raw items, None if the handler's class does not override `receive`."""
-        return None if type(self).receive is Handler.receive else self.receive
+        """The method that takes the raw items, None if the handler's class does not override `receive`.
+
+        Raises:
+            UsageError: it does not take them.
+        """
+        if type(self).receive is Handler.receive:
+            return None
+        check_arguments(self.receive, Handler.receive, type(self).__name__)
+        return self.receive
 
     def streamkit_is_on(self, stream: StreamState) -> bool:
         """Whether this is the stream that the handler was attached to last."""
         return self._streamkit_live is stream
 
     def streamkit_plan(self) -> Mapping[type[Event], tuple[Call, ...]]:
-        """The calls that each kind of event makes to this handler; kinds that make none may be missing."""
+        """The calls that each kind of event makes to this handler; kinds that make none may be missing.
+
+        Raises:
+            UsageError: it does not take an event.
+        """
+        check_arguments(self.handle, Handler.handle, type(self).__name__)
         call = Call(self.handle, True, inspect.iscoroutinefunction(self.handle))
         return dict.fromkeys(EVENTS.values(), (call,))
 

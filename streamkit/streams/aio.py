@@ -30,7 +30,7 @@ from ..sources.source import AsyncSource, Source, await_source, call_source
 from .lifecycle import NO_STEPS
 from .manager import Manager
 from .options import StreamOptions
-from .readers import begin
+from .readers import Loop
 from .sleeps import TaskSleeps, sleeps_on
 from .tasks import Work, close_unused, in_context, is_called_by, scheduler, shielded
 
@@ -85,13 +85,13 @@ class AsyncStreamManager(Manager):
 
     def __aiter__(self) -> AsyncIterator[Event]:
         """As `StreamManager.__iter__`."""
-        return begin(self._iterate())
+        return Loop(self._next)
 
     @property
     def text_deltas(self) -> AsyncIterator[str]:
         """As `StreamManager.text_deltas`."""
         self._check_text_is_left()
-        return begin(self._iterate(self._answer_text.piece))
+        return Loop(partial(self._next, self._answer_text.piece))
 
     async def until_done(self) -> None:
         """Run to the end. Raises as iteration does."""
@@ -201,8 +201,7 @@ class AsyncStreamManager(Manager):
                     elif isinstance(step, Step):
                         step = steps.send((yield from self._perform(step).__await__()))
                     else:
-                        yield from (step if not self._ending else shielded(step)).__await__()
-                        step = steps.send(None)
+                        step = steps.send((yield from (step if not self._ending else shielded(step)).__await__()))
             except StopIteration:
                 break
             except BaseException as raised:
@@ -214,10 +213,13 @@ class AsyncStreamManager(Manager):
         if self._ended and self._work is not None:
             yield from shielded(self._work.stop()).__await__()
 
-    async def _iterate(self, pick: Callable[[Event], Any] | None = None) -> AsyncGenerator[Any, None]:
-        """The events that are still to come, or what `pick` makes of them where it is not None. It may be left at any time:
-        another one goes on from there."""
-        yield None  # see `begin`
+    async def _next(self, pick: Callable[[Event], Any] | None = None) -> Any:
+        """The next event, or what `pick` makes of the next one of which that is not None.
+
+        Raises:
+            StopAsyncIteration: there is none.
+            StreamkitError: as the stream ended.
+        """
         course = self._course
         if self._sleeps is None:
             self._enter_loop()
@@ -236,10 +238,11 @@ class AsyncStreamManager(Manager):
                 if event is None:
                     break
             if pick is None:
-                yield event
-            elif (picked := pick(event)) is not None:
-                yield picked
+                return event
+            if (picked := pick(event)) is not None:
+                return picked
         self._final()
+        raise StopAsyncIteration
 
     @types.coroutine
     def _advance(

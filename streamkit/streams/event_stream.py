@@ -141,6 +141,7 @@ class EventStream:
     _has_begun = False
     _is_read = False  # somebody waits for its next bytes at this moment
     _is_spent = False  # iteration has come to its end
+    _was_interrupted = False  # a wait for its next bytes was, which has closed it
 
     def __init__(
         self,
@@ -187,6 +188,11 @@ class EventStream:
             )
 
     def _check_single(self) -> None:
+        if self._was_interrupted:
+            raise UsageError(
+                "a wait for this event stream was interrupted, which has closed it before its end: for something to send "
+                "while the stream is silent, pass `keepalive=`"
+            )
         if self._is_read:
             raise UsageError(f"another {self._kind} reads this event stream just now")
 

@@ -108,6 +108,7 @@ class AsyncEventStream(EventStream, AsyncIterator[bytes]):
         try:
             await self._frames.wait_until_ready(self._keepalive)
         except BaseException:
+            self._was_interrupted = True
             await self.aclose()
             raise
         finally:

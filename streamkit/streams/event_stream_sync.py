@@ -102,6 +102,7 @@ class SyncEventStream(EventStream, Iterator[bytes]):
         try:
             self._frames.wait_until_ready(self._keepalive)
         except BaseException:
+            self._was_interrupted = True
             self.close()
             raise
         finally:

@@ -130,8 +130,8 @@ class Manager(Lifecycle, Readable):
 
     def _final(self) -> list[Message]:
         """All messages, or the error that the stream ended with."""
-        if self._error is not None:
-            raise self._error
+        if (error := self._error or self._interruption) is not None:
+            raise error
         return list(self._engine.messages)
 
     def _final_text(self) -> str:

@@ -1,26 +1,35 @@
-"""The loops over an async stream: async generators that no event loop knows of."""
+"""The loops over an async stream."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-__all__ = ["begin"]
+__all__ = ["Loop"]
 
 
-def begin(loop: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
-    """Run an async generator up to its first `yield`, which nobody waits for, and return it.
+class Loop(AsyncIterator[Any]):
+    """A loop over a stream. It holds nothing of it, so it may be left at any time, and another one goes on from there.
 
-    An event loop closes the async generators that it knows of, in tasks of its own where they were dropped, and trio warns of
-    each. A loop over a stream may be left at any time, and has nothing to close: so it begins where no event loop sees it.
+    Not an async generator: one that raised has ended, and would take a stream that failed for one that is complete; and an
+    event loop closes those that are left.
+
+    Args:
+        take: returns the next value. It raises `StopAsyncIteration` at the end, each time that it is called.
     """
-    first, last = sys.get_asyncgen_hooks()
-    sys.set_asyncgen_hooks(firstiter=None, finalizer=None)
-    try:
-        loop.__anext__().__await__().__next__()
-    except StopIteration:
-        pass
-    finally:
-        sys.set_asyncgen_hooks(firstiter=first, finalizer=last)
-    return loop
+
+    __slots__ = ("_take",)
+
+    def __init__(self, take: Callable[[], Awaitable[Any]]) -> None:
+        self._take = take
+
+    def __anext__(self) -> Awaitable[Any]:
+        return self._take()
+
+    async def aclose(self) -> None:
+        """End this loop, not the stream."""
+        self._take = _nothing
+
+
+async def _nothing() -> None:
+    raise StopAsyncIteration

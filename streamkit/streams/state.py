@@ -10,6 +10,7 @@ from ..answers import Confirmation, Outcome
 from ..core.engine import Engine
 from ..core.pending import Waker
 from ..core.run_tracker import merge
+from ..core.steps import Stopped
 from ..errors import IncompleteStreamError, RunFailedError, SourceTimeoutError, StreamkitError, UsageError
 from ..events import (
     ConfirmationDone,
@@ -61,6 +62,7 @@ class StreamState(StreamView):
         self._receivers = [receive for one in attached if (receive := one.streamkit_receiver()) is not None]
         self._source: Any = None
         self._nested_outcome: Run | None = None  # how the run of a source ended that was read inside this one
+        self._interruption: IncompleteStreamError | None = None  # for whoever reads on after an interrupted reader
         self._answers_taken = 0
         self._take(options)
         self._engine.takes_awaitables = awaitables
@@ -215,6 +217,15 @@ class StreamState(StreamView):
             self._ended = True
             yield StreamEnd(status=self._status, position=engine.source_ends.get(StreamEnd))
 
+    def _interrupted(self, error: BaseException) -> IncompleteStreamError:
+        """The error for whoever reads the stream on. The stream itself has not failed."""
+        kind = type(error).__name__
+        interrupted = IncompleteStreamError(
+            f"the stream was interrupted while it was read ({kind}), and has ended: what arrived is in `messages`"
+        )
+        interrupted.messages = self._engine.messages
+        return interrupted
+
     def _failed(self, error: BaseException) -> Iterator[Event]:
         """The events that still come when the stream fails or is stopped."""
         stopped = not isinstance(error, Exception)
@@ -227,6 +238,8 @@ class StreamState(StreamView):
             error.messages = self._engine.messages
         if not stopped:
             self._error = error
+        elif not isinstance(error, Stopped) and not self._ended:
+            self._interruption = self._interrupted(error)
         summary = {"type": type(error).__name__, "message": str(error)}
         yield from self._engine.end(status, None if stopped else summary)
         if not stopped and not self._ended:

@@ -243,6 +243,24 @@ async def test_an_answer_that_was_cancelled_stays(face: Face, provider: str) -> 
 
 @every_face
 @body
+async def test_an_answer_in_which_ctrl_c_came_stays(face: Face) -> None:
+    """It stops an answer as well."""
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with ModelServer([Reply(Text("A long answer."), never_ends=True), Reply("Again.")]) as server:
+        async with agent_on(face, server) as talker:
+            with pytest.raises(KeyboardInterrupt):
+                await talker.say("Go.", face.told(on_text_delta=interrupt))
+            fragment = talker.messages[-1]
+            assert (fragment.role, fragment.status) == ("assistant", "cancelled")
+            await talker.say("And?")
+        assert fragment.content in server.requests[1].content.decode()
+
+
+@every_face
+@body
 async def test_an_answer_without_its_end_fails(face: Face) -> None:
     """The stream does not continue, and the code of the answer does not run."""
     computer = ToyComputer()

@@ -168,6 +168,14 @@ def misuse() -> None:
     sk.stream([], protocol=5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     sk.stream(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     sk.stream([], handler=Right())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    for event in sk.stream([]):
+        if event.type == "text_delta":  # applications declare further events, so this says nothing of the class
+            str(event.value)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownArgumentType]
+        match event:
+            case sk.TextDelta(value=value):
+                assert_type(value, str)
+            case _:
+                pass
 
 
 def errors() -> str:

@@ -16,6 +16,7 @@ from openai.types.beta.threads.runs import RunStep
 from ...answers import Confirmation
 from ...errors import UsageError
 from ...events import Event
+from ...handlers import warn_of_returned_value
 from ...streams.aio import AsyncStreamManager
 from .binding import HOOKS, BoundHandler, ClientStream
 from .dispatch import Dispatcher
@@ -151,7 +152,9 @@ async def _call_hooks(handler: Any, calls: Iterator[HookCall]) -> None:
     for name, arguments in calls:
         hook = getattr(handler, name)
         if inspect.isawaitable(result := hook(*arguments)):
-            await result
+            result = await result
+        if result is not None:
+            warn_of_returned_value(hook, result)
 
 
 async def _advance(dispatcher: Dispatcher, manager: AsyncStreamManager) -> None:

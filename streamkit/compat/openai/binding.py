@@ -19,7 +19,7 @@ from openai.types.beta.threads.runs import RunStep
 from ...errors import UsageError
 from ...events import EVENTS, Event
 from ...handlers import HOOKS as OWN_HOOKS
-from ...handlers import Call, Handler, warn_of_near_misses
+from ...handlers import Call, Handler, check_arguments, warn_of_near_misses
 from ...messages import ToolCallMessage
 from ...sources.recognition import async_iterator_of, iterator_of
 from ...sources.sdk_streams import OpenedStream
@@ -234,7 +234,13 @@ class BoundHandler(Handler):
         return self._streamkit is not None and self._streamkit.stream is stream
 
     def _streamkit_plan(self) -> Mapping[type[Event], tuple[Call, ...]]:
-        """Every event calls one method, which finds the hooks."""
+        """Every event calls one method, which finds the hooks.
+
+        Raises:
+            UsageError: A hook does not take its arguments.
+        """
+        for name in self._streamkit_wanted():
+            check_arguments(getattr(self, name), getattr(self._streamkit_plain, name), type(self).__name__)
         function = self._streamkit_handle
         return dict.fromkeys(EVENTS.values(), (Call(function, True, inspect.iscoroutinefunction(function)),))
 

@@ -16,6 +16,7 @@ from openai.types.beta.threads.runs import RunStep
 from ...answers import Confirmation
 from ...errors import UsageError
 from ...events import Event
+from ...handlers import warn_of_returned_value
 from ...sources.interrupt import hang_up_response
 from ...streams.sync import StreamManager
 from .binding import ALL_HOOKS, BoundHandler, ClientStream
@@ -209,6 +210,7 @@ def _call_hooks(handler: Any, calls: Iterator[HookCall]) -> None:
         hook = getattr(handler, name)
         if (result := hook(*arguments)) is not None:
             _refuse_awaitable(hook, result)
+            warn_of_returned_value(hook, result)
 
 
 def _refuse_awaitable(hook: Callable[..., Any], result: Any) -> None:

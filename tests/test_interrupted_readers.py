@@ -1,0 +1,218 @@
+"""A reader whose wait was cancelled from outside never takes the rest of a stream for its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+import streamkit as sk
+from streamkit.computer import Computer
+
+from .faces import Face, async_faces, body, chat, every_face, sync_face
+from .test_relay import Producer, every_relay, story
+
+LOOPS = {
+    "events": aiter,
+    "text_deltas": lambda stream: stream.text_deltas,
+    "chunks": lambda stream: stream.chunks("vercel_ui"),
+}
+RESULTS = {
+    "events": lambda stream: anext(aiter(stream)),
+    "until_done": lambda stream: stream.until_done(),
+    "get_final_text": lambda stream: stream.get_final_text(),
+    "get_final_messages": lambda stream: stream.get_final_messages(),
+    "get_final_run": lambda stream: stream.get_final_run(),
+    "get_final_run_steps": lambda stream: stream.get_final_run_steps(),
+}
+interrupted = pytest.raises(sk.IncompleteStreamError, match="was interrupted while it was read")
+
+
+async def _stalled() -> AsyncIterator[Any]:
+    for chunk in chat("a", "b", finish=None):
+        yield chunk
+    await anyio.sleep_forever()
+
+
+async def _cancelled(loop: Any) -> list[Any]:
+    """Read as far as there is something, then cancel the wait for more, as `asyncio.wait_for` does."""
+    read: list[Any] = []
+    with anyio.CancelScope() as scope:
+        while True:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_cancel_when_idle, scope)
+                read.append(await anext(loop))
+                tasks.cancel_scope.cancel()
+    return read
+
+
+async def _cancel_when_idle(scope: anyio.CancelScope) -> None:
+    await anyio.wait_all_tasks_blocked()
+    scope.cancel()
+
+
+@async_faces
+@pytest.mark.parametrize("kind", LOOPS)
+@body
+async def test_a_loop_that_was_cancelled_in_a_wait_raises_at_its_next_item(face: Face, kind: str) -> None:
+    """Each time that it is continued, and with what had arrived."""
+    told = face.told()
+    stream = face.stream(_stalled(), told)
+    loop = LOOPS[kind](stream)
+    await _cancelled(loop)
+    for _ in range(2):
+        with interrupted as raised:
+            await anext(loop)
+            pytest.fail("it went on")
+    assert [message.content for message in raised.value.messages] == ["ab"]
+    assert (stream.status, stream.error) == ("cancelled", None)
+    told.check_brackets()
+
+
+@async_faces
+@pytest.mark.parametrize("result", RESULTS)
+@body
+async def test_what_is_read_after_a_cancelled_wait_is_never_taken_for_the_whole(face: Face, result: str) -> None:
+    stream = face.stream(_stalled())
+    await _cancelled(aiter(stream))
+    with interrupted:
+        await RESULTS[result](stream)
+    assert [message.content for message in stream.messages] == ["ab"]
+
+
+@async_faces
+@pytest.mark.parametrize("result", [name for name in RESULTS if name != "events"])
+@body
+async def test_a_final_value_for_which_the_wait_was_cancelled_is_not_a_part(face: Face, result: str) -> None:
+    stream = face.stream(_stalled())
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_cancel_when_idle, scope)
+            await RESULTS[result](stream)
+    assert scope.cancelled_caught
+    with interrupted:
+        await RESULTS[result](stream)
+
+
+@async_faces
+@body
+async def test_a_stream_whose_opening_was_cancelled_is_not_taken_for_an_empty_one(face: Face) -> None:
+    async def ask() -> Any:
+        await anyio.sleep_forever()
+
+    stream = face.stream(ask)
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_cancel_when_idle, scope)
+            async with stream:
+                pytest.fail("it was opened")
+    with interrupted:
+        await anext(aiter(stream))
+
+
+@sync_face
+@pytest.mark.parametrize("result", RESULTS)
+@body
+async def test_ctrl_c_in_a_wait_leaves_no_part_that_seems_whole(face: Face, result: str) -> None:
+    def items() -> Iterator[Any]:
+        yield from chat("a", finish=None)
+        raise KeyboardInterrupt
+
+    stream = face.stream(items())
+    with pytest.raises(KeyboardInterrupt):
+        await stream.until_done()
+    with interrupted:
+        await RESULTS[result](stream)
+
+
+@every_face
+@body
+async def test_a_stream_that_cancels_itself_returns_what_arrived(face: Face) -> None:
+    class Stopping(sk.EventHandler):
+        def on_text_delta(self, delta: sk.TextDelta, snapshot: sk.TextMessage, /) -> None:
+            self.stream.cancel()
+
+    stream = face.stream(chat("a", "b"), Stopping())
+    await stream.until_done()
+    assert (stream.status, stream.error, await stream.get_final_text()) == ("cancelled", None, "a")
+
+
+@async_faces
+@body
+async def test_an_interrupt_after_the_end_takes_nothing_back(face: Face) -> None:
+    """All has arrived when `on_end` is called."""
+
+    class Ending(sk.AsyncEventHandler):
+        async def on_end(self) -> None:
+            scope.cancel()
+            await anyio.lowlevel.checkpoint()
+
+    stream = face.stream(chat("a"), Ending())
+    with anyio.CancelScope() as scope:
+        await stream.until_done()
+    assert scope.cancelled_caught
+    assert await stream.get_final_text() == "a"
+
+
+@async_faces
+@pytest.mark.parametrize("kind", ["sse", "ndjson"])
+@body
+async def test_a_body_whose_wait_was_cancelled_is_not_taken_for_the_whole(face: Face, kind: str) -> None:
+    """It is closed, as it is where the task of a response is cancelled: the client has gone."""
+    stream = face.stream(_stalled())
+    response = getattr(stream, kind)(keepalive=None)
+    await _cancelled(response)
+    with pytest.raises(sk.UsageError, match=r"was interrupted.* pass `keepalive=`"):
+        await anext(response)
+    assert stream.status == "cancelled"
+
+
+@async_faces
+@every_relay
+@body
+async def test_a_loop_over_a_run_in_a_relay_goes_on_after_a_cancelled_wait(face: Face, relay_of: Any) -> None:
+    """Nothing of it is lost: the log is still there."""
+    with relay_of() as relay:
+        events, producer = story("Hello", "you"), Producer(relay)
+        producer.append(events[:5])
+        loop = aiter(relay.reader("run"))
+        read = await _cancelled(loop)
+        read += await _cancelled(loop)
+        producer.append(events[5:])
+        producer.close()
+        read += [event async for event in loop]
+        deltas = [event.value for event in read if isinstance(event, sk.TextDelta)]
+        assert "".join(deltas) == "Helloyou"
+
+
+@async_faces
+@body
+async def test_a_loop_over_running_code_goes_on_after_a_cancelled_wait(face: Face, tmp_path: Path) -> None:
+    """Nothing of its output is lost."""
+    with Computer() as computer:
+        code = f"echo 1; while [ ! -e {tmp_path / 'go'} ]; do sleep 0.01; done; echo 2"
+        execution = computer.run("shell", code)
+        loop = aiter(execution)
+        read = await _cancelled(loop)
+        read += await _cancelled(loop)
+        (tmp_path / "go").touch()
+        read += [event async for event in loop]
+    assert "".join(event.value for event in read if isinstance(event, sk.ConsoleDelta)) == "1\n2\n"
+    assert execution.status == "completed"
+
+
+def test_wait_for_around_each_item_ends_with_an_error_and_not_in_silence() -> None:
+    async def main() -> None:
+        loop = sk.astream(_stalled()).text_deltas
+        assert [await asyncio.wait_for(anext(loop), 10) for _ in "ab"] == ["a", "b"]
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(loop), 0.01)
+        with interrupted:
+            await anext(loop)
+
+    asyncio.run(main())
