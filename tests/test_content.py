@@ -187,6 +187,20 @@ async def test_an_opened_message_does_not_extend_the_time_for_the_first_content(
     assert str(error) == "no content came within 0.15 seconds (`Timeouts.first`)"
 
 
+@every_face
+@body
+async def test_time_that_ends_while_the_client_connects_is_a_timeout(face: Face) -> None:
+    """A task group of the client's may take the interruption, and the client goes on without a connection."""
+    protocol, items = STREAMS["streamkit"]
+    for number in range(40):
+        first = 0.0002 * number
+        with serving(*map(event, items[:-1]), ping=PINGS["comments"]) as url:
+            async with response(face, url) as source:
+                stream = face.stream(source, protocol=protocol, timeouts=sk.Timeouts(first=first or 0.0001, idle=30))
+                error = await raised_by(stream)
+        assert isinstance(error, sk.SourceTimeoutError), error
+
+
 @asynccontextmanager
 async def response(face: Face, url: str) -> AsyncIterator[Any]:
     """A request that is not sent yet."""

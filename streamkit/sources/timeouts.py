@@ -170,20 +170,22 @@ class ContentClock:
         """As `wait`, in a task. No cancel scope encloses the function: it may pull a generator that holds scopes of its own."""
         from .awaiting import TimedSleeps, await_with, is_cancellation  # not for threads
 
-        sleeps = TimedSleeps(self._begin())
+        sleeps, cause = TimedSleeps(self._begin()), None
         try:
             result: _T = await await_with(function, sleeps)
         except BaseException as error:
-            is_end = isinstance(error, StopAsyncIteration)  # a task group of the source's took the interruption
-            if not sleeps.are_over or not (is_end or (is_cancellation(error) and not sleeps.was_cancelled)):
+            # A task group of the source's may take the interruption; what the source raises then is what came of it.
+            is_end = isinstance(error, Exception) or (is_cancellation(error) and not sleeps.was_cancelled)
+            if not sleeps.are_over or not is_end:
                 if self._left()[0] > 0:
                     self._end()
                 raise
+            cause = error if isinstance(error, Exception) else None
         else:
             if not sleeps.are_over:
                 self._end()
                 return result
-        raise self._error()
+        raise self._error() from cause
 
 
 class _NotedDecoder:
