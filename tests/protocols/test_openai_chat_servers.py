@@ -234,6 +234,7 @@ USAGES: dict[str, tuple[list[Any], tuple[int, int, int]]] = {
         (10, 14, 24),
     ),
     "two answers in one source": ([*ANSWER, *OTHER_ANSWER], (20, 28, 48)),
+    "two answers with one id": ([*ANSWER, *ANSWER], (20, 28, 48)),
 }
 
 

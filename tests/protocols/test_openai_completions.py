@@ -176,10 +176,33 @@ def test_one_bad_value_never_loses_the_rest_of_its_item(item: Any, code: str, te
 
 
 def test_text_after_a_finish_reason_is_another_message() -> None:
-    assert texts(decode(chunk(choice("a", finish="stop")), chunk(choice("b")))) == [
-        (0, "a", "completed"),
+    assert texts(decode(chunk(choice("a", finish="length")), chunk(choice("b")))) == [
+        (0, "a", "incomplete"),
         (0, "b", "completed"),
     ]
+
+
+def test_an_answer_with_a_finish_reason_in_every_chunk_is_one_message() -> None:
+    pieces = [chunk(choice(text, finish="stop")) for text in "abc"]
+    assert texts(decode(*pieces)) == [(0, "abc", "completed")]
+
+
+def test_of_an_answer_that_was_cut_off_the_choices_that_finished_are_complete() -> None:
+    story = decode(chunk(choice("a", finish="stop"), choice("b", 1)), done=False)
+    assert texts(story) == [(0, "a", "completed"), (1, "b", "incomplete")]
+
+
+@pytest.mark.parametrize("id", ["cmpl-1", "cmpl-2"], ids=["one id", "two ids"])
+def test_the_usage_of_two_answers_in_one_source_is_that_of_both(id: str) -> None:
+    """Each answer is a step with its own, whether or not the server gives each an id of its own."""
+    items = [*HELLO, *({**item, "id": id} for item in HELLO)]
+    for source in (items, iter(items), [sse(*items)]):
+        stream = sk.stream(source)
+        stream.until_done()
+        assert [message.content for message in stream.messages] == ["Hello", "Hello"]
+        assert [step.usage.total_tokens for step in stream.get_final_run_steps() if step.usage] == [7, 7]
+        assert stream.usage is not None
+        assert (stream.usage.input_tokens, stream.usage.total_tokens) == (6, 14)
 
 
 @pytest.mark.parametrize("name", [name for name in protocols.BUILT_IN if name != "openai_completions"])

@@ -3,7 +3,8 @@
 Terminal rule: the answer is complete with `[DONE]`, with a finish_reason for every choice that was seen, or with an
 error. A stream that ends without any of them was cut off.
 
-Each choice is one text. `RunDone` comes with `[DONE]`, with an error, or at the source's end, because usage may come in a
+Each choice is one text, which ends with the answer: some servers send a finish_reason in each chunk. Text without one, after
+all choices have finished, begins another answer, in a step of its own. `RunDone` comes with `[DONE]`, with an error, or at the source's end, because usage may come in a
 last chunk after the finish_reason. Completions that were not streamed have the same shape, and are streams of one item.
 
 What servers do differently: choices without an index have their place as index; the usage is in the last chunk, in a
@@ -16,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
-from ...events import Event, Run, RunCreated, RunDone, TextCreated, TextDelta, TextDone
+from ...events import Event, Run, RunCreated, RunDone, RunStep, RunStepDone, TextCreated, TextDelta, TextDone
 from ...messages import Status, TextMessage
 from .. import base
 from ..values import (
@@ -74,7 +75,7 @@ class Decoder(base.Decoder):
         """The events of one chunk, then the warnings about it."""
         yield from self._begin(item)
         for place, wire in enumerate(self._choices_of(item)):
-            yield from self._read_choice(place, wire)
+            yield from self._read_choice(place, wire, item)
         usage = item.get("usage")
         if is_object(usage) and usage != self._usage:
             self._usage = usage
@@ -94,9 +95,11 @@ class Decoder(base.Decoder):
         yield from self._end()
 
     def finish(self) -> Iterator[Event]:
-        """The end of the run, if the answer is complete."""
+        """The end of the run if the answer is complete, else that of the choices that have finished."""
         if self.complete:
             yield from self._end()
+        else:
+            yield from self._end_texts(None)
 
     # -- the parts of a chunk
 
@@ -115,13 +118,15 @@ class Decoder(base.Decoder):
         self._warn("bad-choices", "its `choices` is not a list; it was read as a list of one")
         return [choices]
 
-    def _read_choice(self, place: int, wire: Any) -> Iterator[Event]:
+    def _read_choice(self, place: int, wire: Any, item: WireObject) -> Iterator[Event]:
         if not is_object(wire):
             self._warn("bad-choice", "one of its choices is not an object; it was skipped")
             return
         index = as_index(wire.get("index"), self._warn)
         if index is None:
             index = place
+        if self.complete and wire.get("text") and not wire.get("finish_reason"):
+            yield from self._begin_another_answer(item)
         self._finish_reasons.setdefault(index, None)
         yield from self._read_text(index, wire.get("text"), as_object(wire.get("logprobs")))
         if extra := without_keys(wire, *_CHOICE_KEYS):
@@ -129,12 +134,11 @@ class Decoder(base.Decoder):
         reason = wire.get("finish_reason")
         if isinstance(reason, str):
             self._finish_reasons[index] = reason
-            yield from self._end_text(index, _FINISH_REASON_STATUS.get(reason, "completed"))
         elif reason is not None:
             self._warn("bad-finish-reason", "a finish_reason is not a string; it was skipped")
 
     def _read_text(self, index: int, text: Any, logprobs: WireObject) -> Iterator[Event]:
-        """A piece of a choice's text. After a finish_reason it begins another message."""
+        """A piece of a choice's text."""
         if text is not None and not isinstance(text, str):
             self._warn("bad-text", "the `text` of a choice is not a string; it was skipped")
         elif text or logprobs:
@@ -144,19 +148,30 @@ class Decoder(base.Decoder):
             metadata = {"logprobs": dict(logprobs)} if logprobs else None
             yield TextDelta(self._open_texts[index], text or "", metadata=metadata)
 
-    def _end_text(self, index: int, status: Status) -> Iterator[Event]:
-        if index in self._open_texts:
-            yield TextDone(TextMessage(self._open_texts.pop(index), choice=index, status=status))
+    def _end_texts(self, other: Status | None) -> Iterator[Event]:
+        """End each text as its finish_reason means, and those without one with this status; None leaves them open."""
+        for index in [*self._open_texts]:
+            reason = self._finish_reasons.get(index)
+            status = other if reason is None else _FINISH_REASON_STATUS.get(reason, "completed")
+            if status is not None:
+                yield TextDone(TextMessage(self._open_texts.pop(index), choice=index, status=status))
 
     # -- the run
+
+    def _begin_another_answer(self, item: WireObject) -> Iterator[Event]:
+        """All choices have finished, and text comes: the source goes on with another answer."""
+        yield from self._end_texts("completed")
+        yield RunStepDone(RunStep(status="completed"))
+        self._finish_reasons, self._usage = {}, {}
+        self.complete = self._has_begun = False
+        yield from self._begin(item)
 
     def _end(self, error: WireObject | None = None) -> Iterator[Event]:
         """The end of the run: with an error, or as the finish_reason of its lowest choice means."""
         if self._has_ended:
             return
         self._has_ended = self.complete = True
-        for index in [*self._open_texts]:
-            yield from self._end_text(index, "completed" if error is None else "failed")
+        yield from self._end_texts("completed" if error is None else "failed")
         reasons = dict(sorted(self._finish_reasons.items()))
         reason = next(iter(reasons.values()), None)
         status = _FINISH_REASON_STATUS.get(reason or "", "completed") if error is None else "failed"
