@@ -286,13 +286,60 @@ def _repaired_items(count: int) -> list[bytes]:
     return [*_sse(_chat_item({"content": "a"})), *[b"data: not JSON\n\n"] * count, *_sse(_chat_item({}, "stop"))]
 
 
+def _choices(count: int) -> list[bytes]:
+    """Of one answer: a chunk for each piece, the choices in turn."""
+
+    def of(n: int, delta: dict[str, Any], reason: str | None = None) -> dict[str, Any]:
+        (choice,) = _chat_item(delta, reason)["choices"]
+        return {**_chat_item({}), "choices": [{**choice, "index": n}]}
+
+    pieces = [of(n, {"content": piece}) for piece in "ab" for n in range(count)]
+    return [*_sse(*pieces, *(of(n, {}, "stop") for n in range(count))), b"data: [DONE]\n\n"]
+
+
+def _calls_of_an_answer(count: int) -> list[bytes]:
+    function = {"name": "f", "arguments": "{}"}
+    calls = ({"index": n, "id": f"call-{n}", "type": "function", "function": function} for n in range(count))
+    chunks = [_chat_item({"tool_calls": [call]}) for call in calls]
+    return [*_sse(*chunks, _chat_item({}, "tool_calls")), b"data: [DONE]\n\n"]
+
+
+def _answers(count: int) -> list[bytes]:
+    """One after the other, each with its usage."""
+    usage = {"usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}, "choices": []}
+    answer = [_chat_item({"content": "a"}), _chat_item({}, "stop"), {**_chat_item({}), **usage}]
+    return _sse(*answer * count)
+
+
+def _completions(count: int) -> list[bytes]:
+    """The choices of one legacy completion, in turn, and then as many answers."""
+    head = {"id": "c", "object": "text_completion", "created": 1, "model": "m"}
+
+    def of(n: int, text: str, reason: str | None = None) -> dict[str, Any]:
+        return {**head, "choices": [{"index": n, "text": text, "finish_reason": reason}]}
+
+    choices = [*(of(n, piece) for piece in "ab" for n in range(count)), *(of(n, "", "stop") for n in range(count))]
+    return [*_sse(*choices, *[of(0, "a"), of(0, "", "stop")] * count), b"data: [DONE]\n\n"]
+
+
 def _pings(count: int) -> list[bytes]:
     return [*_anthropic()[:1], *_sse(*[{"type": "ping"}] * count), *_anthropic()[1:]]
 
 
 @pytest.mark.parametrize(
     "make",
-    [_unknown_blocks, _citations, _unstreamed_items, _parts_of_an_item, _repaired_items, _pings],
+    [
+        _unknown_blocks,
+        _citations,
+        _unstreamed_items,
+        _parts_of_an_item,
+        _repaired_items,
+        _choices,
+        _calls_of_an_answer,
+        _answers,
+        _completions,
+        _pings,
+    ],
 )
 def test_a_provider_s_own_things_cost_the_same_for_each(make: Callable[[int], list[bytes]]) -> None:
     def reading(count: int) -> Callable[[], object]:
