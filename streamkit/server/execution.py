@@ -21,7 +21,7 @@ from ..agent import Agent, AsyncAgent
 from ..agent.actions import is_question, open_calls, reopen_calls
 from ..agent.code import CODE_TOOL
 from ..errors import ProducerFenced, StaleVersionError, UsageError
-from ..events import ConfirmationCreated, ConfirmationDone, Done, Event, RunStepDone, ToolCallDone
+from ..events import ConfirmationCreated, ConfirmationDone, Done, Event, RunRequiresAction, RunStepDone, ToolCallDone
 from ..handlers import AsyncEventHandler, EventHandler
 from ..messages import CodeMessage, Message, ToolCallMessage
 from ..relay import Answered, Cancelled, Control, Fenced, LogWriter
@@ -300,7 +300,7 @@ class Execution:
         if self._has_left or self._is_cancelled or not self._writer.busy:
             return False
         match event:
-            case ConfirmationCreated() | RunStepDone():
+            case ConfirmationCreated() | RunRequiresAction() | RunStepDone():
                 return True
             case ToolCallDone(message=ToolCallMessage() as call):
                 return call.waiting

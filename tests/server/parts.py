@@ -58,9 +58,12 @@ def reply_to(request: Request) -> Reply:
             return Reply(ToolCall("ask", {"question": "1"}), ToolCall("ask", {"question": "2"}))
         case "careful-and-ask":
             return Reply(ToolCall("careful", {"n": int(rest)}), ToolCall("ask", {"question": "1"}))
-        case "all":  # a tool that is confirmed, code, one that is not confirmed, and one of the client
+        case (
+            "client-last" | "client-first"
+        ):  # a tool that is confirmed, code, one that is not confirmed, and one of the client
             calls = (ToolCall("careful", {"n": int(rest)}), code(f"say {rest}"), ToolCall("look", {"n": int(rest)}))
-            return Reply(*calls, ToolCall("ask", {"question": "1"}))
+            asks = ToolCall("ask", {"question": "1"})
+            return Reply(*calls, asks) if word == "client-last" else Reply(asks, *calls)
         case "steps":  # one call of `careful` after the other
             done = sum(message["role"] == "tool" for message in messages)
             return Reply(ToolCall("careful", {"n": done + 1})) if done < int(rest) else Reply(f"Did {done}.")
