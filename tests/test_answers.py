@@ -52,6 +52,23 @@ def did_run(source: Source) -> bool:
 
 
 @every_face
+@pytest.mark.parametrize("place", [1, 2, 3], ids=["at its beginning", "before its end", "after its end"])
+@body
+async def test_an_output_that_comes_at_any_place_closes_its_call(face: Face, place: int) -> None:
+    """Nobody is asked for it again: the run ends completed."""
+    ids = {"name": "f", "call_id": "c1"}
+    items: list[Any] = [
+        sk.events.ToolCallCreated(sk.ToolCallMessage("c", **ids)),
+        sk.events.ToolCallDelta("c", "{}"),
+        sk.events.ToolCallDone(sk.ToolCallMessage("c", content="{}", **ids)),
+    ]
+    items.insert(place, sk.events.ToolOutputDone(sk.ToolOutputMessage("o", content="22", **ids)))
+    stream = face.stream([*items, sk.events.StreamEnd()])
+    await stream.until_done()
+    assert (stream.status, dict(stream.pending)) == ("completed", {})
+
+
+@every_face
 @body
 async def test_an_approved_confirmation_lets_it_run(face: Face) -> None:
     """Each handler is told the outcome, before what ran."""

@@ -62,6 +62,18 @@ def chat(count: int) -> list[bytes]:
     return [begin, *(chunk({"tool_calls": [call]}) for call in calls), chunk({}, "tool_calls"), b"data: [DONE]\n\n"]
 
 
+def anthropic(count: int) -> list[bytes]:
+    """The events of a message with so many tool uses."""
+    start = {"type": "message_start", "message": {"id": "m", "type": "message", "role": "assistant", "content": []}}
+    body: list[dict[str, Any]] = [start]
+    for n in range(count):
+        block = {"type": "tool_use", "id": f"toolu_{n}", "name": "f", "input": {}}
+        body.append({"type": "content_block_start", "index": n, "content_block": block})
+        body.append({"type": "content_block_stop", "index": n})
+    body.append({"type": "message_delta", "delta": {"stop_reason": "tool_use"}})
+    return [sse(item) for item in (*body, {"type": "message_stop"})]
+
+
 def calls(count: int) -> list[Any]:
     return [ToolCallDone(ToolCallMessage(f"m{n}", name="f", call_id=f"c{n}", content="{}")) for n in range(count)]
 
@@ -137,7 +149,11 @@ def then() -> Any:
 )
 @pytest.mark.parametrize(
     "make",
-    [responses, *(pytest.param(make, marks=pytest.mark.slow) for make in (chat, outputs, active_lines, broken_calls))],
+    [
+        responses,
+        anthropic,
+        *(pytest.param(make, marks=pytest.mark.slow) for make in (chat, outputs, active_lines, broken_calls)),
+    ],
 )
 def test_the_work_is_linear(make: Any, goes_on: bool, handler: Any) -> None:
     """Each item in a chunk of its own, so that what waits is looked at after each."""
