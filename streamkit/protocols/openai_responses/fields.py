@@ -84,7 +84,7 @@ def index_reader(key: str) -> Callable[[EventFields], int | None]:
     return attrgetter(key) if key else lambda fields: None
 
 
-as_event_fields: Callable[[Any], EventFields] = converter(EventFields)
+as_event_fields = converter(EventFields)
 """As `read_event`, but raises `msgspec.ValidationError` for a value of the wrong type."""
 
 read_event = _reader(EventFields)
