@@ -30,7 +30,8 @@ COMPACT_AT = 30  # separate pieces that are held before they are joined: each ta
 _NO_PIECES: Any = ()  # of messages that are done, to which nothing is added
 
 # Held while the pieces of any message are joined, for microseconds: another thread may read its content then. One lock for all,
-# because each takes memory. It is an RLock, because a signal handler may read in the thread that joins.
+# because each takes memory. It is an RLock, because a signal handler may read in the thread that joins. `typed_json.py` holds it
+# while a decoder is made, which happens once for each class, because this lock is free in a process that is forked.
 JOINING = threading.RLock()
 
 # The classes of messages that have one of their own, by type or by type and format. `kinds.py` fills it in.

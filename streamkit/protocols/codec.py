@@ -141,7 +141,7 @@ class _SnapshotFrame(msgspec.Struct):
 
 
 _decode_snapshot: Callable[[bytes], _SnapshotFrame] = decoder(_SnapshotFrame).decode
-_as_snapshot: Callable[[Any], _SnapshotFrame] = converter(_SnapshotFrame)
+_as_snapshot = converter(_SnapshotFrame)
 
 
 def encode_snapshot(events: Iterable[bytes], dropped: int) -> bytes:
@@ -192,7 +192,7 @@ class _ConfirmationState(msgspec.Struct):
     expires_at: float | None = None
 
 
-_as_confirmation_state: Callable[[Any], _ConfirmationState] = converter(_ConfirmationState)
+_as_confirmation_state = converter(_ConfirmationState)
 
 
 def _from_builtin(kind: type, value: Any) -> Any:

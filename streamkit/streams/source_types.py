@@ -1,7 +1,9 @@
-"""What may be a source, as types for those who write functions around `stream` and `astream`.
+"""What may be a source, as types.
 
-def answer(source: sk.SyncSource) -> str:
-    return sk.stream(source, Log()).get_final_text()
+They are for functions around `stream` and `astream`:
+
+    def answer(source: sk.SyncSource) -> str:
+        return sk.stream(source, Log()).get_final_text()
 """
 
 from __future__ import annotations

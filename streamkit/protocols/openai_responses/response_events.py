@@ -95,7 +95,7 @@ def read_begin(state: ResponseState, fields: EventFields, event: WireObject, *, 
     if reasoning := response.get("reasoning"):
         state.has_summaries = as_object(reasoning).get("summary") is not None
     events: list[Event] = [RunCreated(_run(response, read_object(response), "in_progress"))]
-    return [*events, RunStepCreated(RunStep())] if is_another else events  # whose tokens are its own
+    return [*events, RunStepCreated(RunStep())] if is_another else events  # so its tokens are added
 
 
 def read_end(state: ResponseState, fields: EventFields, event: WireObject, *, status: RunStatus) -> list[Event]:
