@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
 import anyio.lowlevel
+import openai
 import pytest
 
 import streamkit as sk
+from streamkit.compat.letta import QueuingInterface, StreamingServerInterface
+from streamkit.compat.open_interpreter import OpenInterpreter
 from streamkit.computer import Computer
+from streamkit.testing import ModelServer, Reply
 
+from . import assistants
+from .agent.parts import ToyComputer, code
 from .faces import Face, async_faces, body, chat, every_face, sync_face
+from .test_compat_openai_sequences import submits
 from .test_relay import Producer, every_relay, story
 
 LOOPS = {
@@ -216,3 +224,125 @@ def test_wait_for_around_each_item_ends_with_an_error_and_not_in_silence() -> No
             await anext(loop)
 
     asyncio.run(main())
+
+
+# -- the interfaces of older libraries
+
+
+@contextmanager
+def _letta(*, chat: bool = False, finish_message: bool = False) -> Iterator[Any]:
+    interface = StreamingServerInterface()
+    interface.streaming_chat_completion_mode = chat
+    interface.stream_start()
+    yield interface.get_generator(finish_message=finish_message)
+
+
+@contextmanager
+def _queue() -> Iterator[Any]:
+    yield QueuingInterface(debug=False).message_generator()
+
+
+@contextmanager
+def _chat() -> Iterator[Any]:
+    with (
+        ModelServer([Reply(code("say a\nhang"))]) as server,
+        openai.OpenAI(base_url=server.url, api_key="any") as client,
+    ):
+        interpreter = OpenInterpreter(computer=ToyComputer(), auto_run=True)
+        interpreter.llm.client = client
+        yield interpreter.achat("go")
+
+
+OLDER = {
+    "letta": _letta,
+    "letta, to [DONE]": lambda: _letta(finish_message=True),
+    "letta, chat completions": lambda: _letta(chat=True),
+    "letta, queue": _queue,
+    "open interpreter": _chat,
+}
+
+
+@async_faces
+@pytest.mark.parametrize("kind", OLDER)
+@body
+async def test_a_generator_of_an_older_interface_that_was_cancelled_in_a_wait_raises_at_its_next_item(
+    face: Face, kind: str
+) -> None:
+    with OLDER[kind]() as generator:
+        await _cancelled(generator)
+        for _ in range(2):
+            with interrupted:
+                await anext(generator)
+                pytest.fail("it went on")
+        await generator.aclose()
+        with pytest.raises(StopAsyncIteration):
+            await anext(generator)
+
+
+@async_faces
+@body
+async def test_a_generator_of_an_older_interface_that_failed_fails_again(face: Face) -> None:
+    interface = StreamingServerInterface()
+    interface.error("it broke")
+    generator = interface.get_generator()
+    for _ in range(2):
+        with pytest.raises(sk.SourceError, match="it broke"):
+            await anext(generator)
+
+
+@async_faces
+@body
+async def test_what_a_queue_holds_after_a_cancelled_wait_is_there_for_the_next_generator(face: Face) -> None:
+    queue = QueuingInterface(debug=False)
+    await _cancelled(queue.message_generator())
+    queue.internal_monologue("Hm.", {"id": "m1", "created_at": None})
+    queue.step_yield()
+    assert [item["internal_monologue"] async for item in queue.message_generator("api")] == ["Hm."]
+
+
+ASSISTANT_LOOPS = pytest.mark.parametrize(
+    "loop_of", [aiter, lambda stream: stream.text_deltas], ids=["events", "text_deltas"]
+)
+
+
+async def _check_interrupted(loop_of: Any, stream: Any) -> None:
+    loop = loop_of(stream)
+    await _cancelled(loop)
+    for _ in range(2):
+        with interrupted:
+            await anext(loop)
+            pytest.fail("it went on")
+
+
+@async_faces
+@ASSISTANT_LOOPS
+@body
+async def test_an_assistants_loop_that_was_cancelled_in_a_wait_raises_at_its_next_item(
+    face: Face, loop_of: Any
+) -> None:
+    begun = assistants.sse([assistants.run("queued"), assistants.run("in_progress")]).replace(b"data: [DONE]\n\n", b"")
+    with ModelServer([Reply(raw=begun, never_ends=True)]) as server:
+        async with face.client(server) as client:
+            handler = assistants.hook_log(face)
+            await assistants.use_client(face, client, handler, lambda _, stream: _check_interrupted(loop_of, stream))
+
+
+@assistants.quiet
+@async_faces
+@ASSISTANT_LOOPS
+@body
+async def test_a_loop_over_what_tool_outputs_brought_raises_after_a_cancelled_wait(face: Face, loop_of: Any) -> None:
+    """In a hook of the stream that required them, as OpenAI's guide reads it."""
+    first = [assistants.run("queued"), assistants.run("in_progress"), assistants.requires_action("c0")]
+    begun = assistants.sse([assistants.run("queued")]).replace(b"data: [DONE]\n\n", b"")
+    read: list[str] = []
+
+    async def read_some(_: Face, stream: Any) -> None:
+        await _check_interrupted(loop_of, stream)
+        read.append("as far as it goes")
+
+    with ModelServer([Reply(raw=assistants.sse(first)), Reply(raw=begun, never_ends=True)]) as server:
+        async with face.client(server) as client:
+            handler = assistants.hook_log(face, on_event=submits(face, client, lambda same: same, read_some))
+            await assistants.use_client(face, client, handler)
+    assert read

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from ...errors import RunFailedError, SourceTimeoutError, UsageError
 from ...relay.wakers import TaskWaker, task_waker
 from ...renderers.characters import printable
+from ...streams.readers import GeneratorLoop
 from .interfaces import AgentInterface
 from .memgpt_format import Line
 from .normalise import as_dict, get, utc_date
@@ -200,9 +201,10 @@ class QueuingInterface(AgentInterface):
             UsageError: There is no such style.
             RunFailedError: In style `obj`: the turn failed.
             SourceTimeoutError: Nothing was pushed for `timeout` seconds.
+            IncompleteStreamError: A wait for the next message was cancelled. Another generator goes on from there.
         """
         _check_style(style)
-        return self._generate(style)
+        return GeneratorLoop(self._generate(style))
 
     async def _generate(self, style: Style) -> AsyncGenerator[Any, None]:
         waker = task_waker()

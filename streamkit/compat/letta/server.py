@@ -20,6 +20,7 @@ from ...protocols import is_object
 from ...relay import MemoryRelay, Reader
 from ...relay.emitter import Emitter
 from ...streams.api import astream
+from ...streams.readers import GeneratorLoop
 from .interfaces import AgentChunkStreamingInterface
 from .normalise import Call, call_id_of, calls_of, get, items_of, json_object, text_of, utc_date
 from .sent_text import SentText
@@ -160,10 +161,11 @@ class StreamingServerInterface(AgentChunkStreamingInterface):
         Raises:
             SourceError: The agent failed or is gone, or this reader is behind it by more than `limit` items.
             SourceTimeoutError: The agent sent nothing, and no heartbeat, for `timeout` seconds.
+            IncompleteStreamError: A wait for the next item was cancelled. Another generator has everything.
         """
         reader = self._emitter.reader(timeout=self.timeout)
         items = _chunks(reader, self._model) if self.streaming_chat_completion_mode else _items(reader)
-        return _finished(items) if finish_message else items
+        return GeneratorLoop(_finished(items) if finish_message else items)
 
     # -- what the agent calls
 

@@ -19,6 +19,7 @@ from ...protocols.open_interpreter import Encoder
 from ...protocols.values import as_list, is_object
 from ...renderers.characters import printable
 from ...streams.api import astream
+from ...streams.readers import GeneratorLoop
 from ...streams.sync import StreamManager
 from .history import MessageHistory, chunks_of
 from .llm import LLM_SETTINGS, Llm
@@ -240,7 +241,7 @@ class OpenInterpreter:
             return None
         return self._run(display, interactive)
 
-    async def achat(self, message: Any = None, *, display: bool = False) -> AsyncGenerator[dict[str, Any], None]:
+    def achat(self, message: Any = None, *, display: bool = False) -> AsyncGenerator[dict[str, Any], None]:
         """Send a message; the chunks of the answer, as `chat(message, stream=True)` gives them, on asyncio and trio.
 
             async with aclosing(interpreter.achat("What is 34/24?")) as chunks:
@@ -255,7 +256,11 @@ class OpenInterpreter:
 
         Raises:
             UsageError, StreamkitError: as of `chat`.
+            IncompleteStreamError: a wait for the next chunk was cancelled, which has ended the answer.
         """
+        return GeneratorLoop(self._read_in_task(message, display))
+
+    async def _read_in_task(self, message: Any, display: bool) -> AsyncGenerator[dict[str, Any], None]:
         await anyio.to_thread.run_sync(self._add_input, message)
         stream, chunks = self._begin(display=display)
         try:

@@ -16,6 +16,7 @@ from ...errors import UsageError
 from ...events import Event
 from ...streams.aio import AsyncStreamManager
 from ...streams.manager import is_answer_text
+from ...streams.readers import GeneratorLoop
 from ...streams.sync import StreamManager
 from .dispatch import Dispatcher
 
@@ -99,7 +100,7 @@ class AsyncNestedStream(_Nested):
 
     def __init__(self, dispatcher: Dispatcher, manager: AsyncStreamManager, source: Any) -> None:
         super().__init__(dispatcher)
-        self._events = manager.read_nested(source)
+        self._events = GeneratorLoop(manager.read_nested(source))
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self
@@ -122,7 +123,7 @@ class AsyncNestedStream(_Nested):
     @property
     def text_deltas(self) -> AsyncIterator[str]:
         """The assistant's text as it arrives."""
-        return (event.value async for event in self if is_answer_text(event))
+        return GeneratorLoop(event.value async for event in self if is_answer_text(event))
 
     async def close(self) -> None:
         """As `NestedStream.close`."""
