@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -87,6 +88,43 @@ async def test_an_agent_runs_a_call_that_is_listed_again_once(face: Face, server
     assert sorted(outputs) == ["Oslo: 7", "Rome: 7"]
 
 
+@each_server
+def test_the_reasoning_of_a_server_goes_back_as_the_api_defines_it(server: str) -> None:
+    """Once, also where the list at the end has it as a message's text."""
+    messages = sk.stream([*SERVERS[server](ANSWER)]).get_final_messages()
+    sent = sk.to_input(messages, "openai_responses")
+    assert check_pairs({"input": [item for item in sent if item["type"] == "reasoning"]}) is None
+    [reasoning] = [item for item in sent if item["type"] == "reasoning"]
+    assert [part["text"] for key in ("summary", "content") for part in reasoning.get(key, ())] == [ANSWER.reasoning]
+
+
+@pytest.mark.parametrize(("final", "warned"), [("Hello you", []), ("Hello there", ["content-differs"])])
+@every_face
+@body
+async def test_a_final_text_under_a_new_id_is_the_streamed_one(face: Face, final: str, warned: list[str]) -> None:
+    """Where it differs, it replaces what was streamed."""
+    place = {"output_index": 0, "content_index": 0}
+    response = {"id": "resp", "object": "response", "model": "m", "status": "in_progress", "output": []}
+    items: list[dict[str, Any]] = [
+        {"type": "response.created", "response": response},
+        {
+            "type": "response.output_item.added",
+            "output_index": 0,
+            "item": {"type": "message", "id": "a", "role": "assistant", "content": []},
+        },
+        {"type": "response.output_text.delta", "item_id": "a", **place, "delta": "Hello "},
+        {"type": "response.output_text.delta", "item_id": "a", **place, "delta": "you"},
+    ]
+    content = [{"type": "output_text", "text": final, "annotations": []}]
+    listed = {"type": "message", "id": "b", "role": "assistant", "status": "completed", "content": content}
+    items.append({"type": "response.completed", "response": {**response, "status": "completed", "output": [listed]}})
+    told = face.told()
+    stream = face.stream(items, told)
+    assert [message.content for message in await stream.get_final_messages()] == [final]
+    assert [warning.code for warning in stream.warnings] == warned
+    told.check_brackets()
+
+
 @every_face
 @body
 async def test_an_agent_runs_two_calls_with_the_same_ids(face: Face) -> None:
@@ -124,6 +162,8 @@ def check_blocks(body: Mapping[str, Any]) -> str | None:
     results = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
     if len({*calls}) != len(calls):
         return "messages.1.content.1: `tool_use` ids must be unique"
+    if not all(re.fullmatch("[a-zA-Z0-9_-]+", id) for id in calls):
+        return "messages.1.content.0.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'"
     return None if sorted(calls) == sorted(results) else f"the calls {calls} have the results {results}"
 
 

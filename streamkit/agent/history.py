@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ..answers import Confirmation
+from ..core.unique_ids import UniqueIds
 from ..messages import (
     CodeMessage,
     ConsoleMessage,
@@ -81,8 +82,9 @@ class _View:
         self._answered = {confirmation.subject.id: confirmation for confirmation in answered}
         self._messages: list[Message | Confirmation] = []
         self._calls: dict[str, _Call] = {}  # of the open round, by the call's own id
-        self._used_ids = used_ids  # of calls
-        self._uses: dict[str, int] = {}  # how often each id was used
+        self._ids = UniqueIds(separator="_")  # of calls: some servers number each answer's from 0
+        for id in used_ids:
+            self._ids.unused(id)
         self._dropped: set[str] = set()  # ids of calls that were cut short
         self._at_provider: dict[str, str] = {}  # type of the message (call or code) by id, of what a provider ran
         self._last: _Call | None = None  # output without a call's id belongs to it
@@ -151,22 +153,13 @@ class _View:
             self._end_round()
         self._append(message)
         call = message.copy()
-        call.call_id = self._unused_id(key or f"call-{len(self._messages)}")
+        call.call_id = self._ids.unused(key or f"call-{len(self._messages)}")
         self._open_call(key, call)
 
     def _open_call(self, key: str, call: ToolCallMessage) -> None:
         """Put the call in the place of the message that was added last, and await its result."""
         self._messages[-1] = call
         self._calls[key] = self._last = _Call(call, len(self._messages) - 1)
-
-    def _unused_id(self, id: str) -> str:
-        """The id, with a number if an earlier call has it: some servers number each answer's calls from 0."""
-        free = id
-        while free in self._used_ids:
-            self._uses[id] = self._uses.get(id, 1) + 1
-            free = f"{id}.{self._uses[id]}"
-        self._used_ids.add(free)
-        return free
 
     def _add_code(self, message: CodeMessage) -> None:
         call = self._calls.get(message.call_id or "")
@@ -184,7 +177,7 @@ class _View:
         """Add code that has no call as the call that would have run it."""
         self._append(message)
         call = _code_call(message, message)
-        call.call_id = self._unused_id(message.call_id or f"call-{message.id or len(self._messages)}")
+        call.call_id = self._ids.unused(message.call_id or f"call-{message.id or len(self._messages)}")
         self._open_call(message.call_id or call.call_id, call)
 
     def _add_output(self, message: ToolOutputMessage) -> None:

@@ -16,11 +16,13 @@ class UniqueIds:
 
     Args:
         used: the container that holds them, if it is another object's.
+        separator: stands before the number.
     """
 
-    __slots__ = ("_own", "_times", "used")
+    __slots__ = ("_own", "_separator", "_times", "used")
 
-    def __init__(self, used: Container[str] | None = None) -> None:
+    def __init__(self, used: Container[str] | None = None, *, separator: str = ".") -> None:
+        self._separator = separator
         self._own: set[str] = set() if used is None else _NONE
         self.used: Container[str] = self._own if used is None else used
         self._times = _NO_TIMES
@@ -38,7 +40,7 @@ class UniqueIds:
             self._times = {}
         while free in self.used:
             self._times[id] = self._times.get(id, 1) + 1
-            free = f"{id}.{self._times[id]}"
+            free = f"{id}{self._separator}{self._times[id]}"
         return free
 
     def forget(self, id: str) -> None:

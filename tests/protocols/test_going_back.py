@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -562,6 +563,30 @@ def test_another_provider_gets_the_call_without_the_reasoning(source: str, targe
     assert "I look." not in json.dumps(items)
     assert json.dumps(items).count("call_1") == 2
     assert not any(item.get("id") for item in items)
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        ["functions.get_weather:0"],
+        ["call_1|fc_1", "call_1"],
+        ["a.b", "a:b", "a_b", "a_b_2"],
+        ["Stra\u00dfe"],
+        ["call_1", "toolu-2"],
+    ],
+)
+def test_the_messages_api_gets_ids_that_it_takes_whoever_gave_them(ids: list[str]) -> None:
+    """It refuses a request with other characters. Each call has an id of its own, which its result names."""
+    calls: list[sk.Message] = [ToolCallMessage(id, call_id=id, name="f", content="{}", group="m") for id in ids]
+    outputs = [ToolOutputMessage(f"{id}-output", call_id=id, content=id) for id in ids]
+    assistant, user = sk.to_input([*calls, *outputs], "anthropic")
+    sent = [block["id"] for block in assistant["content"]]
+    assert all(re.fullmatch("[a-zA-Z0-9_-]+", id) for id in sent)
+    assert len({*sent}) == len(ids)
+    assert [(block["tool_use_id"], block["content"][0]["text"]) for block in user["content"]] == [
+        *zip(sent, ids, strict=True)
+    ]
+    assert [id for id in ids if re.fullmatch("[a-zA-Z0-9_-]+", id, re.ASCII)] == [id for id in sent if id in ids]
 
 
 def test_what_is_left_out_is_said_in_words() -> None:

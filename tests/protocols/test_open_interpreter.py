@@ -924,6 +924,21 @@ def test_an_error_fails_the_run_and_what_is_open(item: dict[str, Any], text: str
     assert (story.engine.runs.run.status, (story.engine.runs.run.error or {})["message"]) == ("failed", text)
 
 
+def test_a_tool_call_has_its_arguments() -> None:
+    """Streamed as chunks, and as a message of a saved conversation."""
+    head = {"role": "assistant", "type": "tool_call", "name": "f"}
+    chunks = [
+        {**head, "start": True},
+        *({**head, "content": piece} for piece in ('{"a":', "1}")),
+        {**head, "end": True},
+    ]
+    [streamed] = tell_items(Decoder, chunks, strict=True).engine.messages
+    saved = sk.Message.from_dict({**head, "content": '{"a":1}'})
+    for call in (streamed, saved):
+        assert isinstance(call, sk.ToolCallMessage)
+        assert (call.name, call.arguments) == ("f", {"a": 1})
+
+
 # -- fuzz
 
 WORDS: dict[str, list[Any]] = {

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
 from ... import messages as m
 from ...answers import Confirmation
+from ...core.unique_ids import UniqueIds
 from ...messages import Message
 from ..request_content import LeftOut, Report, cannot_take, fenced_block, is_of_executed_call, report_nothing
 from .block_writer import block_of
@@ -14,6 +16,7 @@ from .wire import CODE_TOOLS
 
 __all__ = ["to_input"]
 
+_NOT_IN_IDS = re.compile("[^a-zA-Z0-9_-]")
 _MEDIA_TYPES = {"png": "image/png", "jpeg": "image/jpeg", "jpg": "image/jpeg", "gif": "image/gif", "webp": "image/webp"}
 
 
@@ -25,7 +28,8 @@ def to_input(messages: Iterable[Message | Confirmation], *, report: Report = rep
     step of a run (without steps: of one `group`) are one turn, even if an output came before the next call. The outputs of
     all its calls are in one user's turn, at its beginning. Console output and images of a call are its output, unless
     there is a tool output. Other code is a fenced block of the assistant's, other console output one of the user's. A user's
-    images (`url`, `file_id`, `base64.…`) and files (`file_id`) become blocks beside the text.
+    images (`url`, `file_id`, `base64.…`) and files (`file_id`) become blocks beside the text. In the ids of calls, characters
+    that the API refuses become `_`.
 
     System messages keep their role, which is for those amid a conversation: pass a leading one as `system=` instead.
 
@@ -61,6 +65,11 @@ class _Turns:
             call.call_id or call.id for call in calls if call.status == "completed" and not call.provider_executed
         }
         self._other_calls = {call.call_id or call.id for call in calls} - self._calls
+        self._sent_ids = UniqueIds(separator="_")
+        for id in self._calls:
+            if not _NOT_IN_IDS.search(id):
+                self._sent_ids.unused(id)
+        self._changed_ids: dict[str, str] = {}  # of calls, as they are sent
         self._with_output = {message.call_id for message in messages if isinstance(message, m.ToolOutputMessage)}
         self._turns: list[dict[str, Any]] = []
         self._results: dict[str | None, dict[str, Any]] = {}  # at the beginning of the newest turn, by call id
@@ -117,6 +126,14 @@ class _Turns:
     def _leave_out(self, message: Message, reason: str) -> None:
         self._report(LeftOut(message, reason))
 
+    def _sent_id(self, id: str) -> str:
+        """The id of a call in the characters that the API takes, as no other call has it."""
+        if not _NOT_IN_IDS.search(id):
+            return id
+        if id not in self._changed_ids:
+            self._changed_ids[id] = self._sent_ids.unused(_NOT_IN_IDS.sub("_", id))
+        return self._changed_ids[id]
+
     def _turn(self, role: str) -> dict[str, Any]:
         """The newest turn if it is of this role, else a new one."""
         if not self._turns or self._turns[-1]["role"] != role:
@@ -129,6 +146,8 @@ class _Turns:
         if block["type"] == "text" and not block["text"].strip():
             return
         step = (message.run_id, message.step_id) if message.step_id else message.group
+        if block["type"] == "tool_use":
+            block["id"] = self._sent_id(block["id"])
         last = self._assistant
         if last is not None and step is not None and last[0] == step and self._only_outputs_follow():
             turn = last[1]
@@ -148,7 +167,7 @@ class _Turns:
         blocks = self._turn("user")["content"]
         result = self._results.get(message.call_id, {})
         if not result:
-            result |= {"type": "tool_result", "tool_use_id": message.call_id or ""}
+            result |= {"type": "tool_result", "tool_use_id": self._sent_id(message.call_id or "")}
             if message.metadata.get("error") is True or message.status == "failed":
                 result["is_error"] = True
             blocks.insert(len(self._results), result)
