@@ -99,6 +99,9 @@ def _marks(kind: Kind) -> list[pytest.MarkDecorator]:
 every_relay = pytest.mark.parametrize("kind", [pytest.param(kind, id=kind.name, marks=_marks(kind)) for kind in RELAYS])
 
 
+WAIT = 20.0  # seconds after which a reader fails that finds nothing
+
+
 class Driver:
     """Calls a relay as one face does."""
 
@@ -131,7 +134,7 @@ class Driver:
 
     async def read(self, run_id: str = "run", after: str | None = None, **options: Any) -> list[Entry]:
         """All entries up to the run's end."""
-        reading = await self("read", run_id, after, **options)
+        reading = await self("read", run_id, after, timeout=WAIT, **options)
         entries: list[Entry] = []
         if self.face.is_async:
             async for batch in reading:
@@ -284,7 +287,7 @@ def test_readers_of_any_schedule_see_each_event_once(kind: Kind, seed: int) -> N
             cursor: str | None = None
             seen = 0
             while True:
-                reading = relay.read("run", cursor)
+                reading = relay.read("run", cursor, timeout=WAIT)
                 for batch in reading:
                     for entry in batch:
                         number = json.loads(entry.data)["n"]

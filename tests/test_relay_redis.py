@@ -204,13 +204,16 @@ def test_a_producer_of_which_redis_lost_more_than_it_holds_is_fenced(monkeypatch
     assert writer.fenced == "gone"
 
 
+WAIT = 20.0  # seconds after which a reader fails that finds nothing
+
+
 def lose_tail() -> tuple[RedisRelay, Any, list[Any], Any, int]:
     """A run whose producer died, and of which Redis lost the newest events, while a reader had them. Returns the relay, the
     reading, what it had, the next producer, and how many events are left."""
     relay = ON_REDIS.make()
     keys = Keys(relay.prefix, "run")
     writer = relay.open("run", control=lambda control: None)
-    reading = relay.read("run")
+    reading = relay.read("run", timeout=WAIT)
     seen: list[Any] = []
     for start in (1, 4):
         writer.append(lines(3, start))
@@ -249,7 +252,7 @@ def test_a_cursor_of_a_tail_that_was_lost_is_none_of_what_stands_there_now() -> 
         relay.read("run", seen[-1].cursor, gap="error")  # before anything is read, so that HTTP can answer 410
     assert raised.value.status_code == 410
     rest: list[Any] = []
-    reading = relay.read("run", seen[-1].cursor)
+    reading = relay.read("run", seen[-1].cursor, timeout=WAIT)
     while (batch := reading.pull()) is not None:
         rest += batch
     assert rest[0].snapshot
@@ -269,7 +272,7 @@ def test_a_cursor_of_a_tail_that_was_lost_is_not_the_place_of_a_later_snapshot()
     with pytest.raises(sk.SourceError) as raised:
         relay.read("run", seen[-1].cursor, gap="error")
     assert raised.value.status_code == 410
-    reading = relay.read("run", seen[-1].cursor)
+    reading = relay.read("run", seen[-1].cursor, timeout=WAIT)
     assert reading.pull()[0].snapshot
     second.end("completed")
 

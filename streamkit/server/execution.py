@@ -21,7 +21,7 @@ from ..agent import Agent, AsyncAgent
 from ..agent.actions import is_question, open_calls, reopen_calls
 from ..agent.code import CODE_TOOL
 from ..errors import ProducerFenced, StaleVersionError, UsageError
-from ..events import ConfirmationCreated, ConfirmationDone, Done, Event, RunRequiresAction, RunStepDone, ToolCallDone
+from ..events import ConfirmationCreated, ConfirmationDone, Event, RunRequiresAction, RunStepDone, ToolCallDone
 from ..handlers import AsyncEventHandler, EventHandler
 from ..messages import CodeMessage, Message, ToolCallMessage
 from ..relay import Answered, Cancelled, Control, Fenced, LogWriter
@@ -304,9 +304,6 @@ class Execution:
                 return True
             case ToolCallDone(message=ToolCallMessage() as call):
                 return call.waiting
-            case Done(message=message):
-                assert self.publisher is not None
-                return message.role == "computer" and bool(self.publisher.open_questions)
             case _:
                 return False
 
