@@ -285,3 +285,59 @@ def test_on_an_ascii_terminal_it_is_drawn_in_ascii(terminals: list[Terminal], tm
     assert "| 110% ###########" in last
     assert last[-1] == "exit code 0"
     assert "\n".join(last).isascii()
+
+
+SLOW = """
+import openai
+from streamkit.testing import ModelServer, Reply
+
+def wait_for(name):
+    while not os.path.exists(name):
+        time.sleep(0.01)
+
+def reply(request):
+    wait_for("{go}")
+    return Reply("It is cold.")
+
+with ModelServer(reply) as server, openai.OpenAI(base_url=server.url, api_key="none") as client:
+    stream = sk.Agent(client, model="m").stream("Is it cold?", LiveDisplay())
+    print("The stream is made.")
+    wait_for("{start}")
+    stream.until_done()
+"""
+
+
+def test_from_the_request_on_the_screen_says_for_how_long_the_model_works(
+    terminals: list[Terminal], tmp_path: Path
+) -> None:
+    go, start = tmp_path / "go", tmp_path / "start"
+    line = program(tmp_path, SLOW.format(go=go, start=start))
+    terminal = open_terminal(terminals, tmp_path, line)
+    before = terminal.wait("The stream is made.")[-1]
+    start.touch()
+    terminal.wait("Working 1 s")
+    assert terminal.wait("Working 2 s")[-1].count("Working") == 1
+    go.touch()
+    after = terminal.wait("exit code 0")[-1]
+    assert "Working" not in before + after and "It is cold." in after
+
+
+def test_a_message_that_stops_growing_is_followed_by_how_long_nothing_arrived(
+    terminals: list[Terminal], tmp_path: Path
+) -> None:
+    silence = f"""
+        def silent():
+            message = {{"role": "assistant", "type": "message"}}
+            yield {{**message, "start": True}}
+            yield {{**message, "content": "One moment."}}
+            while not os.path.exists({str(tmp_path / "go")!r}):
+                time.sleep(0.01)
+            yield {{**message, "content": " Here it is.", "end": True}}
+
+        sk.stream(silent(), LiveDisplay(), protocol="open_interpreter").until_done()
+    """
+    terminal = open_terminal(terminals, tmp_path, program(tmp_path, silence))
+    shown = lines_of(terminal.wait("Working 2 s")[-1])
+    assert shown[0] == "One moment." and shown[1] == "" and shown[2].endswith("Working 2 s")
+    (tmp_path / "go").touch()
+    assert lines_of(terminal.wait("exit code 0")[-1])[0] == "One moment. Here it is."

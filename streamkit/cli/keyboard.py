@@ -77,6 +77,7 @@ def line_reader() -> Callable[[str], str]:
     if not sys.stdout.isatty() or os.environ.get("TERM", "dumb") in ("dumb", "unknown"):
         return input
     try:
+        from platformdirs import user_state_path
         from prompt_toolkit import PromptSession
         from prompt_toolkit.history import FileHistory, History, InMemoryHistory
         from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
@@ -89,7 +90,7 @@ def line_reader() -> Callable[[str], str]:
         event.current_buffer.insert_text("\n")
 
     history: History = InMemoryHistory()
-    path = _history_file()
+    path = user_state_path("streamkit", appauthor=False) / "chat_history"
     with contextlib.suppress(OSError):  # the home directory may not be writable
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch(mode=0o600)
@@ -104,8 +105,3 @@ def _bound(path: Path) -> None:
     if path.stat().st_size > _LONGEST_HISTORY:
         content = path.read_bytes()
         path.write_bytes(content[content.find(b"\n#", len(content) // 2) :])  # an entry begins with its time
-
-
-def _history_file() -> Path:
-    state = os.environ.get("XDG_STATE_HOME")
-    return (Path(state) if state else Path.home() / ".local" / "state") / "streamkit" / "chat_history"

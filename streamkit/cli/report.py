@@ -10,7 +10,6 @@ import os
 import shutil
 import sys
 import textwrap
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from ..handlers import EventHandler
 from ..messages import Message, ToolCallMessage
 from ..protocols.values import as_object
 from ..renderers import ConsolePrinter, LiveDisplay
-from ..renderers.characters import printable
+from ..renderers.characters import columns, printable
 from ..streams.api import StreamManager
 from ..streams.state import StreamState
 
@@ -29,14 +28,22 @@ _NARROW = 60  # columns under which a message's summary takes two lines
 
 
 def data_folder() -> Path:
-    """The folder of what the commands keep for the user."""
-    data = os.environ.get("XDG_DATA_HOME")
-    return (Path(data) if data else Path.home() / ".local" / "share") / "streamkit"
+    """The folder of what the commands keep for the user.
+
+    Raises:
+        ImportError: `platformdirs` is not installed, which the extras `chat` and `server` bring.
+    """
+    from platformdirs import user_data_path
+
+    return user_data_path("streamkit", appauthor=False)
 
 
-def picture_folder() -> Path:
-    """Where pictures are saved that code makes in a chat or in the demo."""
-    return data_folder() / "pictures"
+def picture_folder() -> Path | None:
+    """Where pictures are saved that code makes in a chat or in the demo; None without `platformdirs`."""
+    try:
+        return data_folder() / "pictures"
+    except ImportError:
+        return None
 
 
 def renderer(pictures: Path | None = None, *, cut_off: bool = True) -> EventHandler:
@@ -129,7 +136,7 @@ def _cut(text: str, width: int) -> str:
     text = printable(text).replace("\n", " ").replace("\t", " ")
     cells = 0
     for position, character in enumerate(text):
-        cells += 2 if unicodedata.east_asian_width(character) in "WF" else not unicodedata.combining(character)
+        cells += columns(character)
         if cells > width:
             return text[: position - 1] + "…"
     return text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 
 from rich.text import Text
 
@@ -18,6 +18,7 @@ __all__ = ["Activity"]
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _SPINNER_STEPS = 10  # a second
 _WINDOW = 5  # lines of code around the one that runs
+_SILENCE = 1.0  # seconds after which a message that grows is silent
 _SUMMARY_PIECES = 8  # how many of the last pieces of a waiting message are shown
 
 
@@ -25,7 +26,7 @@ class Activity:
     """The lines at the bottom of the screen that show activity.
 
     Attributes:
-        running: whether a run has begun and not ended.
+        running: whether the request was sent, and the run has not ended.
         line: the number of the line of code that runs; None if none does.
         code: the code that was shown last.
         code_since: since when the code runs that was shown last (`time.monotonic`); None where none does.
@@ -35,11 +36,22 @@ class Activity:
 
     def __init__(self) -> None:
         self.running = False
+        self._progress = 0.0  # when anything happened last (`time.monotonic`)
         self.line: int | None = None
         self.code: CodeBlock | None = None
         self.code_since: float | None = None
         self.calls: dict[str, tuple[str, float]] = {}
         self.call_names: dict[str, str] = {}
+
+    def begin_run(self) -> None:
+        """The stream waits for its first message, from now on unless it did so already."""
+        if not self.running:
+            self.running = True
+            self.note_progress()
+
+    def note_progress(self) -> None:
+        """Something happened just now."""
+        self._progress = time.monotonic()
 
     def run_done(self) -> None:
         """The run is over, and with it all activity."""
@@ -70,13 +82,13 @@ class Activity:
             self.code_since = None
         return 0.0 if since is None else time.monotonic() - since
 
-    def parts(self, waiting: Iterable[WaitingMessage], height: int, *, idle: bool) -> Iterator[Part]:
+    def parts(self, waiting: Collection[WaitingMessage], height: int, *, writing: bool) -> Iterator[Part]:
         """The lines to show.
 
         Args:
             waiting: the messages that wait for their turn.
             height: rows of the terminal.
-            idle: whether nothing else shows that the stream is still running.
+            writing: whether a message grows above, unless it is silent.
         """
         spinner = _SPINNER[int(time.monotonic() * _SPINNER_STEPS) % len(_SPINNER)]
         for message in waiting:
@@ -93,8 +105,11 @@ class Activity:
             seconds = int(now - since)
             duration = f" {seconds} s" if seconds else ""
             yield Part(_one_row(Text.assemble((f"{spinner} ", "cyan"), name, (duration, "dim"))))
-        if idle and not self.calls and not code_seconds:
-            yield Part(Text(spinner, "dim"))
+        silent = now - self._progress
+        is_shown = len(waiting) or self.line is not None or bool(self.calls) or code_seconds
+        if self.running and not is_shown and silent >= (_SILENCE if writing else 0):
+            seconds = f" {int(silent)} s" if silent >= 1 else ""
+            yield Part(_one_row(Text.assemble((f"{spinner} ", "cyan"), ("Working", "dim"), (seconds, "dim"))))
 
 
 def _one_row(text: Text) -> Text:

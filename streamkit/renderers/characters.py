@@ -7,7 +7,6 @@ as a terminal would have left it, without its colours.
 from __future__ import annotations
 
 import re
-import unicodedata
 
 __all__ = ["ConsoleText", "PrintableText", "columns", "encodable", "one_line", "printable"]
 
@@ -51,11 +50,13 @@ def one_line(text: str) -> str:
 
 
 def columns(text: str) -> int:
-    """About how many columns the text takes on a terminal: combining characters take none, wide ones two."""
-    return sum(
-        0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
-        for character in text
-    )
+    """About how many columns the text takes on a terminal: combining characters take none, wide ones two. Without
+    `wcwidth`, which the extras `live` and `chat` bring, one a character."""
+    try:
+        from wcwidth import wcwidth
+    except ImportError:
+        return len(text)
+    return sum(max(0, wcwidth(character)) for character in text)
 
 
 def encodable(text: str, encoding: str) -> str:

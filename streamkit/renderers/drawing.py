@@ -8,16 +8,35 @@ from __future__ import annotations
 
 import atexit
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ..streams.state import StreamState
     from .screen import Screen
 
-__all__ = ["Drawing"]
+__all__ = ["Drawing", "watch_start"]
 
 _POLL_INTERVAL = 0.25  # seconds between two looks at the terminal's size
+_START_INTERVAL = 0.1  # seconds between two looks at whether the stream has started
+
+
+def watch_start(stream: StreamState, on_start: weakref.WeakMethod[Callable[[], None]], stop: threading.Event) -> None:
+    """Call a method in a thread of its own once the stream has sent its request: the first event comes later. It is not
+    called after `stop` was set. The thread keeps neither the stream nor the method's object alive."""
+    reference = weakref.ref(stream)
+
+    def watch() -> None:
+        while not stop.wait(_START_INTERVAL) and (watched := reference()) is not None:
+            if watched.started:
+                if (method := on_start()) is not None:
+                    method()
+                return
+            del watched
+
+    threading.Thread(target=watch, name="streamkit-display-start", daemon=True).start()
 
 
 class Drawing:
@@ -45,6 +64,7 @@ class Drawing:
         self._thread: threading.Thread | None = None
         self._screen = screen = make_screen(self._print_aside)
         self._methods: dict[str, Callable[..., None]] = {
+            "started": screen.started,
             "run_created": screen.run_created,
             "run_done": screen.run_done,
             "message_created": screen.message_created,

@@ -8,6 +8,8 @@ terminal is restored.
 from __future__ import annotations
 
 import os
+import threading
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from ..answers import Confirmation
@@ -25,7 +27,7 @@ from ..messages import (
     ToolCallMessage,
 )
 from .characters import one_line
-from .drawing import Drawing
+from .drawing import Drawing, watch_start
 from .wording import (
     describe_content,
     describe_decision,
@@ -53,7 +55,8 @@ def _is_shown_when_done(message: Message) -> bool:
 
 class LiveDisplay(EventHandler):
     """Shows a stream on a terminal while it runs: reasoning, text as Markdown, code with the line that runs and what it
-    prints, tool calls side by side. What is complete is printed once and scrolls away; only the rest is redrawn.
+    prints, tool calls side by side. What is complete is printed once and scrolls away; only the rest is redrawn. While
+    nothing arrives, from the request on, it shows what the stream waits for, and for how long.
 
         sk.stream(source, LiveDisplay(), MyHandler()).until_done()
 
@@ -125,6 +128,8 @@ class LiveDisplay(EventHandler):
         self._for_assistant = for_assistant
         self._redirect = redirect
         self._drawing: Drawing | None = None
+        self._beginning = threading.Lock()
+        self._no_start = threading.Event()  # set where the start of the stream need not be shown any more
 
     def bind(self, stream: StreamState) -> None:
         """Begin a stream. Called by the stream."""
@@ -132,6 +137,7 @@ class LiveDisplay(EventHandler):
             LiveDisplay.__init__(self)
         super().bind(stream)
         self.close()
+        self._watch(stream)
 
     def refresh(self) -> None:
         """Draw now what the stream has emitted so far. Callable from any thread."""
@@ -144,7 +150,9 @@ class LiveDisplay(EventHandler):
         Raises:
             Exception: drawing failed, for example because the terminal is gone.
         """
-        drawing, self._drawing = self._drawing, None
+        with self._beginning:
+            self._no_start.set()
+            drawing, self._drawing = self._drawing, None
         if drawing is not None:
             drawing.close()
 
@@ -228,10 +236,25 @@ class LiveDisplay(EventHandler):
         """Stop drawing and restore the terminal."""
         self.close()
 
+    def _watch(self, stream: StreamState) -> None:
+        from .region import can_redraw
+
+        if self._interval is not None and can_redraw(self._console):
+            self._no_start = threading.Event()
+            watch_start(stream, weakref.WeakMethod(self._started), self._no_start)
+
+    def _started(self) -> None:
+        with self._beginning:
+            if self._no_start.is_set():
+                return
+            drawing = self._drawing = self._drawing or self._begin()
+        drawing.report("started", ())
+
     def _report(self, kind: str, *arguments: Any) -> None:
         drawing = self._drawing
         if drawing is None:
-            drawing = self._drawing = self._begin()
+            with self._beginning:
+                drawing = self._drawing = self._drawing or self._begin()
         drawing.report(kind, arguments)
 
     def _begin(self) -> Drawing:

@@ -16,13 +16,18 @@ from rich.segment import ControlType, Segment
 from .redirect import Redirection
 from .rows import Row
 
-__all__ = ["Region"]
+__all__ = ["Region", "can_redraw"]
 
 _HIDE_CURSOR, _SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 _NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
 # Erase the cursor's line and all below it. Its line separately, for some terminals move what is erased with the complete
 # screen into their history.
 _ERASE = f"{_HIDE_CURSOR}\r\x1b[2K\x1b7\x1b[B\x1b[J\x1b8"
+
+
+def can_redraw(console: Console) -> bool:
+    """Whether lines on this console can be drawn again: it is a terminal, and one that can move its cursor."""
+    return console.is_terminal and not (console.is_dumb_terminal or console.legacy_windows or console.is_jupyter)
 
 
 class _Segments:
@@ -51,9 +56,7 @@ class Region(RenderHook):
 
     def __init__(self, console: Console, on_print: Callable[[str], object] | None = None) -> None:
         self.console = console
-        self.live = console.is_terminal and not (
-            console.is_dumb_terminal or console.legacy_windows or console.is_jupyter
-        )
+        self.live = can_redraw(console)
         self._lock = threading.RLock()
         self._rows: list[Row] = []
         self._drawn = False  # whether they stand on the terminal

@@ -62,19 +62,17 @@ class Screen:
     @property
     def animated(self) -> bool:
         """Whether the screen changes by time alone."""
-        activity = self._activity
-        return self.live and not self.held and (bool(activity.calls) or activity.code_since is not None or self._idle)
-
-    @property
-    def _idle(self) -> bool:
-        activity = self._activity
-        return activity.running and self._block is None and not self._turns.waiting and activity.line is None
+        return self.live and not self.held and self._activity.running
 
     # -- what happened
 
+    def started(self) -> None:
+        """The request was sent."""
+        self._activity.begin_run()
+
     def run_created(self) -> None:
         """A run began."""
-        self._activity.running = True
+        self._activity.begin_run()
 
     def run_done(self) -> None:
         """A run is over."""
@@ -83,15 +81,18 @@ class Screen:
     def message_created(self, message: Message) -> None:
         """A message was created."""
         self.held = False
+        self._activity.note_progress()
         self._show(self._turns.create(message))
 
     def message_delta(self, message: Message, text: str, replace: bool, stream: str) -> None:
         """A message received a piece; of console output from this stream."""
+        self._activity.note_progress()
         self._new_lines += text.count("\n")
         self._show(self._turns.append(message, text, replace=replace, stream=stream))
 
     def message_done(self, message: Message, cited: tuple[str, ...] = ()) -> None:
         """A message is complete; below it come the sources that it cites."""
+        self._activity.note_progress()
         self._show(self._turns.finish(message))
         seconds = self._activity.message_done(message)
         if seconds >= 1:
@@ -235,7 +236,7 @@ class Screen:
     def _rows_below(self) -> list[Row]:
         """What may still change, in at most one row less than the screen has."""
         width, height = self._console.width, max(1, self._console.height - 1)
-        activity = self._activity.parts(self._turns.waiting.values(), height, idle=self._idle)
+        activity = self._activity.parts(self._turns.waiting.values(), height, writing=self._block is not None)
         activity_rows = [row for part in activity for row in self._rows(part)][-max(1, height // 2) :]
         rows: list[Row] = rows_of(self._console, Text.from_ansi(self._aside), width) if self._aside else []
         if self._block is not None:
@@ -243,7 +244,7 @@ class Screen:
                 if self._printed and not part.joins:
                     rows.append([])
                 rows += self._rows(part)
-        if activity_rows and self._printed and not self._turns.waiting:
+        if activity_rows and (self._printed or rows) and not self._turns.waiting:
             rows.append([])
         rows += activity_rows
         return rows[-height:]
