@@ -161,7 +161,7 @@ def test_the_demo_is_live_on_a_terminal(terminals: list[Terminal], tmp_path: Pat
         last = "\n".join(lines_of(seen[-1]))
         assert "LiveDisplay()" in last
         story = last[last.index("You: ") : last.index("6 messages, completed:")]
-        told = re.sub(r"[┊│\s]", "", story)
+        told = re.sub(r"[┊│↳\s]", "", story)
         told = re.sub(r"took\d+s", "", told)  # on a busy machine
         code = "".join(f"{number} {line}" for number, line in enumerate(CODE.splitlines(), 1))
         assert told == re.sub(
@@ -189,7 +189,7 @@ def test_into_a_pipe_it_is_printed_without_escape_sequences(terminals: list[Term
     terminal.wait("exit code")
     text = out.read_text()
     assert "\x1b" not in text
-    assert "[console output]\nsin(0/4 turn) = 0\n" in text
+    assert "[console output]\n0.0000  +0.00 " in text
     assert "ConsolePrinter()" in text
 
 

@@ -63,6 +63,13 @@ class Activity:
         """The code that was shown last may begin to run now, or will not."""
         self.code_since = time.monotonic() if runs and self.code is not None else None
 
+    def decided(self, subject: Message, runs: bool) -> None:
+        """Somebody decided whether this call or code runs, from now on."""
+        self.begin_code(runs)
+        name, _ = self.calls.pop(subject.call_id or "", ("", 0.0))
+        if runs and isinstance(subject, ToolCallMessage) and name:
+            self.calls[subject.call_id or ""] = (name, time.monotonic())
+
     def message_done(self, message: Message) -> float:
         """A message is complete: a call now waits for its output, an output ends the waiting of its call. Returns for how
         many seconds the call waited, or the code ran, whose output is complete; 0 for other messages."""
@@ -108,8 +115,8 @@ class Activity:
         silent = now - self._progress
         is_shown = len(waiting) or self.line is not None or bool(self.calls) or code_seconds
         if self.running and not is_shown and silent >= (_SILENCE if writing else 0):
-            seconds = f" {int(silent)} s" if silent >= 1 else ""
-            yield Part(_one_row(Text.assemble((f"{spinner} ", "cyan"), ("Working", "dim"), (seconds, "dim"))))
+            duration = f" {int(silent)} s" if silent >= 1 else ""
+            yield Part(_one_row(Text.assemble((f"{spinner} ", "cyan"), (f"Working{duration}", "dim"))))
 
 
 def _one_row(text: Text) -> Text:

@@ -34,7 +34,7 @@ _HARMFUL = re.compile(
 )
 
 # Substitutes for characters that an encoding lacks, of the same width.
-_SUBSTITUTES = dict(zip("•●○│┊▌└├─━═❱▣✓✗…⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "**o|||`+--=>#+x.|/-\\|/-\\|/", strict=True)) | dict(
+_SUBSTITUTES = dict(zip("•●○│┊▌└├─━═❱↳▣✓✗…⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "**o|||`+--=>>#+x.|/-\\|/-\\|/", strict=True)) | dict(
     zip("\u2018\u2019\u201c\u201d\u2013\u2014\xa0", "''\"\"-- ", strict=True)
 )
 

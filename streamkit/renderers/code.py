@@ -17,6 +17,7 @@ __all__ = ["Code"]
 
 _LONGEST_CODE = 60_000  # characters; more is not highlighted
 _LONGEST_LINE = 2_000
+_CONTINUATION = "↳ "  # before the rest of a line that was folded, which would look like a statement of its own
 _NUMBER = Style(dim=True)
 _ACTIVE = Style(color="red", bold=True)
 
@@ -62,7 +63,7 @@ class Code:
                 yield Segment(mark, style)
                 yield from row
                 yield Segment("\n")
-                mark = " " * len(mark)
+                mark = f"{_CONTINUATION:>{len(mark)}}" if mark else ""
 
     def _highlight(self) -> list[list[Segment]]:
         """The lines, as segments. Rich's own way over a `Text` costs as much again as the highlighting itself."""

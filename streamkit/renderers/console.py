@@ -17,7 +17,15 @@ from ..messages import ConsoleMessage, Message
 from .characters import one_line, printable
 from .labels import STYLES, Style, plain
 from .printing import DATA_MESSAGES, StreamPrinter
-from .wording import describe_decision, describe_run, has_field_messages, is_shown_by_fields, shown_text
+from .wording import (
+    describe_decision,
+    describe_failure,
+    describe_run,
+    has_field_messages,
+    is_shown_by_decision,
+    is_shown_by_fields,
+    shown_text,
+)
 from .writer import Writable
 
 if TYPE_CHECKING:
@@ -141,9 +149,12 @@ class ConsolePrinter(EventHandler):
             printer.show(printer.turns.create(message))
             printer.show(printer.turns.append(message, message.content))
         printer.show(printer.turns.finish(message))
+        if (failure := describe_failure(message)) is not None:
+            printer.print_line(f"[code] {failure}")
 
     def _is_left_out(self, message: Message) -> bool:
-        return message.recipient == "assistant" and not self._for_assistant
+        is_for_others = message.recipient == "assistant" and not self._for_assistant
+        return is_for_others or is_shown_by_decision(self._streamkit_live, message)
 
     def on_active_line(self, line: int | None, snapshot: ConsoleMessage | None, /) -> None:
         """Print the line that runs, with `active_line`."""

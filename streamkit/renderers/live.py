@@ -33,6 +33,7 @@ from .wording import (
     describe_decision,
     describe_run,
     has_field_messages,
+    is_shown_by_decision,
     is_shown_by_fields,
     shown_text,
     sources,
@@ -191,7 +192,8 @@ class LiveDisplay(EventHandler):
             self.refresh()  # visible before a handler asks the user about it
 
     def _is_left_out(self, message: Message) -> bool:
-        return message.recipient == "assistant" and not self._for_assistant
+        is_for_others = message.recipient == "assistant" and not self._for_assistant
+        return is_for_others or is_shown_by_decision(self._streamkit_live, message)
 
     def on_active_line(self, line: int | None, snapshot: ConsoleMessage | None, /) -> None:
         """Show the line that runs."""
@@ -209,7 +211,7 @@ class LiveDisplay(EventHandler):
         """Show the decision, and go on drawing."""
         approved = confirmation.status == "approved"
         self._report("hold", False)
-        self._report("decided", approved)
+        self._report("decided", confirmation.subject, approved)
         self._report("line", "✓" if approved else "✗", describe_decision(confirmation), "green" if approved else "red")
 
     def on_run_created(self, run: Run, /) -> None:

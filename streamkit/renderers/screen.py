@@ -20,6 +20,7 @@ from .parts import Look, Marked, Part
 from .region import Region
 from .rows import Row, rows_of
 from .turns import Action, Turns
+from .wording import describe_failure
 
 __all__ = ["Screen"]
 
@@ -95,7 +96,10 @@ class Screen:
         self._activity.note_progress()
         self._show(self._turns.finish(message))
         seconds = self._activity.message_done(message)
-        if seconds >= 1:
+        if (failure := describe_failure(message)) is not None:
+            after = f" after {seconds:.0f} s" if seconds >= 1 else ""
+            self._print([Part(Text(f"✗ {failure}{after}", "red"), True)])
+        elif seconds >= 1:
             self._print([Part(Text(f"  took {seconds:.0f} s", "dim"), True)])
         if cited:
             self._print([Part(Text("\n".join(cited), "dim"))])
@@ -138,9 +142,9 @@ class Screen:
         if code is not None and code.folded and code.message is message:
             self._print(code.unfolded())
 
-    def decided(self, approved: bool) -> None:
-        """A confirmation was decided. If it was approved, the code begins to run."""
-        self._activity.begin_code(approved)
+    def decided(self, subject: Message, approved: bool) -> None:
+        """A confirmation was decided. If it was approved, its subject begins to run."""
+        self._activity.decided(subject, approved)
 
     # -- blocks
 

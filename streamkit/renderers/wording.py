@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING
 
 from ..answers import Confirmation
 from ..events import Run
-from ..messages import AudioMessage, ImageMessage, Message, TextMessage, ToolCallMessage
+from ..messages import (
+    AudioMessage,
+    ConsoleMessage,
+    ImageMessage,
+    Message,
+    TextMessage,
+    ToolCallMessage,
+    ToolOutputMessage,
+)
 from .characters import one_line
 
 if TYPE_CHECKING:
@@ -22,8 +30,10 @@ if TYPE_CHECKING:
 __all__ = [
     "describe_content",
     "describe_decision",
+    "describe_failure",
     "describe_run",
     "has_field_messages",
+    "is_shown_by_decision",
     "is_shown_by_fields",
     "shown_text",
     "sources",
@@ -40,6 +50,20 @@ def has_field_messages(stream: StreamState | None, call: Message) -> bool:
     id = call.call_id or call.id
     messages = reversed(stream.messages) if stream is not None else ()
     return any(message.call_id == id and "field" in message.metadata for message in messages)
+
+
+def is_shown_by_decision(stream: StreamState | None, message: Message) -> bool:
+    """Whether it only tells the model that its call was declined, and why, which the line of the decision shows."""
+    if not isinstance(message, ToolOutputMessage) or stream is None or "declined" not in message.metadata:
+        return False
+    declined = (one.subject for one in stream.confirmations if one.status == "declined")
+    return any(subject.call_id == message.call_id for subject in declined)
+
+
+def describe_failure(message: Message) -> str | None:
+    """How code ended that did not complete, as its console output says: `failed`. None for all other messages."""
+    execution = message.metadata.get("execution") if isinstance(message, ConsoleMessage) else None
+    return one_line(execution.replace("_", " ")) if isinstance(execution, str) else None
 
 
 def describe_decision(confirmation: Confirmation) -> str:
