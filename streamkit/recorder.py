@@ -126,13 +126,13 @@ class Recorder(Handler):
                 self._end_source()
                 line = {"time": self._now(), "error": error, "message": message, "details": details}
                 self._write([{**line, **({"late": True} if self._is_over else {})}])
-            case ToolCallDone(message=ToolCallMessage() as call) if self.stream.engine.executes(call):
+            case ToolCallDone(message=ToolCallMessage() as call) if self.stream.engine.pending.executes(call):
                 self._write([{"executes": call.call_id or call.id}])
             case ToolOutputDone(raw_item=None) if event.message.id not in self._written:
                 self._write_answer(event)
             case ConfirmationDone(confirmation=confirmation) if self._was_answered(confirmation):
                 self._write_answer(event)
-            case StreamWarning(code=code) if code in ADVICE and not self.stream.engine.is_canonical:
+            case StreamWarning(code=code) if code in ADVICE and not self.stream.engine.pending.is_canonical:
                 self._write_answer(event)
             case StreamEnd(status=status):
                 self._end_source()
@@ -167,7 +167,7 @@ class Recorder(Handler):
             kind = registry.find("streamkit").Decoder
         flags = {
             "live": source_decoder.may_ask,
-            "answered": engine.takes_edits or engine.takes_approvals or engine.has_outcomes,
+            "answered": engine.pending.takes_edits or engine.pending.takes_approvals or engine.pending.has_outcomes,
             "same_step": traits.same_step,
             "nested": stream.is_nested,
             "continues": traits.next_source is not None,
@@ -207,9 +207,9 @@ class Recorder(Handler):
         engine = self.stream.engine
         if confirmation.id in self._written or engine.is_ending:
             return False
-        if confirmation.answer_slot is not None or engine.has_outcomes or engine.pull_approved:
+        if confirmation.answer_slot is not None or engine.pending.has_outcomes or engine.pending.pull_approved:
             return True
-        return confirmation.answered and not engine.is_canonical
+        return confirmation.answered and not engine.pending.is_canonical
 
     def _write_answer(self, event: Event) -> None:
         """Write an answer, and whether it came after the source's end."""

@@ -54,7 +54,7 @@ class Story:
         return [warning.code for warning in self.engine.warnings]
 
     def contents(self, type: str, format: str | None = None) -> list[str]:
-        return [m.content for m in self.engine.messages if m.type == type and m.format == format]
+        return [m.content for m in self.engine.messages.all if m.type == type and m.format == format]
 
 
 def tell_bytes(kind: type[Decoder], chunks: Iterable[bytes], *, strict: bool = False) -> Story:
@@ -64,8 +64,8 @@ def tell_bytes(kind: type[Decoder], chunks: Iterable[bytes], *, strict: bool = F
     framer = type(framer)() if isinstance(framer, NdjsonFramer) else SseFramer()
     framer.expect_names(kind.sse_event_names)
     engine = Engine(strict=strict)
-    decoder = kind(engine.new_id)
-    engine.decoder = decoder
+    decoder = kind(engine.messages.new_id)
+    engine.warning_list.decoder = decoder
     story = Story(engine, decoder)
     for chunk in chunks:
         story.take(engine.complete(decoder.feed_frames(framer.feed(chunk))))
@@ -76,8 +76,8 @@ def tell_bytes(kind: type[Decoder], chunks: Iterable[bytes], *, strict: bool = F
 def tell_items(kind: type[Decoder], items: Sequence[Any], *, strict: bool = False) -> Story:
     """The story of items that are parsed already."""
     engine = Engine(strict=strict)
-    decoder = kind(engine.new_id)
-    engine.decoder = decoder
+    decoder = kind(engine.messages.new_id)
+    engine.warning_list.decoder = decoder
     story = Story(engine, decoder)
     for item in items:
         story.take(engine.complete(decoder.feed_items([item])))

@@ -98,7 +98,7 @@ def grown(kind: type[m.Message], pieces: list[str], *, done: bool = False) -> m.
     engine = Engine()
     told = [kind.created_event(kind("a"))] + [kind.delta_event("a", piece) for piece in pieces]  # type: ignore[call-arg]
     list(engine.complete([*told, events.MessageDone(kind("a"))] if done else told))
-    return engine.messages[0]
+    return engine.messages.all[0]
 
 
 # -- the static form
@@ -204,7 +204,7 @@ def test_content_is_the_sum_of_the_pieces_whenever_it_is_read(kind: type[m.Messa
     """Joining lazily is not seen from outside, on both sides of the limit at which pieces are folded."""
     engine = Engine()
     list(engine.complete([kind.created_event(kind("a"))]))
-    message, expected = engine.messages[0], ""
+    message, expected = engine.messages.all[0], ""
     for number in range(1500):
         list(engine.complete([kind.delta_event("a", f"{number},")]))  # type: ignore[call-arg]
         expected += f"{number},"
@@ -289,7 +289,7 @@ def test_a_copy_keeps_its_moment() -> None:
     """The copy stays as it is while the message grows and is done."""
     engine = Engine()
     list(engine.complete([events.TextDelta("a", "one")]))
-    message = engine.messages[0]
+    message = engine.messages.all[0]
     copy = message.copy()
     assert copy == message and copy is not message
     annotation = m.Annotation(type="url_citation")
@@ -354,9 +354,9 @@ def test_the_arguments_of_a_done_call_are_its_parsed_content(value: dict[str, An
     engine = Engine()
     for piece in pieces:
         list(engine.complete([events.ToolCallDelta("a", piece)]))
-        assert isinstance(engine.messages[0].arguments, dict)  # type: ignore[attr-defined]
+        assert isinstance(engine.messages.all[0].arguments, dict)  # type: ignore[attr-defined]
     list(engine.complete([events.MessageDone(m.ToolCallMessage("a", name="f"))]))
-    assert engine.messages[0].arguments == value  # type: ignore[attr-defined]
+    assert engine.messages.all[0].arguments == value  # type: ignore[attr-defined]
 
 
 def test_arguments_can_be_read_while_they_stream() -> None:
@@ -392,9 +392,9 @@ def test_reading_arguments_on_every_delta_is_linear(monkeypatch: pytest.MonkeyPa
     pieces = ['{"code": "', *["print(1) # "] * 5000, '"}']
     for piece in pieces:
         list(engine.complete([events.ToolCallDelta("a", piece)]))
-        engine.messages[0].arguments  # type: ignore[attr-defined]  # noqa: B018
+        engine.messages.all[0].arguments  # type: ignore[attr-defined]  # noqa: B018
     list(engine.complete([events.MessageDone(m.ToolCallMessage("a", name="f"))]))
-    assert engine.messages[0].arguments == {"code": "print(1) # " * 5000}  # type: ignore[attr-defined]
+    assert engine.messages.all[0].arguments == {"code": "print(1) # " * 5000}  # type: ignore[attr-defined]
     assert len(parsed) > 1 and sum(parsed) < 12 * sum(map(len, pieces))
 
 

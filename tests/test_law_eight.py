@@ -237,7 +237,7 @@ def told_as(path: Any, name: str) -> tuple[sk.StreamManager, Said]:
     with contextlib.suppress(sk.StreamkitError):
         items.extend(stream.chunks(name))
     story = tell_items(protocols.find(name).Decoder, items)
-    return stream, Said(story.engine.messages)
+    return stream, Said(story.engine.messages.all)
 
 
 @pytest.mark.parametrize("to", [*PROTOCOLS, "streamkit"])

@@ -274,13 +274,13 @@ def test_law_1_and_2_hold_for_any_events(events: list[e.Event]) -> None:
 def test_law_1_holds_wherever_a_stream_fails(events: list[e.Event], place: int, status: Any) -> None:
     """What was created is done, with a status that tells how it ended."""
     engine = Engine()
-    story = Story(engine, CANONICAL(engine.new_id))
+    story = Story(engine, CANONICAL(engine.messages.new_id))
     story.take(engine.complete(story.decoder.feed_items(events[:place])))
-    still_open = {message.id for message in engine.messages if message.status == "in_progress"}
+    still_open = {message.id for message in engine.messages.all if message.status == "in_progress"}
     story.take(engine.end(status))
     check_brackets(story.lines)
     check_questions(story.lines)
-    assert {message.status for message in engine.messages if message.id in still_open} <= {status}
+    assert {message.status for message in engine.messages.all if message.id in still_open} <= {status}
     assert list(engine.end("failed")) == [], "an end is told once"
 
 
@@ -318,7 +318,7 @@ def test_law_5_interleaved_things_are_kept_apart(provider: str, parts: list[tupl
     story = tell_items(decoder_of(provider), PROVIDERS[provider](parts))
     check_brackets(story.lines)
     alone = joined(parts)
-    assert sorted(message.content for message in story.engine.messages) == sorted(alone)
+    assert sorted(message.content for message in story.engine.messages.all) == sorted(alone)
     assert set(story.codes) <= {"bad-arguments"}, "a call's arguments here are any text"
 
 
@@ -414,20 +414,20 @@ def test_law_3_ids_that_are_made_do_not_depend_on_the_cut(protocol: str, texts_w
     whole = tell_bytes(kind, [b"".join(pieces)])
     for start in range(len(pieces)):
         assert tell_bytes(kind, [*pieces[:start], b"".join(pieces[start:])]).lines == whole.lines
-    contents = [message.content for message in whole.engine.messages if message.type == "message"]
+    contents = [message.content for message in whole.engine.messages.all if message.type == "message"]
     assert contents[: len(ids)] == [id or "none" for id in ids]
     assert contents[len(ids) :] == (["spoken"] if protocol == "openai_responses" else [])
-    made = [message.id for message in whole.engine.messages]
+    made = [message.id for message in whole.engine.messages.all]
     assert len({*made}) == len(made)
 
 
 def test_ids_that_are_made_are_free_among_the_messages_before_the_source() -> None:
     """So the engine need not give a message another id than its decoder does, which would cost time at each delta."""
     engine = Engine()
-    engine.reserve([m.TextMessage("message-1")])
+    engine.messages.reserve([m.TextMessage("message-1")])
     assert [*engine.complete([e.TextDelta("message-3", "a"), e.MessageDone(m.TextMessage("message-3"))])]
-    engine.begin_source()
-    assert [engine.new_id() for _ in range(4)] == ["message-1.2", "message-2", "message-3.2", "message-4"]
+    engine.messages.begin_source()
+    assert [engine.messages.new_id() for _ in range(4)] == ["message-1.2", "message-2", "message-3.2", "message-4"]
 
 
 wire = q.recursive(

@@ -187,7 +187,7 @@ def test_an_own_recording_gives_what_was_scripted(name: str) -> None:
     """All of it in every protocol; one that is cut off, what arrived before."""
     for path in own_recordings(FOLDERS[name]):
         story = tell_bytes(decoder_of(name), [path.read_bytes()])
-        messages = story.engine.messages
+        messages = story.engine.messages.all
         text = "".join(story.contents("message"))
         calls = [(m.name, m.content) for m in messages if isinstance(m, sk.ToolCallMessage)]
         if path.stem == "cut-off":

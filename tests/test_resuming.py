@@ -232,7 +232,7 @@ def test_a_snapshot_has_the_steps_as_they_are() -> None:
         events += [e.Usage(1, 2, 3), e.RunStepDone(e.RunStep(status=status))]
     for count in range(len(events) + 1):
         engine, again = Engine(), Engine()
-        engine.is_canonical = again.is_canonical = True
+        engine.pending.is_canonical = again.pending.is_canonical = True
         for _ in engine.complete(map(codec.decode_event, map(codec.encode_event, events[:count]))):
             pass
         lines, _ = SnapshotMaker(engine, codec.encode_event, 1000, 2**20).lines()

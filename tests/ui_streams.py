@@ -276,7 +276,7 @@ def lines(events: Iterable[e.Event]) -> list[Line]:
 def decoded(items: Sequence[Any], protocol: str) -> Iterator[e.Event]:
     """The events of items, completed up to the end of the run."""
     engine = Engine()
-    decoder = protocols.find(protocol).Decoder(engine.new_id)
+    decoder = protocols.find(protocol).Decoder(engine.messages.new_id)
     for item in items:
         yield from engine.complete(decoder.feed_items([item]))
     yield from engine.complete(decoder.finish())

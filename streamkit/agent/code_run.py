@@ -111,7 +111,7 @@ class CodeRun:
         """The messages of the run, as far as it came."""
         for _ in self._engine.end("completed" if self.finished else "cancelled"):
             pass
-        return self._engine.messages
+        return self._engine.messages.all
 
     # -- in the run's own thread
 

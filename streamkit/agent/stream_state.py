@@ -24,9 +24,9 @@ def prepare_for_agent(stream: StreamState, executes: Callable[[ToolCallMessage],
         stream: the agent's stream, before it starts.
         executes: whether the agent answers a call itself.
     """
-    stream.engine.takes_outputs = True
-    stream.engine.executes = executes
-    stream.engine.takes_approvals = True  # the next request answers what the provider itself asks
+    stream.engine.pending.takes_outputs = True
+    stream.engine.pending.executes = executes
+    stream.engine.pending.takes_approvals = True  # the next request answers what the provider itself asks
 
 
 def raise_if_source_incomplete(stream: StreamState) -> None:
@@ -53,9 +53,9 @@ def is_cut_short(stream: StreamState) -> bool:
 
 def has_unanswered_calls(stream: StreamState) -> bool:
     """Whether calls wait for an answer of the application's."""
-    return bool(stream.engine.unanswered)
+    return bool(stream.engine.pending.unanswered)
 
 
 def decline_run(stream: StreamState) -> None:
     """End the run as declined by the user."""
-    stream.engine.end_declined()
+    stream.engine.pending.end_declined()

@@ -71,7 +71,7 @@ class _Writer(Handler):
         self._file: BinaryIO | None = None
         self._has_begun = False
         self._written = Engine()  # which reads again what was written
-        self._decoder: protocols.Decoder = module.Decoder(self._written.new_id)
+        self._decoder: protocols.Decoder = module.Decoder(self._written.messages.new_id)
         self._encode: Callable[[Any], bytes] = msgspec.json.Encoder(enc_hook=str).encode
 
     def handle(self, event: Event, /) -> None:
@@ -91,9 +91,9 @@ class _Writer(Handler):
     def left_out(self, messages: Sequence[Message]) -> str:
         """What stands in none of the messages that were written, as `reasoning (2), image (1)`; "" if all of it does."""
         self._read(self._decoder.finish())
-        written = "\n".join(message.content for message in self._written.messages)
+        written = "\n".join(message.content for message in self._written.messages.all)
         missing = Counter(one.type for one in messages if one.content.strip() and one.content.strip() not in written)
-        missing["annotation"] = _annotations(messages) - _annotations(self._written.messages)
+        missing["annotation"] = _annotations(messages) - _annotations(self._written.messages.all)
         return ", ".join(f"{kind} ({number})" for kind, number in missing.items() if number > 0)
 
     def _finish(self, event: StreamEnd) -> None:

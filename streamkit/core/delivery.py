@@ -49,6 +49,24 @@ class Delivery:
         awaits: whether a task drives the stream, so that a hook may return an awaitable.
     """
 
+    __slots__ = (
+        "_awaits",
+        "_closing",
+        "_current",
+        "_ended",
+        "_ending",
+        "_engine",
+        "_handlers",
+        "_has_content",
+        "_hooks",
+        "_iterated",
+        "_nested",
+        "_own_hooks",
+        "_position",
+        "_pulling",
+        "_version",
+    )
+
     def __init__(self, engine: Engine, handlers: Sequence[Handler], *, awaits: bool) -> None:
         self._engine = engine
         self._awaits = awaits
@@ -91,7 +109,8 @@ class Delivery:
     def _deliver_batches(self, source: BatchDecoder) -> Generator[Any, Any, bool]:
         """Pull batches and deliver their events, until the source has ended (False), or there is something to decide (True). A
         delta of an open message is complete as it is: the common case. The engine completes all other events."""
-        engine, open_messages, pull = self._engine, self._engine.open_by_id, self._pull_now
+        engine, pull, warnings = self._engine, self._pull_now, self._engine.warning_list
+        open_messages, pending = engine.messages.open_by_id, engine.pending
         coroutine = CoroutineType if self._awaits else None
         try:
             while True:
@@ -110,12 +129,12 @@ class Delivery:
                     message = open_messages.get(event.message_id)
                     if message is None or event.__class__ is not message.delta_event or event.replace:
                         yield from self._deliver(engine.complete_event(event))
-                        engine.cause = None  # the item that it came from may be large
+                        warnings.cause = None  # the item that it came from may be large
                         continue
                     pieces = message.pieces
                     pieces.append(event.value)
                     if len(pieces) >= COMPACT_AT:
-                        engine.compact(message)
+                        engine.messages.compact(message)
                     event.snapshot, self._current = message, event
                     if event.position is not None:
                         self._position = event.position
@@ -131,7 +150,7 @@ class Delivery:
                         yield event
                         if self._closing:
                             self._check()
-                if engine.pending or engine.not_approved or engine.decoder.exhausted:
+                if pending.waiting or pending.not_approved or warnings.decoder.exhausted:
                     return True
         except StopIteration as error:
             raise HookStopped from error
@@ -186,7 +205,7 @@ class Delivery:
             self._notice_hooks()
         if event.declared > self._version:
             self._use_handlers(self._handlers)  # the application has declared the event since the stream was made
-        return self._hooks[type(event)]
+        return self._hooks.get(type(event), ())
 
     def _call(self, calls: _Calls, event: Event) -> Steps:
         """Call the hooks of an event, in order. If one raises, the other handlers still get the event."""

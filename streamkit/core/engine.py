@@ -10,25 +10,24 @@ What was not opened is opened. What stays open is closed, with a status that say
 warnings. Feeding an engine the events of another one changes nothing.
 
 Here is what completes each class of events, and how runs and sources end. The brackets of messages are kept in
-`open_messages`, their content in `message_content`, and what waits for an answer in `pending`.
+`message_store`, their content in `message_content`, and what waits for an answer in `pending`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Protocol, TypeVar
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, ClassVar, TypeVar
 
 from msgspec.structs import replace
 
 from .. import events as e
 from ..answers import NOT_ANSWERED
-from ..shared_names import share_names
 from .message_content import MessageContent
-from .open_messages import NOTHING
-from .pending import NO_CONFIRMATIONS, NO_QUESTIONS, NOBODY, PendingAnswers, Waker
+from .message_store import MessageStore
+from .pending import NoWaker, PendingAnswers, Waker
 from .run_tracker import RunTracker
 from .split_text import SplitDelta
-from .warning_list import WarningList
+from .warning_list import ItemDecoder, WarningList
 
 __all__ = ["Engine"]
 
@@ -36,20 +35,6 @@ _T = TypeVar("_T")
 _Completion = Callable[[Any, Any], Iterable[e.Event]]  # takes the engine and an event
 
 _FAILED = ("failed", "expired", "incomplete", "cancelled")
-_NO_CAUSE = e.StreamEnd()  # of events that no item of the source caused
-
-
-class _Decoder(Protocol):
-    exhausted: bool
-
-
-class _NoDecoder:
-    """In the place of a decoder, before there is one and after the end."""
-
-    exhausted = False
-
-
-_NO_DECODER = _NoDecoder()
 
 
 class _Completions(dict[type[e.Event], _Completion]):
@@ -60,69 +45,81 @@ class _Completions(dict[type[e.Event], _Completion]):
         return completion
 
 
-class Engine(MessageContent):
-    """One stream's state: its messages, its run, what is open and what waits for an answer.
+class Engine:
+    """Completes the events of one stream.
 
     Args:
         strict: raise `ProtocolError` where a lenient engine warns and repairs.
         waker: its `answer_came` is called from the answering thread when something that waits was answered.
 
     Attributes:
+        messages: the messages, and which of them are open.
+        pending: what waits for an answer.
         runs: the run and its steps.
+        warning_list: the repairs.
         failure: the failure that another stream reported, which is read as canonical events.
-        decoder: the present source's, which knows the numbers of the newest items.
         forgotten_deltas: how many deltas the messages had that `forget_oldest` removed.
         is_ending: whether the stream ends, so that what is open is closed.
-        is_canonical: whether the source is another stream's events, whose end is this stream's end.
         source_ends: the cursors of the events with which a canonical source ended, by their class.
         ends_before: the classes of those among them that come before the cursor after which the stream resumes.
-        cause: the event that is being completed, or was last.
     """
 
-    failure: e.StreamException | None = None
-    forgotten_deltas = 0
-    _forget_above = 0  # how many of one kind there may be, because few were over when they were looked at last
-    is_ending = False
-    is_canonical = False
-    source_ends: dict[type[e.Event], int | str | None] = NOTHING
-    ends_before: frozenset[type[e.Event]] = frozenset()
-    _warning_list: WarningList | None = None  # most streams have no warning
-    cause: e.Event | None = None
-    _item_index: int | None = None  # the number of the item that it came from
-    decoder: _Decoder = _NO_DECODER
+    __slots__ = (
+        "__weakref__",
+        "_forget_above",
+        "content",
+        "ends_before",
+        "failure",
+        "forgotten_deltas",
+        "is_ending",
+        "messages",
+        "pending",
+        "runs",
+        "source_ends",
+        "warning_list",
+    )
 
-    def __init__(self, *, strict: bool = False, waker: Waker = NOBODY) -> None:
-        super().__init__(waker)
+    def __init__(self, *, strict: bool = False, waker: Waker | None = None) -> None:
+        self.warning_list = WarningList(strict=strict)
         self.runs = RunTracker()
-        self._strict = strict
+        self.pending = PendingAnswers(self.runs, self.warning_list, waker or NoWaker())
+        self.messages = MessageStore(self.runs, self.pending, self.warning_list)
+        self.content = MessageContent(self.messages, self.runs, self.pending, self.warning_list)
+        self.failure: e.StreamException | None = None
+        self.forgotten_deltas = 0
+        self.is_ending = False
+        self.source_ends: dict[type[e.Event], int | str | None] = {}
+        self.ends_before: Collection[type[e.Event]] = ()
+        self._forget_above = 0  # how many of one kind there may be, because few were over when they were looked at last
 
     # -- what drives it, and what it forgets
+
+    def begin_source(self, decoder: ItemDecoder, *, is_canonical: bool) -> None:
+        """A source begins, whose items this decodes. A canonical one is another stream's events, whose end is this stream's."""
+        self.warning_list.decoder = decoder
+        self.pending.is_canonical = is_canonical
 
     def release(self) -> None:
         """Nothing more comes. Refer no more to what drives the engine, so that both are freed as soon as nothing else
         refers to them, and keep no more than what users read: messages, the run and its steps, warnings."""
-        super().release()
-        self.waker, self.decoder = NOBODY, _NO_DECODER
-        self.source_ends = self._halves = NOTHING
-        if self.questions is not None:
-            self.pending, self.confirmations = self.pending or NO_QUESTIONS, self.confirmations or NO_CONFIRMATIONS
-        self.runs.release()
-        self.cause = None
+        for part in (self.messages, self.content, self.pending, self.runs, self.warning_list):
+            part.release()
+        self.source_ends = {}
 
     def forget_oldest(self, limit: int) -> None:
         """Forget messages, confirmations and run steps that are over, the oldest first, so that the newest `limit` of each
         kind stay. An eighth of them at once, so that it is seldom done; where few were over, not before there are an eighth
         more."""
+        messages, confirmations, steps = self.messages.all, self.pending.confirmations, self.runs.steps
         most = max(limit + limit // 8, self._forget_above)
-        if max(len(self._messages), len(self.confirmations), len(self.runs.steps)) <= most:
+        if max(len(messages), len(confirmations), len(steps)) <= most:
             return
-        for message in _cut(self._messages, limit, lambda message: message.status != "in_progress"):
+        for message in _cut(messages, limit, lambda message: message.status != "in_progress"):
             self.forgotten_deltas += message.delta_count
-            self._by_id.pop(message.id, None)
-            self._ids.forget(message.id)
-        _cut(self.confirmations, limit, lambda confirmation: confirmation.id not in self.pending)
-        self.runs.forget_steps(_cut(self.runs.steps, limit, lambda step: step is not self.runs.step))
-        left = max(len(self._messages), len(self.confirmations), len(self.runs.steps))
+            self.messages.forget(message)
+        _cut(confirmations, limit, lambda confirmation: confirmation.id not in self.pending.waiting)
+        self.runs.forget_steps(_cut(steps, limit, lambda step: step is not self.runs.step))
+        left = max(len(messages), len(confirmations), len(steps))
         self._forget_above = left + left // 8
 
     # -- completing events
@@ -138,17 +135,16 @@ class Engine(MessageContent):
     def append_delta(self, event: Any) -> bool:
         """Append a delta of an open message: the common case, in which the event is complete as it is. False for any
         other event, which `complete_event` is for."""
-        message = self.open_by_id.get(event.message_id)
+        message = self.messages.open_by_id.get(event.message_id)
         if message is None or type(event) is not message.delta_event or event.replace:
             return False
-        self.grow(message, event.value)
+        self.messages.grow(message, event.value)
         event.snapshot = message
         return True
 
     def complete_event(self, event: e.Event) -> Iterable[e.Event]:
         """Any event, with everything that belongs before and after it: to be handled before another event is completed."""
-        self.cause = event
-        self._item_index = event.item_index
+        self.warning_list.cause, self.warning_list.item_index = event, event.item_index
         event.item_index = None
         return _COMPLETIONS[event.__class__](self, event)
 
@@ -160,15 +156,15 @@ class Engine(MessageContent):
         yield from self.runs.open_step(event)
         yield event
 
-    def _keep_failure(self, event: e.StreamException) -> Iterator[e.Event]:
+    def _keep_failure(self, event: e.StreamException) -> Iterable[e.Event]:
         self.failure = event
         return self._drop(event)
 
-    def _drop(self, event: e.Event) -> Iterator[e.Event]:
+    def _drop(self, event: e.Event) -> Iterable[e.Event]:
         """Another stream's end: this stream emits its own."""
-        if self.is_canonical:
-            self.source_ends = {**self.source_ends, type(event): event.position}
-        return iter(())
+        if self.pending.is_canonical:
+            self.source_ends[type(event)] = event.position
+        return ()
 
     # -- runs and steps
 
@@ -178,8 +174,7 @@ class Engine(MessageContent):
     def _complete_run_done(self, event: e.RunDone) -> Iterator[e.Event]:
         """The source says how its run ended. `RunDone` itself comes when the stream ends: another source may follow."""
         outcome, runs = event.run, self.runs
-        if self.is_canonical:
-            self._drop(event)
+        self._drop(event)
         if runs.run is None:
             yield from runs.open(outcome, event)
         if not runs.steps:
@@ -187,8 +182,7 @@ class Engine(MessageContent):
         if outcome.status == "in_progress":
             outcome = replace(outcome, status="completed")
         runs.end_with(outcome)
-        if self.open_by_id or self._renamed:
-            yield from self._close_open(outcome.status, event)
+        yield from self._close_open(outcome.status, event)
 
     def _complete_requires_action(self, event: e.RunRequiresAction) -> Iterator[e.Event]:
         yield from self.runs.open(e.Run(), event)
@@ -202,25 +196,14 @@ class Engine(MessageContent):
 
     def _complete_usage(self, event: e.Usage) -> Iterator[e.Event]:
         yield from self.runs.open_step(event)
-        self.count_in_step(event)
+        self.runs.count(replace(event, raw_item=None, position=None))  # the item may be large
         yield event
-
-    def count_in_step(self, event: e.Usage) -> bool:
-        """Count tokens in the open step: then the event is complete as it is. False if no step is open."""
-        runs = self.runs
-        if (step := runs.step) is None:
-            return False
-        runs.count(step, replace(event, raw_item=None, position=None))  # the item may be large
-        return True
 
     # -- endings
 
     def _close_open(self, status: e.RunStatus, cause: e.Event) -> Iterator[e.Event]:
         """All open messages are done, because their run or its source ends with this status."""
-        for key, message in [*self.open_by_id.items(), *self._renamed.items()]:
-            if self._halves:
-                yield from self._end_half(key, message, cause)
-            yield from self._close(key, message, e.OPEN_MESSAGE_STATUS[status], cause)
+        return self.content.close_all(e.OPEN_MESSAGE_STATUS[status], cause)
 
     def source_done(self, *, complete: bool) -> Iterator[e.Event]:
         """The source has no more items. Closes the messages; the step stays open for answers.
@@ -233,16 +216,10 @@ class Engine(MessageContent):
             status = outcome.status
         elif self.failure is not None:
             status = "failed"
-        if self.open_by_id or self._renamed:
-            yield from self._close_open(status, _NO_CAUSE)
-        if not self.pending:
-            return
-        yield from self._settle_unanswerable()
+        yield from self._close_open(status, e.StreamEnd())
+        yield from self.pending.source_done()
         failed = outcome is not None and outcome.status in _FAILED
-        later = self.answered_later
-        waiting = [call for call in self.unanswered if (call.call_id or call.id) not in later]
-        open_calls = [call for call in waiting if call.answer_slot is None or not call.answer_slot.given]
-        if open_calls and complete and not failed and not self.runs.requires_action:
+        if complete and not failed and not self.runs.requires_action and self.pending.open_calls:
             yield from self._complete_requires_action(e.RunRequiresAction(e.Run()))
 
     @property
@@ -253,10 +230,10 @@ class Engine(MessageContent):
     def next_source(self, *, same_step: bool = False) -> Iterator[e.Event]:
         """The run goes on with another source: in a new step, unless that source belongs to the step before."""
         if self.runs.step is not None and not same_step:
-            yield from self.runs.end_step(e.RunStep(status="completed"), _NO_CAUSE)
+            yield from self.runs.end_step(e.RunStep(status="completed"), e.StreamEnd())
         self.runs.resume()
-        self.source_ends = self._renamed = NOTHING
-        self.open_by_id.clear()
+        self.source_ends = {}
+        self.messages.end_source()
 
     def end(self, status: e.RunStatus | None = None, error: Mapping[str, Any] | None = None) -> Iterator[e.Event]:
         """Close everything that is open, and the run. `status` says how, where the source did not."""
@@ -265,21 +242,20 @@ class Engine(MessageContent):
             return
         self.is_ending = True
         outcome = "completed" if runs.outcome is None else runs.outcome.status
-        if self.questions is not None and self.has_open_questions and outcome in ("completed", "in_progress"):
+        if self.pending.has_open_questions and outcome in ("completed", "in_progress"):
             outcome = "requires_action"
         how: e.RunStatus = status or outcome
-        if self.open_by_id or self._renamed:
-            yield from self._close_open(how, _NO_CAUSE)
-        for confirmation in self.pending_confirmations:
+        yield from self._close_open(how, e.StreamEnd())
+        for confirmation in self.pending.undecided:
             if status is None:
-                yield from self.settle(confirmation, "unanswered")
+                yield from self.pending.settle(confirmation, "unanswered")
             else:
-                yield from self.settle(confirmation, "declined", reason=NOT_ANSWERED)
-        for call in self.unanswered:
+                yield from self.pending.settle(confirmation, "declined", reason=NOT_ANSWERED)
+        for call in self.pending.unanswered:
             if call.answer_slot is not None:
                 call.answer_slot.close()
         if how == "requires_action" and not runs.requires_action and runs.run is not None:
-            yield from runs.require_action(e.Run(), _NO_CAUSE)
+            yield from runs.require_action(e.Run(), e.StreamEnd())
         yield from runs.end_last_step(how, error)
         run_done = runs.end(how, error)
         if run_done is not None and self.takes_place(run_done):
@@ -291,57 +267,42 @@ class Engine(MessageContent):
         event.position = self.source_ends.get(event.__class__)
         return event.__class__ not in self.ends_before
 
-    # -- warnings
+    def _take_confirmation(self, event: e.ConfirmationCreated) -> Iterator[e.Event]:
+        return self.pending.confirmation_created(event, self.messages.get(event.confirmation.subject.id))
 
-    @property
-    def warning_list(self) -> WarningList:
-        """The warnings, and what a strict engine raises."""
-        if self._warning_list is None:
-            self._warning_list = WarningList(strict=self._strict)
-        return self._warning_list
+    # -- warnings
 
     @property
     def warnings(self) -> list[e.StreamWarning]:
         """The first 1000."""
-        return [] if self._warning_list is None else self._warning_list.warnings
+        return self.warning_list.warnings
 
     def _take_warning(self, event: e.StreamWarning) -> Iterator[e.Event]:
         yield self.warning_list.add_checked(event)
-
-    def _warn(self, code: str, fault: str, cause: e.Event) -> e.Event:
-        """The warning of a fault that the engine found."""
-        index = self._item_index if cause is self.cause else cause.item_index
-        return self.warning_list.add_checked(
-            e.StreamWarning(code, fault, index, cause.type, position=cause.position, raw_item=cause.raw_item)
-        )
-
-    def advise(self, code: str, fault: str) -> e.Event:
-        """A warning about the application, not its source: a strict stream does not raise it."""
-        return self.warning_list.add(e.StreamWarning(code, fault))
 
     completions: ClassVar[_Completions] = _Completions(
         {
             e.Event: _emit_in_step,
             e.RawEvent: _emit,
-            e.Created: MessageContent.complete_created,
-            e.NewMessage: MessageContent.complete_new_message,
-            e.Delta: MessageContent.complete_delta,
-            SplitDelta: MessageContent.complete_split_delta,
-            e.Done: MessageContent.complete_done,
-            e.MessageEnded: MessageContent.complete_message_ended,
-            e.CallPassed: MessageContent.complete_call_passed,
-            e.PossibleRepeat: MessageContent.complete_possible_repeat,
-            e.ActiveLine: MessageContent.complete_active_line,
-            e.AnnotationAdded: MessageContent.complete_annotation,
-            e.MetadataHeld: MessageContent.count_metadata,
+            e.Created: lambda engine, event: engine.messages.complete_created(event),
+            e.NewMessage: lambda engine, event: engine.messages.complete_new_message(event),
+            e.Delta: lambda engine, event: engine.content.complete_delta(event),
+            SplitDelta: lambda engine, event: engine.content.complete_split_delta(event),
+            e.Done: lambda engine, event: engine.content.complete_done(event),
+            e.MessageEnded: lambda engine, event: engine.content.complete_message_ended(event),
+            e.CallPassed: lambda engine, event: engine.content.complete_call_passed(event),
+            e.PossibleRepeat: lambda engine, event: engine.content.complete_possible_repeat(event),
+            e.ActiveLine: lambda engine, event: engine.content.complete_active_line(event),
+            e.AnnotationAdded: lambda engine, event: engine.content.complete_annotation(event),
+            e.MetadataHeld: lambda engine, event: engine.content.count_metadata(event),
             e.RunCreated: _complete_run_created,
             e.RunRequiresAction: _complete_requires_action,
             e.RunDone: _complete_run_done,
             e.RunStepCreated: _complete_step_created,
             e.RunStepDone: _complete_step_done,
             e.Usage: _complete_usage,
-            e.ConfirmationCreated: PendingAnswers.confirmation_created,
-            e.ConfirmationDone: PendingAnswers.confirmation_done,
+            e.ConfirmationCreated: _take_confirmation,
+            e.ConfirmationDone: lambda engine, event: engine.pending.confirmation_done(event),
             e.StreamWarning: _take_warning,
             e.StreamException: _keep_failure,
             e.StreamTimeout: _drop,
@@ -349,13 +310,6 @@ class Engine(MessageContent):
         }
     )
 
-
-share_names(
-    Engine,
-    """questions pending waker confirmations changes _sizes _messages open_by_id _made_by_id _made_ids _numbered_id new_id runs _strict decoder
-    takes_awaitables takes_edits pull_approves pull_approved has_outcomes is_canonical cause _item_index is_ending source_ends
-    _halves _renamed _early_lines _annotated _open_calls _answered_early""",
-)
 
 _COMPLETIONS = Engine.completions
 

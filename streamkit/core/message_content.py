@@ -13,6 +13,7 @@ from .. import events as e
 from ..messages import (
     ConsoleMessage,
     Message,
+    Status,
     TextMessage,
     ToolCallMessage,
     ToolOutputMessage,
@@ -21,18 +22,50 @@ from ..messages import (
 )
 from ..messages.arguments import read_arguments, repaired_arguments
 from ..messages.json_text import has_surrogates, join_surrogates, json_key
-from .open_messages import NOTHING, OpenMessages, has_arguments
+from .message_store import MessageStore
+from .pending import PendingAnswers
+from .run_tracker import RunTracker
 from .split_text import SplitDelta
+from .warning_list import WarningList
 
 __all__ = ["MessageContent"]
 
 
-class MessageContent(OpenMessages):
-    """The part of the engine that completes what is in a message: deltas, final content, annotations, active lines."""
+class MessageContent:
+    """Completes what is in the messages of one stream: deltas, final content, annotations, active lines.
 
-    # The first half of a surrogate pair, by the id of a message that ends with it. Meanwhile the message is in `_renamed`,
-    # so that its next delta is completed here.
-    _halves: dict[str, str] = NOTHING
+    Args:
+        messages: the messages.
+        runs: the run and its step, in which content comes.
+        pending: is told when code runs, and so was approved.
+        warning_list: takes the repairs.
+    """
+
+    __slots__ = (
+        "_annotated",
+        "_halves",
+        "_messages",
+        "_pending",
+        "_runs",
+        "_warning_list",
+    )
+
+    def __init__(
+        self, messages: MessageStore, runs: RunTracker, pending: PendingAnswers, warning_list: WarningList
+    ) -> None:
+        self._messages = messages
+        self._runs = runs
+        self._pending = pending
+        self._warning_list = warning_list
+        # The first half of a surrogate pair, by the id of a message that ends with it. Meanwhile the message is among the
+        # renamed ones, so that its next delta is completed here.
+        self._halves: dict[str, str] = {}
+        self._annotated: dict[str, set[bytes]] = {}  # the annotations of open messages
+
+    def release(self) -> None:
+        """Nothing more comes: forget what only further events would need."""
+        self._halves.clear()
+        self._annotated.clear()
 
     # -- deltas
 
@@ -40,26 +73,25 @@ class MessageContent(OpenMessages):
         """A delta that is not simply appended: the first of its message, one that replaces, or one of a renamed message."""
         if not (event.value or event.metadata or event.replace):
             return
-        message = self._find(event.message_id)
+        message = self._messages.get_open(event.message_id)
         if message is None:
             yield from self._create_for(event, event)
-            message = self._messages[-1]
-        if self._halves:
-            yield from self._end_half(event.message_id, message, event)
+            message = self._messages.all[-1]
+        yield from self._end_half(event.message_id, message, event)
         if event.replace:
             message.replace_content(event.value)
         else:
-            self.grow(message, event.value)
+            self._messages.grow(message, event.value)
         yield self._delta(message, event.value, event, replace=event.replace, metadata=event.metadata)
 
     def _create_for(self, delta: e.Delta, cause: e.Event) -> Iterator[e.Event]:
         """Create the message of a delta."""
-        if self.has_message(delta.message_id):
+        if self._messages.get(delta.message_id) is not None:
             fault = f"a delta came for message {delta.message_id!r}, which was done; it begins another message"
-            yield self._warn("delta-after-done", fault, cause)
+            yield self._warning_list.warn("delta-after-done", fault, cause)
         # A delta of a family without hooks of its own is text.
         family = TextMessage if delta.family in (None, Message) else delta.family
-        yield from self._begin(family(delta.message_id, status="in_progress"), cause)
+        yield from self._messages.begin(family(delta.message_id, status="in_progress"), cause)
 
     def _delta(
         self,
@@ -80,7 +112,7 @@ class MessageContent(OpenMessages):
     def complete_split_delta(self, event: SplitDelta) -> Iterator[e.Event]:
         """Emit the text up to the half of a surrogate pair that it ends with, and hold that half."""
         delta, id = event.delta, event.delta.message_id
-        if self._find(id) is None:
+        if self._messages.get_open(id) is None:
             yield from self._create_for(delta, event)
         text = join_surrogates(self._take_half(id) + event.text)
         half = text[-1:] if has_surrogates(text) else ""
@@ -88,17 +120,17 @@ class MessageContent(OpenMessages):
         delta.position, delta.raw_item = event.position, event.raw_item
         yield from self.complete_delta(delta)
         if half:
-            message = self.open_by_id.pop(id, None)
-            self._rename(id, self._renamed[id] if message is None else message)
-            if self._halves is NOTHING:
-                self._halves = {}
+            messages = self._messages
+            if id in messages.open_by_id:
+                messages.renamed[id] = messages.open_by_id.pop(id)
             self._halves[id] = half
 
     def _take_half(self, id: str) -> str:
         """The half that is held for a message; "" if there is none. Its next deltas may be appended at once again."""
-        half: str = self._halves.pop(id, "")
-        if half and self._renamed[id].id == id:
-            self.open_by_id[id] = self._renamed.pop(id)
+        half = self._halves.pop(id, "")
+        messages = self._messages
+        if half and messages.renamed[id].id == id:
+            messages.open_by_id[id] = messages.renamed.pop(id)
         return half
 
     def _end_half(self, id: str, message: Message, cause: e.Event) -> Iterator[e.Event]:
@@ -107,7 +139,7 @@ class MessageContent(OpenMessages):
             fault = (
                 f"a text of message {message.id!r} ends in the middle of a surrogate pair; it was replaced by U+FFFD"
             )
-            yield self._warn("lone-surrogate", fault, cause)
+            yield self._warning_list.warn("lone-surrogate", fault, cause)
             message.pieces.append("\ufffd")
             yield self._delta(message, "\ufffd", cause)
 
@@ -116,20 +148,20 @@ class MessageContent(OpenMessages):
     def complete_done(self, event: e.Done) -> Iterator[e.Event]:
         """A message is done: its content becomes the provider's own, and it takes over what else the provider says of it."""
         final = event.message
-        message = self._find(final.id)
-        if message is not None and self._halves:
-            yield from self._end_half(final.id, message, event)
+        message = self._messages.get_open(final.id)
         if message is None:
-            if self.has_message(final.id):  # an item and the entire response repeat each other
+            if self._messages.get(final.id) is not None:  # an item and the entire response repeat each other
                 yield from self._check_repeated(final, event)
                 return
-            yield from self._create(final, event)
-            message = self._messages[-1]
+            yield from self._messages.create(final, event)
+            message = self._messages.all[-1]
             if final.content:
                 message.pieces.append(final.content)
                 yield self._delta(message, final.content, event)
-        elif final.has_content:
-            yield from self._compare(message, final.content, event)
+        else:
+            yield from self._end_half(final.id, message, event)
+            if final.has_content:
+                yield from self._compare(message, final.content, event)
         if isinstance(message, ToolCallMessage) and isinstance(final, ToolCallMessage):
             message.answer_slot = final.answer_slot  # another stream's: that stream waits for the answer
         if final.name is not None:
@@ -147,7 +179,7 @@ class MessageContent(OpenMessages):
             message.format = final.format if kind is type(message) else message.format  # it stays what it began as
         if message.format == "summary" and message.type == "reasoning" and final.has_content:
             message.format = final.format  # it had begun before it was certain what comes, which may be no summary
-        sizes = self._measured
+        sizes = self._messages.sizes
         if final.metadata:
             message.metadata = {**message.metadata, **final.metadata}
             sizes.measure_metadata(message.id, message.metadata)
@@ -159,27 +191,26 @@ class MessageContent(OpenMessages):
 
     def _check_repeated(self, final: Message, event: e.Event) -> Iterator[e.Event]:
         """A warning if the final content of a message that is done has come again, and is another one now."""
-        message = self.message_with(final.id)
+        message = self._messages.get(final.id)
         if message is None or not final.has_content or message.content == final.content:
             return
         if not (isinstance(message, ToolCallMessage) and _are_equal_arguments(message.content, final.content)):
             fault = f"the final content of message {final.id!r} is not the one with which it was done, which stays"
-            yield self._warn("content-differs", fault, event)
+            yield self._warning_list.warn("content-differs", fault, event)
 
     def complete_possible_repeat(self, event: e.PossibleRepeat) -> Iterator[e.Event]:
         """A complete message comes that may repeat the end of another one, and is dropped if it does."""
-        message, other = event.message, self.message_with(event.message_id)
+        message, other = event.message, self._messages.get(event.message_id)
         if other is None or not other.content.rstrip().endswith(message.content.strip()):
             yield from self.complete_done(e.MessageDone(message, position=event.position, raw_item=event.raw_item))
 
     def complete_message_ended(self, event: e.MessageEnded) -> Iterator[e.Event]:
         """A message is done, with the content that its deltas gave it."""
         key = event.message_id
-        if (message := self._find(key)) is None:
+        if (message := self._messages.get_open(key)) is None:
             return
-        if self._halves:
-            yield from self._end_half(key, message, event)
-        self._measured.measure(message, is_last=True)
+        yield from self._end_half(key, message, event)
+        self._messages.sizes.measure(message, is_last=True)
         yield from self._close(key, message, event.status, event)
 
     def _compare(self, message: Message, final: str, event: e.Event) -> Iterator[e.Event]:
@@ -192,22 +223,20 @@ class MessageContent(OpenMessages):
         if content:  # a message without deltas needs no repair
             how = "the rest was added" if adds else "it was replaced"
             fault = f"the final content of message {message.id!r} is not the sum of its deltas; {how}"
-            yield self._warn("content-differs", fault, event)
+            yield self._warning_list.warn("content-differs", fault, event)
         message.replace_content(final)
         yield self._delta(message, final[len(content) :] if adds else final, event, replace=not adds)
 
     def complete_call_passed(self, event: e.CallPassed) -> Iterator[e.Event]:
         """The provider has begun another call after this one."""
-        call = self._find(event.message.id)
-        if isinstance(call, ToolCallMessage) and has_arguments(call):
+        call = self._messages.get_open(event.message.id)
+        if isinstance(call, ToolCallMessage) and read_arguments(call.content) is not None:
             done = e.ToolCallDone(event.message, position=event.position, raw_item=event.raw_item)
             yield from self.complete_done(done)
 
     def output(self, call: ToolCallMessage, value: object) -> Iterator[e.Event]:
         """Our answer to a tool call, as a message of the stream."""
-        id = f"{call.id}.output"
-        if self.has_message(id):  # the provider has used it for another output
-            id = self._ids.free(id)
+        id = self._messages.free_id(f"{call.id}.output")  # the provider may have used it for another output
         message = ToolOutputMessage(
             id,
             name=call.name,
@@ -217,35 +246,45 @@ class MessageContent(OpenMessages):
         )
         yield from self.complete_done(e.ToolOutputDone(message))
 
+    # -- closing
+
+    def _close(self, key: str, message: Message, status: Status, cause: e.Event) -> Iterator[e.Event]:
+        """A message is done. `key` is the id that the decoder uses for it."""
+        self._annotated.pop(message.id, None)
+        return self._messages.close(key, message, status, cause)
+
+    def close_all(self, status: Status, cause: e.Event) -> Iterator[e.Event]:
+        """All open messages are done with this status, because their run or its source ends."""
+        messages = self._messages
+        for key, message in [*messages.open_by_id.items(), *messages.renamed.items()]:
+            yield from self._end_half(key, message, cause)
+            yield from self._close(key, message, status, cause)
+
     # -- about a message
 
     def complete_active_line(self, event: e.ActiveLine) -> Iterator[e.Event]:
         """Code runs, and has reached a line: perhaps before its output begins."""
-        message = self._find(event.message_id)
-        if message is None and event.line is not None and not self.has_message(event.message_id):
-            yield from self.runs.open_step(event)
-        yield from self._code_runs(None if message is None else message.call_id)
+        message = self._messages.get_open(event.message_id)
+        if message is None and event.line is not None and self._messages.get(event.message_id) is None:
+            yield from self._runs.open_step(event)
+        yield from self._pending.code_runs(None if message is None else message.call_id)
         if isinstance(message, ConsoleMessage):
             message.active_line = event.line
         elif message is None:
-            if self._early_lines is NOTHING:
-                self._early_lines = {}
-            self._early_lines[event.message_id] = event.line
+            self._messages.early_lines[event.message_id] = event.line
         id, snapshot = (event.message_id, event.snapshot) if message is None else (message.id, message)
         yield e.ActiveLine(id, event.line, snapshot, position=event.position, raw_item=event.raw_item)
 
     def complete_annotation(self, event: e.AnnotationAdded) -> Iterator[e.Event]:
         """An annotation of an open text."""
-        message = self._find(event.message_id)
+        message = self._messages.get_open(event.message_id)
         if isinstance(message, TextMessage):
             yield from self._annotate(message, event.annotation, event)
             return
         fault = f"an annotation came for {event.message_id!r}, which is no open text; it was dropped"
-        yield self._warn("stray-annotation", fault, event)
+        yield self._warning_list.warn("stray-annotation", fault, event)
 
     def _annotate(self, message: TextMessage, annotation: Any, cause: e.Event) -> Iterator[e.Event]:
-        if self._annotated is NOTHING:
-            self._annotated = {}
         seen = self._annotated.setdefault(message.id, set())
         key = json_key(annotation)
         if key in seen:
@@ -253,12 +292,12 @@ class MessageContent(OpenMessages):
         seen.add(key)
         message.annotations.append(annotation)
         yield e.AnnotationAdded(message.id, annotation, message, position=cause.position, raw_item=cause.raw_item)
-        self._measured.add_beside(message.id, len(key))
+        self._messages.sizes.add_beside(message.id, len(key))
 
     def count_metadata(self, event: e.MetadataHeld) -> Iterator[e.Event]:
         """A decoder holds more metadata until a message is done. Without an event."""
-        message = None if event.held_for is None else self._find(event.held_for)
-        self._measured.add_metadata("" if message is None else message.id, event.size)
+        message = None if event.held_for is None else self._messages.get_open(event.held_for)
+        self._messages.sizes.add_metadata("" if message is None else message.id, event.size)
         return iter(())
 
 

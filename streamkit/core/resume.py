@@ -44,9 +44,9 @@ def _emit_open(engine: Engine, event: Event) -> Iterator[Event]:
         yield RunCreated(engine.runs.run, position=position)
     if engine.runs.step is not None:
         yield RunStepCreated(engine.runs.step, position=position)
-    for message in engine.open_messages:
+    for message in engine.messages.open:
         yield from events_so_far(message, position)
-    for confirmation in engine.pending_confirmations:
+    for confirmation in engine.pending.undecided:
         yield ConfirmationCreated(confirmation, position=position)
 
 
@@ -73,20 +73,20 @@ def _catch_up(engine: Engine, snapshot: Snapshot) -> Iterator[Event]:
 def _has(engine: Engine, event: Event) -> bool:
     match event:
         case Created(message=message):
-            return engine.has_message(message.id)
+            return engine.messages.get(message.id) is not None
         case ConfirmationCreated(confirmation=confirmation):
-            return any(confirmation.id == one.id for one in engine.confirmations)
+            return any(confirmation.id == one.id for one in engine.pending.confirmations)
         case StreamWarning():
             return engine.warning_list.has_fault(event.fault)
         case AnnotationAdded() | ActiveLine():
-            return engine.open_by_id.get(event.message_id) is None
+            return engine.messages.open_by_id.get(event.message_id) is None
         case _:
             return False
 
 
 def _extend(engine: Engine, id: str, content: str, cause: Event) -> Iterator[Event]:
     """What an open message has more in a snapshot."""
-    message = engine.open_by_id.get(id)
+    message = engine.messages.open_by_id.get(id)
     if message is None or message.content == content:
         return
     adds = content.startswith(message.content)

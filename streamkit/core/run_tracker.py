@@ -12,15 +12,7 @@ from msgspec.structs import astuple, replace
 
 from .. import events as e
 
-__all__ = ["NO_STEPS", "RunTracker", "merge"]
-
-
-class _NoSteps(list[e.RunStep]):
-    """An empty list that all structs share as a default. (Of a plain list, msgspec would make a copy for each struct.)"""
-
-
-NO_STEPS: list[e.RunStep] = _NoSteps()
-"""Of a run in which no step has begun: nothing is added to it."""
+__all__ = ["RunTracker", "merge"]
 
 
 class RunTracker(msgspec.Struct, eq=False):
@@ -36,7 +28,7 @@ class RunTracker(msgspec.Struct, eq=False):
         usage: the run's tokens: the sum of its steps'.
     """
 
-    steps: list[e.RunStep] = NO_STEPS
+    steps: list[e.RunStep] = []
     run: e.Run | None = None
     step: e.RunStep | None = None
     outcome: e.Run | None = None
@@ -140,10 +132,7 @@ class RunTracker(msgspec.Struct, eq=False):
             error=None,
             completed_at=None,
         )
-        if self.steps is NO_STEPS:
-            self.steps = [step]
-        else:
-            self.steps.append(step)
+        self.steps.append(step)
         if self._made_by_id is not None:
             self._made_by_id[step.id] = step
         self.requires_action = False
@@ -174,10 +163,11 @@ class RunTracker(msgspec.Struct, eq=False):
             for step in steps:
                 made.pop(step.id, None)
 
-    def count(self, step: e.RunStep, usage: e.Usage) -> None:
+    def count(self, usage: e.Usage) -> None:
         """Set the tokens of the open step, and the run's: the sum of its steps'."""
-        run = self.run
+        run, step = self.run, self.step
         assert run is not None
+        assert step is not None
         step.usage = usage
         if (before := self._usage_before) is not None:
             usage = e.Usage(

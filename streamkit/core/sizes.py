@@ -13,12 +13,10 @@ from ..errors import LimitError
 from ..limits import DEFAULT_LIMITS
 from ..messages import Message
 from ..messages.json_text import held_size
-from ..shared_names import share_names
 
-__all__ = ["NO_SIZES", "Sizes"]
+__all__ = ["Sizes"]
 
 _MEASURE_AFTER = 1 << 24  # bytes
-_NONE: dict[str, int] = {}  # in the place of the sizes of a stream in which nothing was measured
 
 
 class Sizes:
@@ -28,21 +26,27 @@ class Sizes:
         limits: the sizes that end the stream.
     """
 
-    limits = DEFAULT_LIMITS
-    _unmeasured = 0  # bytes of long items since all open messages were measured
-    _total = 0  # characters of all messages, as far as they were measured
-    # Made for the first message that has such a thing: most streams have none.
-    _besides: dict[str, int] | None = None  # of what the open messages have beside their content
-    _metadata: dict[str, int] | None = None  # of the part of it that is metadata
+    __slots__ = (
+        "_besides",
+        "_contents",
+        "_metadata",
+        "_total",
+        "_unmeasured",
+        "limits",
+    )
 
-    _sizes = _NONE  # of the open messages, when they were measured
+    def __init__(self) -> None:
+        self.limits = DEFAULT_LIMITS
+        self._unmeasured = 0  # bytes of long items since all open messages were measured
+        self._total = 0  # characters of all messages, as far as they were measured
+        self._contents: dict[str, int] = {}  # characters of the open messages, when they were measured
+        self._besides: dict[str, int] = {}  # of what they have beside their content
+        self._metadata: dict[str, int] = {}  # of the part of it that is metadata
 
-    def released(self) -> Sizes:
-        """What a stream refers to when nothing more comes: its limits are left."""
-        if self.limits is DEFAULT_LIMITS:
-            return NO_SIZES
-        self._sizes, self._besides, self._metadata = _NONE, None, None
-        return self
+    def release(self) -> None:
+        """Nothing more comes: only the limits are left."""
+        for sizes in (self._contents, self._besides, self._metadata):
+            sizes.clear()
 
     def measure(self, message: Message, *, is_last: bool = False) -> None:
         """Compare the size of a message, and that of all messages, with the limits.
@@ -53,17 +57,11 @@ class Sizes:
         Raises:
             LimitError: it is too long, or all messages together are.
         """
-        id, size = message.id, message.size
-        sizes, limits = self._sizes, self.limits
-        self._total = total = self._total + size - sizes.get(id, 0)
+        size = message.size
+        self._total += size - self._contents.get(message.id, 0)
         if not is_last:
-            if sizes is _NONE:
-                self._sizes = sizes = {}
-            sizes[id] = size
-        if size > limits.message:
-            raise LimitError("message", limits.message)
-        if total > limits.total:
-            raise LimitError("total", limits.total)
+            self._contents[message.id] = size
+        self._compare(size)
 
     def add_beside(self, id: str, size: int) -> None:
         """Count what a message has beside its content: characters of JSON text.
@@ -71,26 +69,25 @@ class Sizes:
         Raises:
             LimitError: it is too much, or all messages together are too long.
         """
-        if self._besides is None:
-            self._besides = {}
         self._total += size
-        self._besides[id] = beside = self._besides.get(id, 0) + size
-        if beside > self.limits.message:
+        self._besides[id] = self._besides.get(id, 0) + size
+        self._compare(self._besides[id])
+
+    def _compare(self, size: int) -> None:
+        """Compare the size of one message, and the total, with the limits."""
+        if size > self.limits.message:
             raise LimitError("message", self.limits.message)
         if self._total > self.limits.total:
             raise LimitError("total", self.limits.total)
 
     def add_metadata(self, id: str, size: int) -> None:
         """Count metadata that a message has, or will have when it is done. Raises as `add_beside`."""
-        if self._metadata is None:
-            self._metadata = {}
         self._metadata[id] = self._metadata.get(id, 0) + size
         self.add_beside(id, size)
 
     def measure_metadata(self, id: str, metadata: Mapping[str, Any]) -> None:
         """Count what was not counted before of a message's metadata. Raises as `add_beside`."""
-        counted = 0 if self._metadata is None else self._metadata.get(id, 0)
-        if (more := held_size(metadata) - counted) > 0:
+        if (more := held_size(metadata) - self._metadata.get(id, 0)) > 0:
             self.add_metadata(id, more)
 
     def are_due(self, size: int) -> bool:
@@ -103,15 +100,5 @@ class Sizes:
 
     def message_done(self, message: Message) -> None:
         """The message is done: its size stays in the total, and is not looked up again."""
-        if self._sizes:
-            self._sizes.pop(message.id, None)
-        if self._besides is not None:
-            self._besides.pop(message.id, None)
-            if self._metadata is not None:
-                self._metadata.pop(message.id, None)
-
-
-NO_SIZES = Sizes()
-"""Of the streams in which nothing was measured yet, and of those that have ended. It has the usual limits, and is never changed."""
-
-share_names(Sizes, "limits _unmeasured _total _sizes _besides _metadata")
+        for sizes in (self._contents, self._besides, self._metadata):
+            sizes.pop(message.id, None)

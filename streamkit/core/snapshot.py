@@ -60,7 +60,7 @@ class SnapshotMaker:
 
     def lines(self) -> tuple[list[bytes], int]:
         """The encoded events that re-create the state, and how many messages are in them."""
-        messages, waiting = [*self._engine.messages], {id(call) for call in self._engine.unanswered}
+        messages, waiting = [*self._engine.messages.all], {id(call) for call in self._engine.pending.unanswered}
         included: list[tuple[Message, list[bytes]]] = []
         size = self._size
         for count, message in enumerate(reversed(messages)):
@@ -99,7 +99,7 @@ class SnapshotMaker:
             newest = max(newest, wanted)
             yield lines
         yield from self._steps(steps, newest, len(steps) - 1)
-        for one in self._engine.confirmations[-self._limit :]:
+        for one in self._engine.pending.confirmations[-self._limit :]:
             yield self._lines_of(one, one.status != "pending", _confirmation_events(one))
         yield [self._encode(warning) for warning in self._engine.warnings]
         if steps:

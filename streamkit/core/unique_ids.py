@@ -7,10 +7,6 @@ from collections.abc import Container
 __all__ = ["NumberedIds", "UniqueIds"]
 
 
-_NONE: set[str] = set()  # of those whose ids another object holds: nothing is added to it
-_NO_TIMES: dict[str, int] = {}  # of those whose ids were all free
-
-
 class UniqueIds:
     """The ids that are in use. Finding a free form of an id takes one look-up, however often it came before.
 
@@ -23,9 +19,9 @@ class UniqueIds:
 
     def __init__(self, used: Container[str] | None = None, *, separator: str = ".") -> None:
         self._separator = separator
-        self._own: set[str] = set() if used is None else _NONE
+        self._own: dict[str, None] = {}
         self.used: Container[str] = self._own if used is None else used
-        self._times = _NO_TIMES
+        self._times: dict[str, int] = {}  # how often ids came that were in use
 
     def __len__(self) -> int:
         return len(self._own)
@@ -36,8 +32,6 @@ class UniqueIds:
     def free(self, id: str) -> str:
         """This id if it is free, else the next of `id.2`, `id.3` … that is. It is not marked as used."""
         free = id
-        if free in self.used and self._times is _NO_TIMES:
-            self._times = {}
         while free in self.used:
             self._times[id] = self._times.get(id, 1) + 1
             free = f"{id}{self._separator}{self._times[id]}"
@@ -45,14 +39,14 @@ class UniqueIds:
 
     def forget(self, id: str) -> None:
         """Mark an id as free again."""
-        self._own.discard(id)
+        self._own.pop(id, None)
         self._times.pop(id, None)
 
     def unused(self, id: str) -> str:
         """As `free`, and marks the result as used."""
         if id in self.used:
             id = self.free(id)
-        self._own.add(id)
+        self._own[id] = None
         return id
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import msgspec
 
 from ..errors import ProtocolError
-from ..events import StreamWarning
+from ..events import Event, StreamWarning
 
-__all__ = ["ADVICE", "WarningList"]
+__all__ = ["ADVICE", "ItemDecoder", "NoDecoder", "WarningList"]
 
 _MOST_WARNINGS = 1000
 _LONG_ITEM = 1 << 14  # bytes; `warnings` holds no longer items
@@ -15,6 +17,21 @@ _LONG_ITEM = 1 << 14  # bytes; `warnings` holds no longer items
 
 ADVICE = frozenset({"missing-outputs"})
 """The codes of warnings about the application, not its source: a strict stream does not raise them."""
+
+
+class ItemDecoder(Protocol):
+    """What decodes the source's items."""
+
+    exhausted: bool
+
+
+class NoDecoder:
+    """In the place of a decoder, before there is one and after the end."""
+
+    __slots__ = ("exhausted",)
+
+    def __init__(self) -> None:
+        self.exhausted = False
 
 
 class WarningList:
@@ -25,16 +42,50 @@ class WarningList:
 
     Attributes:
         warnings: those warnings.
+        decoder: the present source's.
+        cause: the event that is being completed, or was last.
+        item_index: the number of the item that it came from.
     """
 
+    __slots__ = (
+        "_faults",
+        "_strict",
+        "cause",
+        "decoder",
+        "item_index",
+        "warnings",
+    )
+
     def __init__(self, *, strict: bool) -> None:
-        self._strict = strict
         self.warnings: list[StreamWarning] = []
-        self._faults: set[str] | None = None  # those of the warnings, once there are any
+        self.decoder: ItemDecoder = NoDecoder()
+        self.cause: Event | None = None
+        self.item_index: int | None = None
+        self._strict = strict
+        self._faults: dict[str, None] = {}  # those of the warnings
+
+    def release(self) -> None:
+        """Nothing more comes: refer to no item any more."""
+        self.decoder, self.cause = NoDecoder(), None
 
     def has_fault(self, fault: str) -> bool:
         """Whether one of the warnings is about this fault."""
-        return self._faults is not None and fault in self._faults
+        return fault in self._faults
+
+    def warn(self, code: str, fault: str, cause: Event) -> StreamWarning:
+        """Add the warning of a fault that the engine found in what this event reports.
+
+        Raises:
+            ProtocolError: the stream is strict.
+        """
+        index = self.item_index if cause is self.cause else cause.item_index
+        return self.add_checked(
+            StreamWarning(code, fault, index, cause.type, position=cause.position, raw_item=cause.raw_item)
+        )
+
+    def advise(self, code: str, fault: str) -> StreamWarning:
+        """Add a warning about the application, not its source: a strict stream does not raise it."""
+        return self.add(StreamWarning(code, fault))
 
     def add_checked(self, warning: StreamWarning) -> StreamWarning:
         """Add a warning about the source.
@@ -52,6 +103,5 @@ class WarningList:
             raw = warning.raw_item
             is_long = isinstance(raw, bytes) and len(raw) > _LONG_ITEM
             self.warnings.append(msgspec.structs.replace(warning, raw_item=None) if is_long else warning)
-            self._faults = self._faults or set()
-            self._faults.add(warning.fault)
+            self._faults[warning.fault] = None
         return warning

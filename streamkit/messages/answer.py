@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections import deque
 from collections.abc import Callable
 
 from ..errors import UsageError
@@ -71,12 +70,12 @@ class Answer:
         wake: Callable[[], None],
         *,
         awaitables: bool = False,
-        changes: deque[Answer] | None = None,
+        changes: list[Answer] | None = None,
     ) -> None:
         self.what = what
         self.wake = wake
         self.awaitables = awaitables
-        self.changes: deque[Answer] = deque(maxlen=0) if changes is None else changes
+        self.changes = changes
         self.value: object = None
         self.error: BaseException | None = None
         self.given = False
@@ -131,7 +130,8 @@ class Answer:
                 return False
             self.closed = self.given = self.ready = self.given_up = True
             self.value = value
-        self.changes.append(self)
+        if self.changes is not None:
+            self.changes.append(self)
         return True
 
     def resolve(self, value: object, error: BaseException | None = None) -> None:
@@ -170,7 +170,8 @@ class Answer:
             if self.deferrals == deferral:
                 self.deferred = False
                 self.closed = True
-        self.changes.append(self)
+        if self.changes is not None:
+            self.changes.append(self)
 
     def close(self) -> bool:
         """Take no answer from now on. Returns False if there is one already."""
@@ -183,7 +184,8 @@ class Answer:
         return _closed, (self.what,)
 
     def _changed(self) -> None:
-        self.changes.append(self)
+        if self.changes is not None:
+            self.changes.append(self)
         self.wake()
 
     def _check(self) -> None:

@@ -29,14 +29,14 @@ def left_out_of(messages: Iterable[Message], items: Iterable[Mapping[str, Any]],
         UsageError: there is no such protocol.
     """
     engine = Engine()
-    decoder = find(protocol).Decoder(engine.new_id)
+    decoder = find(protocol).Decoder(engine.messages.new_id)
     for events in (decoder.feed_items(items), decoder.finish()):
         for _ in engine.complete(events):
             pass
     for _ in engine.source_done(complete=True):
         pass
-    contents = "\0".join(message.content for message in engine.messages)
-    types = {message.type for message in engine.messages}
+    contents = "\0".join(message.content for message in engine.messages.all)
+    types = {message.type for message in engine.messages.all}
     reason = f"{protocol} has no place for it"
     return [
         LeftOut(message, reason)

@@ -37,7 +37,7 @@ class Replay:
 
     def __init__(self) -> None:
         self.engine = Engine()
-        self.engine.is_canonical = True
+        self.engine.pending.is_canonical = True
 
     def read(self, entry: Entry) -> Iterator[Event]:
         """Yield the events of one entry. An event that this process does not know is left out."""

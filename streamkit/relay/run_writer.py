@@ -58,7 +58,7 @@ class RunWriter:
         self._resumable = resumable
         self._maker = SnapshotMaker(engine, _encoded, limit or 0, _LARGEST)
         self._written = 0  # messages, and events that belong to none, in the whole log
-        engine.removed = []
+        engine.pending.removed = []
 
     def continue_after(self, events: Iterable[Event]) -> None:
         """Count the events that earlier producers of the run have written."""
@@ -118,7 +118,7 @@ class RunWriter:
 
     def ask(self, waiting: Confirmation | ToolCallMessage, lines: Sequence[bytes] = ()) -> None:
         """Register a question, and append the encoded events up to the one that shows it, which is the last."""
-        id = self._engine.key_of(waiting)
+        id = self._engine.pending.key_of(waiting)
         self._open[id] = _OpenQuestion(waiting)
         record = self._record_of(waiting)
         self._wait_for_readers(waiting)
@@ -133,7 +133,7 @@ class RunWriter:
             message: Message = waiting
         else:
             kind, message, editable = "confirmation", waiting.subject, waiting.editable
-        own = self._engine.message_with(message.id)  # as it is in this run
+        own = self._engine.messages.get(message.id)  # as it is in this run
         subject = message if own is None or own.content != message.content else own
         record: dict[str, Any] = {"kind": kind, "subject": codec.message_to_dict(subject), "editable": editable}
         slot = waiting.answer_slot
@@ -145,23 +145,28 @@ class RunWriter:
 
     def close_question(self, waiting: Confirmation | ToolCallMessage) -> None:
         """Close a question, with the outcome that it has."""
-        id = self._engine.key_of(waiting)
+        id = self._engine.pending.key_of(waiting)
         self._open.pop(id, None)
         self._log.close_question(id, _outcome_of(waiting))
 
     def _close_removed(self) -> None:
         """Close the questions for which the engine does not wait any more."""
-        if not self._engine.removed:
+        if not self._engine.pending.removed:
             return
-        removed, self._engine.removed = self._engine.removed, []
+        removed, self._engine.pending.removed = self._engine.pending.removed, []
         for id in removed:
-            if id in self._open and id not in self._engine.pending:
+            if id in self._open and id not in self._engine.pending.waiting:
                 self._log.close_question(id, _outcome_of(self._open.pop(id).waiting))
 
     def _wait_for_readers(self, waiting: Confirmation | ToolCallMessage) -> None:
         """Defer the confirmation of another stream, which would otherwise end before a reader of this run has answered."""
         slot = waiting.answer_slot
-        if self._resumable or not isinstance(waiting, Confirmation) or slot is None or self._engine.is_own(slot):
+        if (
+            self._resumable
+            or not isinstance(waiting, Confirmation)
+            or slot is None
+            or self._engine.pending.is_own(slot)
+        ):
             return
         if slot.open and slot.timeout is None:
             slot.defer(_PATIENCE)
@@ -173,7 +178,7 @@ class RunWriter:
         """Pass the registry's answer on to what waits for it."""
         if (question := self._open.get(id)) is not None:
             question.answer = answer
-        waiting = self._engine.pending.get(id)
+        waiting = self._engine.pending.waiting.get(id)
         if waiting is not None and waiting.answer_slot is not None:
             waiting.answer_slot.offer(value_of(answer))
 
@@ -181,15 +186,15 @@ class RunWriter:
         """Every reader goes on without a question. The stream whose question it is does not wait any longer."""
         if (question := self._open.get(id)) is not None:
             question.is_unattended = True
-        waiting = self._engine.pending.get(id)
+        waiting = self._engine.pending.waiting.get(id)
         slot = None if waiting is None else waiting.answer_slot
-        if slot is not None and not self._engine.is_own(slot):
+        if slot is not None and not self._engine.pending.is_own(slot):
             slot.expire(slot.deferrals)
             slot.wake()
 
     def winning_value(self, waiting: Confirmation | ToolCallMessage, answer: Answer) -> Any:
         """Return the value of the winning answer: this one, unless a reader answered first."""
-        id, own = self._engine.key_of(waiting), answer_of(waiting, answer.result())
+        id, own = self._engine.pending.key_of(waiting), answer_of(waiting, answer.result())
         question = self._open.get(id)
         if question is not None and question.answer is not None:
             return value_of(question.answer)

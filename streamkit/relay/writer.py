@@ -78,7 +78,9 @@ class Writer(StreamState):
                 this.receive(control)
 
         super().__init__((), StreamOptions(strict=strict), waker=_Waker(answered), awaitables=False)
-        self._engine.takes_approvals = self._engine.takes_edits = self._engine.takes_outputs = True
+        self._engine.pending.takes_approvals = self._engine.pending.takes_edits = self._engine.pending.takes_outputs = (
+            True
+        )
         check_kind("relay", relay, Relay)
         check_plain_methods("relay", relay, Relay)
         check_kind("run_id", run_id, str)
@@ -241,23 +243,23 @@ class Writer(StreamState):
         answer counts; the lock is not held while it is asked, so that other threads can write."""
         while True:
             with self._lock:
-                waiting = None if self._ended else self._engine.next_answered()
+                waiting = None if self._ended else self._engine.pending.next_answered()
             if waiting is None:
                 return
             assert waiting.answer_slot is not None
             value: Any = self._events.winning_value(waiting, waiting.answer_slot)
             with self._lock:
-                if self.is_pending(self._engine.key_of(waiting), waiting):
+                if self.is_pending(self._engine.pending.key_of(waiting), waiting):
                     self._answers_taken += 1
                     if isinstance(waiting, ToolCallMessage):
-                        self._write(self._engine.output(waiting, value))
+                        self._write(self._engine.content.output(waiting, value))
                     else:
                         self._write(self._decided(waiting, *value))
             self._wake_watchers()
 
     def is_pending(self, question_id: str, waiting: Confirmation | ToolCallMessage) -> bool:
         """Whether the outcome of a question is still to be written."""
-        return not self._ended and self._engine.pending.get(question_id) is waiting
+        return not self._ended and self._engine.pending.waiting.get(question_id) is waiting
 
     def close_unanswered(self, question_id: str) -> bool:
         """Close a question that nobody answered. Returns False if somebody did, and the answer is about to come."""

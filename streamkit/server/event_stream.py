@@ -177,7 +177,7 @@ class Encoded(Frames):
     def is_waiting(self) -> bool:
         """Whether a question that the log shows as pending has no answer. The log alone does not say: the producer may have
         an answer yet to take, and calls that it runs itself are pending, too."""
-        return not self.events.engine.pending.keys().isdisjoint(self.questions)
+        return not self.events.engine.pending.waiting.keys().isdisjoint(self.questions)
 
 
 # -- where a run waits for answers

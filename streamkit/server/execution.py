@@ -232,7 +232,7 @@ class Execution:
     def _begin_stream(self, handler: Any) -> Any:
         stream = self._agent.stream(self.context.input or None, handler)
         earlier = self.context.messages
-        stream.engine.reserve(earlier if self.context.input else _not_shown_again(earlier))
+        stream.engine.messages.reserve(earlier if self.context.input else _not_shown_again(earlier))
         stream.on_wait = self._on_wait
         stream.before_actions = self._begin_actions
         self._stream = stream

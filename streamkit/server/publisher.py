@@ -97,8 +97,8 @@ class Publisher:
         )
         engine = self._replay.engine
         self._continues_step = engine.runs.step is not None
-        self._is_shown = {message.id for message in engine.messages if message.status != "in_progress"}
-        self._is_decided = {one.id for one in engine.confirmations if one.status != "pending"}
+        self._is_shown = {message.id for message in engine.messages.all if message.status != "in_progress"}
+        self._is_decided = {one.id for one in engine.pending.confirmations if one.status != "pending"}
 
     # -- events of the agent's stream
 
@@ -160,7 +160,9 @@ class Publisher:
     # -- questions
 
     def _publish_question(self, confirmation: Confirmation) -> None:
-        if confirmation.id in self._replay.engine.pending or confirmation.id in self._is_decided:  # the log has it
+        if (
+            confirmation.id in self._replay.engine.pending.waiting or confirmation.id in self._is_decided
+        ):  # the log has it
             self._ask(confirmation)
             return
         self._write(ConfirmationCreated(_copy(confirmation)), confirmation)

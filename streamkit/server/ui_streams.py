@@ -79,8 +79,8 @@ async def chat_continued(server: Server, record: RunRecord, version: Any, found:
     """
     # What was read out of the arguments of a call is not sent: the client has the call.
     engine = found.replay.engine
-    messages = [one for one in engine.messages if one.role != "user" and "field" not in one.metadata]
-    after: list[Message | Confirmation] = [*messages, *engine.confirmations]
+    messages = [one for one in engine.messages.all if one.role != "user" and "field" not in one.metadata]
+    after: list[Message | Confirmation] = [*messages, *engine.pending.confirmations]
     encoder = vercel_ui.Encoder(version, message_id=record.id, after=after, expose_errors=True)
     writer = _writer(server, encoder)
     beginning = b"".join(writer.event(event) for event in found.shown if isinstance(event, RunCreated))
@@ -126,13 +126,13 @@ class AgUiStream:
         run = engine.runs.run
         parts = [] if run is None else [opener.event(RunCreated(replace(run)))]
         if shows_messages:
-            ended = [message for message in engine.messages if message.status != "in_progress"]
+            ended = [message for message in engine.messages.all if message.status != "in_progress"]
             parts.append(_snapshot([*past, *ended]))
         if (step := engine.runs.step) is not None:
             writer.event(RunStepDone(step))  # with what the client has: the results of calls that have ended
             writer.event(RunStepCreated(step))
             parts.append(opener.event(RunStepCreated(step)))
-        for message in engine.messages:
+        for message in engine.messages.all:
             if message.status == "in_progress":
                 parts.append(opener.event(message.created_event(message.header())))
                 if message.content:
@@ -143,7 +143,7 @@ class AgUiStream:
 
     def _at_question(self, past: list[Message]) -> Any:
         def ends(events: Replay, writer: EventStreamWriter) -> list[bytes]:
-            return ends_as_waiting(events, writer, _snapshot([*past, *events.engine.messages]))
+            return ends_as_waiting(events, writer, _snapshot([*past, *events.engine.messages.all]))
 
         return ends
 

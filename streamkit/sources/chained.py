@@ -41,7 +41,7 @@ class UpstreamConfirmations:
         events: list[Event] = [*self._decided()]
         run = self._chunks.manager.current_run
         if run is not None and run.finish_reason == "declined":
-            self._engine.end_declined()
+            self._engine.pending.end_declined()
         if self.cancelled:
             events.append(RunDone(Run(status="cancelled")))
         return events

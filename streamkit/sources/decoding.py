@@ -59,6 +59,27 @@ class SourceDecoder:
         resumption: skips what comes before the cursor; None if the source is read from its beginning.
     """
 
+    __slots__ = (
+        "__weakref__",
+        "_common_case",
+        "_engine",
+        "_fields",
+        "_foreign",
+        "_framer",
+        "_held",
+        "_read_to_end",
+        "_receivers",
+        "_seen",
+        "_start",
+        "_upstream",
+        "_was_complete",
+        "cut",
+        "decoder",
+        "is_over",
+        "resumption",
+        "source",
+    )
+
     def __init__(
         self,
         source: Source | AsyncSource,
@@ -86,7 +107,7 @@ class SourceDecoder:
         self._foreign: ForeignQuestions | None = None
         self._read_to_end = False  # reading goes on after the decoder is exhausted
         self._was_complete: bool | None = None  # what `complete` was when the stream ended
-        engine.pull_approves = engine.pull_approved = engine.has_outcomes = False
+        engine.pending.pull_approves = engine.pending.pull_approved = engine.pending.has_outcomes = False
         kind, after = self._take_traits(source.traits, kind, after)
         if after is not None:
             self.resumption = _resumption(after, engine)
@@ -98,7 +119,7 @@ class SourceDecoder:
     ) -> tuple[type[Decoder] | None, str | None]:
         """Apply the traits of the source. Returns the decoder's class and the cursor to resume after, each None if unknown."""
         self._read_to_end = traits.read_to_end
-        self._engine.has_outcomes = traits.was_answered
+        self._engine.pending.has_outcomes = traits.was_answered
         if traits.chunks is not None:
             self._upstream = UpstreamConfirmations(traits.chunks, self._engine)
         if traits.resume is not None:
@@ -174,12 +195,12 @@ class SourceDecoder:
     def _decode_first(self, chunk: bytes) -> Sequence[Event]:
         """The events of the first bytes, once they show how the source is framed. Until then they are held."""
         start = (self._start + chunk).lstrip(b" \t\r\n")
-        self._framer = framer = framer_for(start, self._engine.limits.line)
+        self._framer = framer = framer_for(start, self._engine.messages.sizes.limits.line)
         if framer is None:
             self._start = start
             return ()
         self._start = b""
-        framer.sizes = self._engine
+        framer.sizes = self._engine.messages
         if self.source.traits.live:
             framer.is_question = ends_with_question
         if self.decoder is not None:
@@ -221,10 +242,10 @@ class SourceDecoder:
 
     def _decode_with(self, kind: type[Decoder]) -> Decoder:
         """Make the decoder of the source's items."""
-        self._engine.begin_source()
-        self.decoder = self._engine.decoder = decoder = kind(self._engine.new_id)
+        self._engine.messages.begin_source()
+        self.decoder = decoder = kind(self._engine.messages.new_id)
+        self._engine.begin_source(decoder, is_canonical=decoder.name == "streamkit")
         self._seen = b""
-        self._engine.is_canonical = decoder.name == "streamkit"
         if self.may_ask:
             if kind.pull_approves:
                 expect_questions(self._engine, live=self.source.traits.live)

@@ -53,7 +53,7 @@ def ends_with_question(line: bytes) -> bool:
 
 def expect_questions(engine: Engine, *, live: bool) -> None:
     """The source's protocol has questions that pulling on answers, or answered when it was recorded."""
-    engine.pull_approves, engine.pull_approved = live, not live
+    engine.pending.pull_approves, engine.pending.pull_approved = live, not live
 
 
 class ForeignQuestions:
@@ -79,6 +79,6 @@ class ForeignQuestions:
             return None
         kind = _decoder_with_questions(item.get("data") if self._own.wraps_event_name and "event" in item else item)
         if kind is not None and self.decoder is None:
-            self.decoder = kind(self._engine.new_id)
+            self.decoder = kind(self._engine.messages.new_id)
             expect_questions(self._engine, live=self._live)
         return None if kind is None else self.decoder

@@ -42,7 +42,7 @@ from .recognition import (
     wants_async,
 )
 from .sdk_streams import unread_response
-from .source import Batch, Readable, Source, SourceTraits, call_source
+from .source import LIVE, NO_TRAITS, Batch, Readable, Source, SourceTraits, call_source
 
 __all__ = ["CANCELLED", "distinct", "open_sync", "source_of_stream", "wants_async"]
 
@@ -145,7 +145,7 @@ class _IterableSource(Source):
     def __init__(
         self, values: Iterator[Any], iterator: Any, value: Any, interruptible: Interruptible, *, live: bool
     ) -> None:
-        traits, items = SourceTraits(live=live), Items()
+        traits, items = LIVE if live else NO_TRAITS, Items()
         super().__init__(values, _close_nothing, traits, interruptible=interruptible, items=items)
         self._iterator, self._value = iterator, value
 

@@ -38,7 +38,7 @@ from .recognition import (
     unread_body,
 )
 from .sdk_streams import unread_response
-from .source import AsyncSource, Batch, Readable, Source, SourceTraits, await_source
+from .source import LIVE, NO_TRAITS, AsyncSource, Batch, Readable, Source, SourceTraits, await_source
 from .threads import call_off_loop, direct, in_thread, threaded
 
 __all__ = ["open_async", "source_of_async_stream"]
@@ -154,7 +154,7 @@ class _AsyncIterableSource(AsyncSource):
     __slots__ = ("_iterator", "_value")
 
     def __init__(self, iterator: Any, value: Any, *, live: bool) -> None:
-        traits, items = SourceTraits(live=live), Items()
+        traits, items = LIVE if live else NO_TRAITS, Items()
         super().__init__(as_coroutines(iterator.__anext__), _close_nothing, traits, items=items)
         self._iterator, self._value = iterator, value
 
@@ -190,7 +190,7 @@ async def _of_async_iterable(value: Any) -> AsyncSource:
         items = await _Left.of(value, items)
     if not inspect.isasyncgen(items):
         return _AsyncIterableSource(items, value, live=live)
-    return GeneratorSource(items, partial(_close_both, items, value), SourceTraits(live=live), items=Items())
+    return GeneratorSource(items, partial(_close_both, items, value), LIVE if live else NO_TRAITS, items=Items())
 
 
 class _Left(AsyncIterator[Any]):

@@ -19,6 +19,7 @@ from .interrupt import Interruptible, hang_up_response
 from .items import Batch, Items
 
 __all__ = [
+    "LIVE",
     "NO_TRAITS",
     "AsyncSource",
     "Batch",
@@ -92,6 +93,9 @@ class SourceTraits(msgspec.Struct, frozen=True, kw_only=True):
 
 NO_TRAITS = SourceTraits()
 """Of most sources."""
+
+LIVE = SourceTraits(live=True)
+"""Of a producer that continues only when it is pulled."""
 
 
 class Opened:

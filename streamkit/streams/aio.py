@@ -391,7 +391,7 @@ class AsyncStreamManager(Manager):
     def _take_answers(self) -> None:
         """Start the awaitables that tool calls were answered with, beside the stream, and end its wait."""
         if not self._closing and not self._ending:
-            for answer in self._engine.take_awaitables():
+            for answer in self._engine.pending.take_awaitables():
                 self._work = self._work or Work()
                 self._work.start(answer, self._token)
         self._wake()
@@ -424,13 +424,13 @@ class AsyncStreamManager(Manager):
     async def _wait(self, deferred: Any) -> Any:
         self._wakeup = wakeup = anyio.Event()  # before the changes are looked at: none is missed
         left = self._deadlines.left(deferred)
-        if not self._closing and not self._engine.changes:
+        if not self._closing and not self._engine.pending.changes:
             with anyio.move_on_after(left):
                 await wakeup.wait()
         return self._deadlines.over()
 
     def _finish(self) -> None:
-        for answer in self._engine.take_awaitables():  # the stream ended before them
+        for answer in self._engine.pending.take_awaitables():  # the stream ended before them
             close_unused(answer)
         super()._finish()
         if not self._course.gi_running:  # the steps were garbage collected before what drives them

@@ -52,15 +52,13 @@ class Lifecycle(StreamState):
             while self._source_decoder is not None:
                 source = self._batch_decoder
                 while (yield from self._deliver_batches(source)):
-                    if self._engine.questions is not None:
-                        yield from self._deliver_answers(at_end=False)
+                    yield from self._deliver_answers(at_end=False)
                     if self._is_read:
                         break
                 yield from self._finish_source()
                 if (recorded := self._source_decoder.source.traits.recorded_end) is not None:
                     yield from self._deliver(self._recorded_answers(recorded))
-                if self._engine.questions is not None:
-                    yield from self._deliver_answers(at_end=True)
+                yield from self._deliver_answers(at_end=True)
                 if (next_source := self._next_source()) is None or not (yield from self._open_next(next_source)):
                     break
             yield from self._deliver(chain(self._missing_answers(), self._engine.end(), self._last()))
@@ -143,7 +141,7 @@ class Lifecycle(StreamState):
         if self._clock is not None:
             self._clock.restart()
         try:
-            source = yield OpenSource(value, self._engine.limits, self._clock)
+            source = yield OpenSource(value, self._engine.messages.sizes.limits, self._clock)
         except StreamkitError:
             if self._closing:
                 raise Stopped from None
@@ -210,7 +208,7 @@ class Lifecycle(StreamState):
     def _is_read(self) -> bool:
         """Whether the source is not to be pulled any more."""
         engine, source_decoder = self._engine, self._source_decoder
-        if engine.not_approved and not engine.pull_approved:  # a recording has nothing more anyway
+        if engine.pending.not_approved and not engine.pending.pull_approved:  # a recording has nothing more anyway
             return True
         return source_decoder is not None and source_decoder.exhausted
 
@@ -218,11 +216,11 @@ class Lifecycle(StreamState):
         """What gives the run's next source; None where the run ends."""
         source_decoder, engine = self._source_decoder, self._engine
         assert source_decoder is not None
-        if engine.not_approved:
+        if engine.pending.not_approved:
             return None
         if source_decoder.source.traits.next_source is not None:
             return source_decoder.source.traits.next_source
-        if self._then is None or engine.has_open_questions:
+        if self._then is None or engine.pending.has_open_questions:
             return None
         answered = self._answers_taken and not engine.cut_short
         if not (answered or source_decoder.continues_in_next_source):
@@ -264,7 +262,7 @@ class Lifecycle(StreamState):
     def _action_taken(self) -> Iterator[Event]:
         """End the step of the calls whose outputs the nested source has: they cannot be answered here any more."""
         runs = self._engine.runs
-        self._engine.drop_calls()
+        self._engine.pending.drop_calls()
         if runs.step is not None:
             yield from runs.end_step(RunStep(status="completed"), StreamEnd())
         runs.resume()
@@ -274,29 +272,31 @@ class Lifecycle(StreamState):
         """Set aside what belongs to the source that is being read, and put it back afterwards."""
         engine = self._engine
         flags = self._nested, self._iterated
-        saved = self._source, self._source_decoder, engine.takes_edits
-        decoder, pulls = engine.decoder, (engine.pull_approves, engine.pull_approved, engine.has_outcomes)
+        saved = self._source, self._source_decoder, engine.pending.takes_edits
+        decoder, pending = engine.warning_list.decoder, engine.pending
+        pulls = pending.pull_approves, pending.pull_approved, pending.has_outcomes
         self._nested = self._iterated = True
         try:
             yield
         finally:
             self._nested, self._iterated = flags
-            self._source, self._source_decoder, engine.takes_edits = saved
-            engine.decoder, (engine.pull_approves, engine.pull_approved, engine.has_outcomes) = decoder, pulls
+            self._source, self._source_decoder, engine.pending.takes_edits = saved
+            engine.warning_list.decoder = decoder
+            pending.pull_approves, pending.pull_approved, pending.has_outcomes = pulls
 
     # -- answers
 
     def _deliver_answers(self, *, at_end: bool) -> Steps:
         """Deliver the outcomes of what was answered. If the source cannot continue without an answer, wait for the answers that
         were deferred; a confirmation that nobody deferred is `unanswered`."""
-        while self._engine.questions is not None:
+        while True:
             for events in self._events_of_answers():
                 yield from self._deliver(events)
-            if not self._engine.must_wait(at_end=at_end):
+            if not self._engine.pending.must_wait(at_end=at_end):
                 return
             if self.on_wait is not None:
                 self.on_wait()
-            over = yield WaitForAnswers(self._engine.take_deferred())
+            over = yield WaitForAnswers(self._engine.pending.take_deferred())
             self._check()
             for answer, deferral in over:
                 answer.expire(deferral)
@@ -304,13 +304,14 @@ class Lifecycle(StreamState):
     def _missing_answers(self) -> Iterator[Event]:
         """A warning that the run ends here because `then` waits for answers that did not come."""
         engine = self._engine
-        if self._then is None or engine.not_approved or engine.cut_short or not engine.has_open_questions:
+        pending = engine.pending
+        if self._then is None or pending.not_approved or engine.cut_short or not pending.has_open_questions:
             return
-        missing = [f"{call.call_id or call.id} ({call.name})" for call in engine.unanswered]
-        missing += [f"{one.id} (a confirmation)" for one in engine.confirmations if one.status == "unanswered"]
+        missing = [f"{call.call_id or call.id} ({call.name})" for call in engine.pending.unanswered]
+        missing += [f"{one.id} (a confirmation)" for one in engine.pending.confirmations if one.status == "unanswered"]
         names = ", ".join(missing[:_MOST_NAMES]) + (", …" if len(missing) > _MOST_NAMES else "")
         given = "; the outputs that were given are in `messages`" if self._answers_taken else ""
-        yield engine.advise(
+        yield engine.warning_list.advise(
             "missing-outputs",
             f"the run requires answers, so `then` was not called: {names} got none{given}",
         )

@@ -37,7 +37,7 @@ class Manager(Lifecycle, Readable):
         super().__init__(handlers, options, waker=self, awaitables=awaitables)
 
     def __repr__(self) -> str:
-        decoder, count = self._decoder, len(self._engine.messages)
+        decoder, count = self._decoder, len(self._engine.messages.all)
         protocol = "" if decoder is None else f" {decoder.name}"
         return f"<{type(self).__name__}{protocol} {self._status}, {count} message{'' if count == 1 else 's'}>"
 
@@ -118,7 +118,7 @@ class Manager(Lifecycle, Readable):
             _log_warning(event)
         elif isinstance(event, ConfirmationCreated):
             self._asked_at = self._asked_at or time.monotonic()
-        elif isinstance(event, ConfirmationDone) and self._asked_at and not self._engine.has_undecided:
+        elif isinstance(event, ConfirmationDone) and self._asked_at and not self._engine.pending.undecided:
             self._times.asking += time.monotonic() - self._asked_at
             self._asked_at = 0.0
 
@@ -132,7 +132,7 @@ class Manager(Lifecycle, Readable):
         """All messages, or the error that the stream ended with."""
         if (error := self._error or self._interruption) is not None:
             raise error
-        return list(self._engine.messages)
+        return list(self._engine.messages.all)
 
     def _final_text(self) -> str:
         texts = [m for m in self._final() if isinstance(m, TextMessage) and m.role == "assistant" and m.choice == 0]

@@ -65,7 +65,7 @@ class StreamState(StreamView):
         self._interruption: IncompleteStreamError | None = None  # for whoever reads on after an interrupted reader
         self._answers_taken = 0
         self._take(options)
-        self._engine.takes_awaitables = awaitables
+        self._engine.pending.takes_awaitables = awaitables
         self._bind(attached)
 
     def _take(self, options: StreamOptions) -> None:
@@ -80,9 +80,9 @@ class StreamState(StreamView):
         self._then: Callable[[Any], Any] | None = options.then
         self._after: str | None = options.after
         self._max_steps: int = options.max_steps
-        self._engine.takes_outputs = self._engine.takes_approvals = options.then is not None
+        self._engine.pending.takes_outputs = self._engine.pending.takes_approvals = options.then is not None
         if options.limits is not None:
-            self._engine.limits = options.limits
+            self._engine.messages.sizes.limits = options.limits
         self._clock = None if options.timeouts is None else _content_clock(options.timeouts)
 
     def _bind(self, handlers: Sequence[Handler]) -> None:
@@ -113,11 +113,11 @@ class StreamState(StreamView):
     def _take_traits(self, traits: SourceTraits) -> None:
         """Apply the traits of a source that is opened."""
         self._source_number -= traits.same_step  # such a source is not counted
-        self._engine.takes_edits = traits.edits
+        self._engine.pending.takes_edits = traits.edits
         if traits.fields and self._fields is None:
             self._fields = _argument_fields(traits.fields)
         if executed := traits.executed:
-            self._engine.executes = lambda call: (call.call_id or call.id) in executed
+            self._engine.pending.executes = lambda call: (call.call_id or call.id) in executed
 
     @property
     def _decoder(self) -> Decoder | None:
@@ -136,10 +136,10 @@ class StreamState(StreamView):
             self._take_nested_outcome(self._nested_outcome)
         if (recorded := source_decoder.source.traits.recorded_end) is not None:
             later = [event.confirmation.id for event in recorded.answers if isinstance(event, ConfirmationDone)]
-            engine.answered_later = frozenset([*later, *recorded.promised])
-        for events in source_decoder.finish(not_approved=engine.not_approved):
+            engine.pending.answered_later = frozenset([*later, *recorded.promised])
+        for events in source_decoder.finish(not_approved=engine.pending.not_approved):
             yield from engine.complete(events)
-        complete = engine.not_approved or source_decoder.complete
+        complete = engine.pending.not_approved or source_decoder.complete
         if self._fields is not None:
             outcome = engine.runs.outcome
             end = outcome.status if outcome is not None else "completed" if complete else "incomplete"
@@ -157,7 +157,7 @@ class StreamState(StreamView):
         """
         yield from self._engine.complete(recorded.answers)
         if recorded.reason == "declined":
-            self._engine.end_declined()
+            self._engine.pending.end_declined()
         elif recorded.reason == "max_steps":
             self._end_at_max_steps()
         if recorded.failure is not None:
@@ -195,19 +195,19 @@ class StreamState(StreamView):
 
     def _events_of_answers(self) -> Iterator[Iterator[Event]]:
         """For each answer that was given since the last call, the events of its outcome."""
-        while (waiting := self._engine.next_answered()) is not None:
+        while (waiting := self._engine.pending.next_answered()) is not None:
             answer = waiting.answer_slot
             assert answer is not None
             self._answers_taken += answer.answered
             if isinstance(waiting, ToolCallMessage):
-                yield self._engine.output(waiting, answer.result())
+                yield self._engine.content.output(waiting, answer.result())
             else:
                 decision: Any = answer.value
                 yield self._decided(waiting, *decision)
 
     def _decided(self, confirmation: Confirmation, outcome: Outcome, more: str | None = None) -> Iterator[Event]:
         edited, reason = (more, None) if outcome == "approved" else (None, more)
-        return self._engine.settle(confirmation, outcome, edited=edited, reason=reason)
+        return self._engine.pending.settle(confirmation, outcome, edited=edited, reason=reason)
 
     def _last(self, status: str | None = None) -> Iterator[Event]:
         """The `StreamEnd`, if there was none yet."""
@@ -223,7 +223,7 @@ class StreamState(StreamView):
         interrupted = IncompleteStreamError(
             f"the stream was interrupted while it was read ({kind}), and has ended: what arrived is in `messages`"
         )
-        interrupted.messages = self._engine.messages
+        interrupted.messages = self._engine.messages.all
         return interrupted
 
     def _failed(self, error: BaseException) -> Iterator[Event]:
@@ -235,7 +235,7 @@ class StreamState(StreamView):
         if outcome is not None and outcome.status in ("failed", "expired", "cancelled"):
             status = outcome.status
         if isinstance(error, StreamkitError) and not error.messages:
-            error.messages = self._engine.messages
+            error.messages = self._engine.messages.all
         if not stopped:
             self._error = error
         elif not isinstance(error, Stopped) and not self._ended:

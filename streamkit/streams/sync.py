@@ -355,7 +355,7 @@ class StreamManager(Manager):
     def _wait(self, deferred: Any) -> Any:
         self._wakeup = wakeup = threading.Event()  # before the changes are looked at: none is missed
         left = self._deadlines.left(deferred)
-        if not self._closing and not self._engine.changes:
+        if not self._closing and not self._engine.pending.changes:
             wakeup.wait(left)
         self._wakeup = None
         return self._deadlines.over()

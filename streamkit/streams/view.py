@@ -25,6 +25,8 @@ __all__ = ["StreamView"]
 class StreamView(Delivery):
     """The part of a stream's state that is read from outside."""
 
+    __slots__ = ("_error", "_fields", "_source_decoder", "_source_number", "_status", "_times")
+
     def __init__(self, engine: Engine, handlers: Sequence[Handler], *, awaits: bool) -> None:
         super().__init__(engine, handlers, awaits=awaits)
         self._fields: ArgumentFields | None = None
@@ -39,7 +41,7 @@ class StreamView(Delivery):
     @property
     def messages(self) -> Sequence[Message]:
         """All messages so far, in the order they were created; the open ones are live."""
-        return tuple(self._engine.messages)
+        return tuple(self._engine.messages.all)
 
     @property
     def status(self) -> str:
@@ -74,7 +76,7 @@ class StreamView(Delivery):
     @property
     def pending(self) -> Mapping[str, Confirmation | ToolCallMessage]:
         """The questions that wait for an answer: confirmations by their id, tool calls by their call id. It is live."""
-        return Pending(self._engine)
+        return Pending(self._engine.pending.waiting)
 
     @property
     def tool_outputs(self) -> Sequence[ToolOutputMessage]:
@@ -82,14 +84,14 @@ class StreamView(Delivery):
         Those that the provider's own tools gave are among them; `to_input` leaves these out."""
         step = self.current_run_step_snapshot
         of_step = takewhile(
-            lambda message: step is not None and message.step_id == step.id, reversed(self._engine.messages)
+            lambda message: step is not None and message.step_id == step.id, reversed(self._engine.messages.all)
         )
         return tuple(message for message in of_step if isinstance(message, ToolOutputMessage))[::-1]
 
     @property
     def confirmations(self) -> Sequence[Confirmation]:
         """All confirmations so far, decided ones too."""
-        return tuple(self._engine.confirmations)
+        return tuple(self._engine.pending.confirmations)
 
     @property
     def cursor(self) -> str | None:
@@ -105,7 +107,7 @@ class StreamView(Delivery):
     @property
     def timing(self) -> Timing:
         """How long the stream took."""
-        deltas = self._engine.forgotten_deltas + sum(message.delta_count for message in self._engine.messages)
+        deltas = self._engine.forgotten_deltas + sum(message.delta_count for message in self._engine.messages.all)
         return timing_of(self._times, deltas)
 
     @property
@@ -136,7 +138,7 @@ class StreamView(Delivery):
     def current_message_snapshot(self) -> Message | None:
         """The message of the newest event, else the newest message. None before the first."""
         snapshot = getattr(self._current, "snapshot", None)
-        return snapshot or (self._engine.messages[-1] if self._engine.messages else None)
+        return snapshot or (self._engine.messages.all[-1] if self._engine.messages.all else None)
 
     def cancel(self) -> None:
         """Stop the stream, from any thread, without waiting. Messages that arrived stay; nothing is raised.

@@ -114,9 +114,9 @@ def snapshots_of(lines: list[str], limit: int) -> list[tuple[int, str, list[Any]
         if number % 20 == 0 and number < len(lines):
             made, count = maker.lines()
             inside = {event.message.id for event in map(decode_event, made) if isinstance(event, Created | Done)}
-            missing = [message.id for message in engine.messages if message.id not in inside]
-            snapshots.append((number, encode_snapshot(made, len(engine.messages) - count).decode(), missing))
-    final = [message_to_dict(message) for message in engine.messages]
+            missing = [message.id for message in engine.messages.all if message.id not in inside]
+            snapshots.append((number, encode_snapshot(made, len(engine.messages.all) - count).decode(), missing))
+    final = [message_to_dict(message) for message in engine.messages.all]
     return [(number, text, [m for m in final if m["id"] not in ids]) for number, text, ids in snapshots]
 
 

@@ -115,7 +115,7 @@ def _lines_of(name: str, pieces: Sequence[bytes], strict: bool) -> list[dict[str
     framer.expect_names(kind.sse_event_names)
     engine = Engine(strict=strict)
     engine.begin_source()
-    decoder = engine.decoder = kind(engine.new_id)
+    decoder = engine.warning_list.decoder = kind(engine.messages.new_id)
     lines: list[dict[str, Any]] = []
 
     def take(events: Any) -> None:

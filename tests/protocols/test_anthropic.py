@@ -108,7 +108,7 @@ def answer(*blocks: Any, stop_reason: Any = "end_turn", **more: Any) -> Story:
 
 
 def shown(story: Story) -> list[tuple[Any, ...]]:
-    return [(x.type, x.content, x.status) for x in story.engine.messages]
+    return [(x.type, x.content, x.status) for x in story.engine.messages.all]
 
 
 def run_of(story: Story) -> e.Run:
@@ -122,7 +122,7 @@ def run_of(story: Story) -> e.Run:
 def calls_of(story: Story) -> list[dict[str, Any]]:
     """The calls in the form of the expected files. Code is told as code: its call is made of it again."""
     out: list[dict[str, Any]] = []
-    for x in story.engine.messages:
+    for x in story.engine.messages.all:
         if isinstance(x, m.ToolCallMessage):
             type = x.metadata.get("block_type", "tool_use")
             out.append({"type": type, "id": x.call_id, "name": x.name, "arguments": x.content})
@@ -188,7 +188,7 @@ def test_a_recorded_stream_survives_the_way_through_the_encoder(path: Path) -> N
     story = tell_bytes(Decoder, [path.read_bytes()])
     again = encoded_again(story)
     assert shape(again) == shape(story)
-    assert [x.metadata for x in again.engine.messages] == [x.metadata for x in story.engine.messages]
+    assert [x.metadata for x in again.engine.messages.all] == [x.metadata for x in story.engine.messages.all]
     assert again.engine.runs.usage == story.engine.runs.usage
     kept = ("container", "stop_details", "stop_sequence", "context_management")
     assert {k: v for k, v in run_of(again).metadata.items() if k in kept} == {
@@ -202,7 +202,7 @@ def test_a_recorded_answer_goes_back_as_it_came(path: Path) -> None:
     body = path.read_bytes()
     items = [json.loads(frame[2]) for frame in (framer_for(body) or SseFramer()).feed(body)]
     starts = {x["index"]: x["content_block"] for x in items if x["type"] == "content_block_start"}
-    turns = to_input(tell_bytes(Decoder, [body]).engine.messages)
+    turns = to_input(tell_bytes(Decoder, [body]).engine.messages.all)
     blocks = [block for turn in turns for block in turn["content"]]
     assert {turn["role"] for turn in turns} <= {"assistant"}
     whole = [block for block in starts.values() if block["type"].endswith("_tool_result")]
@@ -229,7 +229,7 @@ def test_each_block_is_a_message_with_an_id_of_the_providers() -> None:
     blocks = [start(0, "thinking"), thought(0, "a"), delta(0, "signature_delta", signature="sig"), stop(0)]
     blocks += [start(1), said(1, "b"), said(1, "c"), stop(1), tool(2, "toolu_1"), piece(2, '{"x":1}'), stop(2)]
     story = answer(*blocks, stop_reason="tool_use")
-    assert [(x.id, x.group, x.index, x.call_id) for x in story.engine.messages] == [
+    assert [(x.id, x.group, x.index, x.call_id) for x in story.engine.messages.all] == [
         ("msg", "msg", 0, None),
         ("msg.1", "msg", 1, None),
         ("toolu_1", "msg", 2, "toolu_1"),
@@ -239,7 +239,7 @@ def test_each_block_is_a_message_with_an_id_of_the_providers() -> None:
         ("message", "bc", "completed"),
         ("tool_call", '{"x":1}', "completed"),
     ]
-    assert story.engine.messages[0].metadata == {"signature": "sig"}
+    assert story.engine.messages.all[0].metadata == {"signature": "sig"}
     assert (run_of(story).status, run_of(story).finish_reason) == ("requires_action", "tool_use")
     assert story.codes == []
 
@@ -252,13 +252,13 @@ def test_blocks_without_text_are_messages_all_the_same() -> None:
         *(start(0, "redacted_thinking", data="d"), stop(0), start(1, "fallback", **fallback), stop(1)),
         *(start(2, "mcp_tool_listing", **listing), stop(2), start(3, "container_upload", file_id="file"), stop(3)),
     )
-    assert [(x.type, x.format, x.content) for x in story.engine.messages] == [
+    assert [(x.type, x.format, x.content) for x in story.engine.messages.all] == [
         ("reasoning", "redacted", ""),
         ("fallback", None, ""),
         ("mcp_tool_listing", None, ""),
         ("file", "file_id", "file"),
     ]
-    assert [x.metadata for x in story.engine.messages[:3]] == [{"data": "d"}, fallback, listing]
+    assert [x.metadata for x in story.engine.messages.all[:3]] == [{"data": "d"}, fallback, listing]
 
 
 def test_a_compaction_is_a_message_of_its_own_type() -> None:
@@ -266,7 +266,7 @@ def test_a_compaction_is_a_message_of_its_own_type() -> None:
     first = delta(0, "compaction_delta", content="old", encrypted_content="x")
     second = delta(0, "compaction_delta", content="new", encrypted_content=None)
     story = answer(start(0, "compaction", content=None), first, second, stop(0))
-    (message,) = story.engine.messages
+    (message,) = story.engine.messages.all
     assert (message.type, message.content, message.metadata) == ("compaction", "new", {"encrypted_content": "x"})
     assert story.codes == []
 
@@ -305,7 +305,7 @@ def test_code_that_the_provider_runs_is_code_and_console(
     files = [{"type": f"{name}_output", "file_id": "file_1"}]
     result = start(1, f"{name}_tool_result", tool_use_id="s", content={**content, "content": files})
     story = answer(server_tool(0, name), *pieces, stop(0), result, stop(1))
-    source, console, file = story.engine.messages
+    source, console, file = story.engine.messages.all
     assert isinstance(source, m.CodeMessage)
     assert (source.role, source.language, source.content, source.call_id) == ("assistant", language, code, "s")
     if size == 1:
@@ -316,7 +316,7 @@ def test_code_that_the_provider_runs_is_code_and_console(
     assert streams == [{"stream": "stdout"}, {"stream": "stderr"}]
     assert console.metadata["return_code"] == 1
     assert (file.type, file.role, file.content, file.call_id) == ("file", "computer", "file_1", "s")
-    assert {x.call_id for x in story.engine.messages} == {"s"}
+    assert {x.call_id for x in story.engine.messages.all} == {"s"}
     assert story.codes == []
 
 
@@ -325,14 +325,14 @@ def test_code_that_fails_to_run_has_its_error_as_output() -> None:
     failed = {"type": "bash_code_execution_tool_result_error", "error_code": "unavailable"}
     result = start(1, "bash_code_execution_tool_result", tool_use_id="s", content=failed)
     story = answer(server_tool(0, "bash_code_execution"), stop(0), result, stop(1))
-    console = story.engine.messages[1]
+    console = story.engine.messages.all[1]
     assert (console.content, console.status, console.metadata["error"]) == ("unavailable", "failed", True)
 
 
 def test_code_with_more_in_its_input_keeps_it() -> None:
     """A restart has no command at all."""
     story = answer(server_tool(0, "bash_code_execution"), piece(0, '{"restart": true}'), stop(0))
-    (code,) = story.engine.messages
+    (code,) = story.engine.messages.all
     assert (code.content, code.metadata) == ("", {"input": {"restart": True}})
 
 
@@ -358,14 +358,14 @@ def test_other_server_tools_are_calls_with_outputs(name: str, content: Any, stat
     """They want no answer; the output is tied to its call."""
     result = start(1, f"{name}_tool_result", tool_use_id="s", content=content)
     story = answer(server_tool(0, name), piece(0, '{"query":"x"}'), stop(0), result, stop(1))
-    call, output = story.engine.messages
+    call, output = story.engine.messages.all
     assert isinstance(call, m.ToolCallMessage)
     assert (call.provider_executed, call.name, call.arguments) == (True, name, {"query": "x"})
     assert isinstance(output, m.ToolOutputMessage)
     assert (output.call_id, output.name, output.status) == ("s", name, status)
     assert output.content.startswith(told)
     assert run_of(story).status == "completed"
-    sent = to_input(story.engine.messages)[0]["content"]
+    sent = to_input(story.engine.messages.all)[0]["content"]
     assert sent[1] == {"type": f"{name}_tool_result", "tool_use_id": "s", "content": content}
 
 
@@ -374,11 +374,11 @@ def test_an_mcp_servers_tool_is_a_call_with_an_output() -> None:
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     result = start(1, "mcp_tool_result", tool_use_id="x", is_error=True, content=parts)
     story = answer(use, piece(0, "{}"), stop(0), result, stop(1))
-    call, output = story.engine.messages
+    call, output = story.engine.messages.all
     assert isinstance(call, m.ToolCallMessage) and call.provider_executed
     assert call.metadata["server_name"] == "wiki"
     assert (output.content, output.name, output.metadata["error"]) == ("ab", "f", True)
-    (turn,) = to_input(story.engine.messages)
+    (turn,) = to_input(story.engine.messages.all)
     assert turn["content"][1] == {"type": "mcp_tool_result", "tool_use_id": "x", "is_error": True, "content": parts}
 
 
@@ -407,7 +407,7 @@ def test_citations_are_annotations(citation: Any, expected: tuple[Any, ...], at_
     else:
         blocks = [start(0, citations=[]), delta(0, "citations_delta", citation=citation)]
     story = answer(*blocks, said(0, "a"), stop(0))
-    (text,) = story.engine.messages
+    (text,) = story.engine.messages.all
     assert isinstance(text, m.TextMessage)
     (annotation,) = text.annotations
     assert (annotation.url, annotation.title, annotation.quote, annotation.file_id) == expected
@@ -432,7 +432,7 @@ def test_interleaved_blocks_stay_separate() -> None:
         ("message", "tu", "completed"),
     ]
     assert story.codes == []
-    assert [x.id for x in story.engine.messages] == ["a", "b", "msg"]
+    assert [x.id for x in story.engine.messages.all] == ["a", "b", "msg"]
 
 
 @pytest.mark.slow
@@ -452,8 +452,8 @@ def test_blocks_stay_separate_however_they_interleave(data: st.DataObject) -> No
     while any(blocks):
         items.append(data.draw(st.sampled_from([block for block in blocks if block])).pop(0))
     story = answer(*items)
-    assert {x.index: x.content for x in story.engine.messages} == expected
-    assert all(x.status == "completed" for x in story.engine.messages)
+    assert {x.index: x.content for x in story.engine.messages.all} == expected
+    assert all(x.status == "completed" for x in story.engine.messages.all)
     assert set(story.codes) <= {"bad-arguments"}
 
 
@@ -527,13 +527,13 @@ ODD: dict[str, tuple[list[Any], list[tuple[str, str]], list[str]]] = {
 def test_odd_streams_are_repaired(items: list[Any], expected: list[Any], codes: list[str]) -> None:
     """Nothing that was said is lost, and the fault is named."""
     story = tell(*items, reason(), END)
-    assert [(x.type, x.content) for x in story.engine.messages] == expected
+    assert [(x.type, x.content) for x in story.engine.messages.all] == expected
     assert sorted(story.codes) == sorted(codes)
     assert story.decoder.complete
-    ids = [x.id for x in story.engine.messages]
+    ids = [x.id for x in story.engine.messages.all]
     assert len(set(ids)) == len(ids)
     assert story.types.count("message_created") == 0
-    assert all(x.status != "in_progress" for x in story.engine.messages)
+    assert all(x.status != "in_progress" for x in story.engine.messages.all)
 
 
 @pytest.mark.parametrize(
@@ -585,14 +585,14 @@ def test_the_stop_reason_sets_the_statuses(stop_reason: str, status: str, last: 
     blocks = [start(0), said(0, "a"), stop(0), start(1), said(1, "b"), *([stop(1)] if stopped else [])]
     story = answer(*blocks, stop_reason=stop_reason)
     assert (run_of(story).status, run_of(story).finish_reason) == (status, stop_reason)
-    assert [x.status for x in story.engine.messages] == ["completed", last]
+    assert [x.status for x in story.engine.messages.all] == ["completed", last]
 
 
 def test_a_call_that_was_cut_short_is_never_answered() -> None:
     """Though it stopped: what follows says that it was not whole."""
     story = answer(tool(0), piece(0, '{"a":'), stop(0), stop_reason="max_tokens")
     assert shown(story) == [("tool_call", '{"a":', "incomplete")]
-    assert story.engine.pending == {}
+    assert story.engine.pending.waiting == {}
     assert story.codes == []
 
 
@@ -661,9 +661,9 @@ def test_half_a_call_waits_until_the_message_ends(
 ) -> None:
     """Its block's stop does not say that it is whole; nobody runs it unless the model ended so."""
     story = tell(begin(), *items)
-    calls = [x for x in story.engine.messages if isinstance(x, m.ToolCallMessage | m.CodeMessage)]
+    calls = [x for x in story.engine.messages.all if isinstance(x, m.ToolCallMessage | m.CodeMessage)]
     assert [x.status for x in calls] == statuses
-    assert [*story.engine.pending] == waiting
+    assert [*story.engine.pending.waiting] == waiting
     assert run_of(story).status == status
     assert ("bad-arguments" in story.codes) == any(x.content == '{"city":"Os' and x.call_id in waiting for x in calls)
 
@@ -681,7 +681,7 @@ def test_a_call_in_an_unstreamed_message_is_done_unless_it_is_the_last_of_one_th
     """There `{}` is all of its input."""
     content = [{"type": "tool_use", "id": id, "name": "f", "input": {}} for id in "ab"]
     story = tell({"type": "message", "id": "msg", "content": content, "stop_reason": "max_tokens"})
-    assert [x.status for x in story.engine.messages] == ["completed", "incomplete"]
+    assert [x.status for x in story.engine.messages.all] == ["completed", "incomplete"]
 
 
 COMPLETE: dict[str, tuple[list[Any], bool]] = {
@@ -755,11 +755,11 @@ def test_a_refusal_that_is_explained_is_a_refusal_message() -> None:
     details = {"type": "refusal", "category": "cyber", "explanation": "Not that."}
     story = answer(start(0), said(0, "a"), stop(0), stop_reason="refusal", stop_details=details)
     assert shown(story) == [("message", "a", "incomplete"), ("message", "Not that.", "completed")]
-    refusal = story.engine.messages[1]
+    refusal = story.engine.messages.all[1]
     assert isinstance(refusal, m.RefusalMessage)
     assert refusal.id == "msg.refusal"
     assert run_of(story).metadata["stop_details"] == details
-    assert [x["content"] for x in to_input(story.engine.messages)] == [[{"type": "text", "text": "a"}]]
+    assert [x["content"] for x in to_input(story.engine.messages.all)] == [[{"type": "text", "text": "a"}]]
 
 
 @pytest.mark.parametrize("text", ["I will not.", "Well. I will not.\n"])
@@ -814,7 +814,7 @@ def test_a_call_that_is_repeated_counts_once(
 ) -> None:
     """It has the id, the tool and the arguments of an earlier one."""
     story = answer(*FIRST, *items, stop_reason="tool_use")
-    calls = [x for x in story.engine.messages if isinstance(x, m.ToolCallMessage)]
+    calls = [x for x in story.engine.messages.all if isinstance(x, m.ToolCallMessage)]
     assert [(x.id, x.call_id, x.arguments) for x in calls] == wanted
     assert story.codes == codes
 
@@ -822,7 +822,7 @@ def test_a_call_that_is_repeated_counts_once(
 def test_a_cut_repetition_of_a_call_is_not_run() -> None:
     """Nobody knows what its arguments were to be."""
     story = tell(begin(), *FIRST, start(1, "tool_use", id="t1", name="f", input={}), piece(1, '{"a":'))
-    assert [x.status for x in story.engine.messages] == ["completed", "incomplete"]
+    assert [x.status for x in story.engine.messages.all] == ["completed", "incomplete"]
 
 
 def test_usage_is_cumulative() -> None:
@@ -855,7 +855,7 @@ def test_a_message_after_the_end_is_another_step_of_the_run() -> None:
         *(begin("one"), start(0), said(0, "a"), stop(0), reason(), END),
         *(begin("two"), start(0), said(0, "b"), stop(0), reason(), END),
     )
-    assert [x.id for x in story.engine.messages] == ["one", "two"]
+    assert [x.id for x in story.engine.messages.all] == ["one", "two"]
     assert story.types.count("run_created") == story.types.count("run_done") == 1
     assert story.types.count("run_step_created") == 2
     assert run_of(story).id == "two"
@@ -910,7 +910,7 @@ def test_an_unstreamed_message_is_emitted_block_by_block(items: list[Any]) -> No
     assert run_of(story).status == "requires_action"
     assert story.engine.runs.usage is not None
     assert story.codes == []
-    sent = to_input(story.engine.messages)
+    sent = to_input(story.engine.messages.all)
     assert [_plain(block) for block in sent[0]["content"]] == _plain(WHOLE["content"])
 
 
@@ -1014,7 +1014,7 @@ RICH = [
 def well_formed(story: Story) -> None:
     """Nothing was caught by the net, and every message was created and done once."""
     assert "decoder-error" not in story.codes
-    assert all(message.status != "in_progress" for message in story.engine.messages)
+    assert all(message.status != "in_progress" for message in story.engine.messages.all)
 
 
 @pytest.mark.slow
@@ -1033,7 +1033,7 @@ def test_no_mutation_makes_the_decoder_fail_or_the_paths_differ(items: list[Any]
     well_formed(story)
     well_formed(encoded_again(story))
     with contextlib.suppress(UsageError):
-        json.dumps(to_input(story.engine.messages))
+        json.dumps(to_input(story.engine.messages.all))
 
 
 def test_a_piece_without_any_code_counts_as_an_item() -> None:
@@ -1149,7 +1149,7 @@ def test_the_cost_of_an_input_is_linear(opening: dict[str, Any]) -> None:
                     pass
 
         taken = seconds_of(decode)
-        assert engine.messages[0].content.count("abcd") == pieces
+        assert engine.messages.all[0].content.count("abcd") == pieces
         return taken
 
     assert_costs(lambda: seconds(100_000), 8, lambda: seconds(25_000))
@@ -1191,7 +1191,7 @@ def test_a_field_is_read_out_of_json_however_it_is_cut(
     cuts = sorted(data.draw(st.sets(st.integers(0, len(text)), max_size=8)))
     pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
     story = code_story(pieces)
-    assert (code_told(pieces), story.engine.messages[0].content, story.codes) == (code, code, [])
+    assert (code_told(pieces), story.engine.messages.all[0].content, story.codes) == (code, code, [])
 
 
 @pytest.mark.slow
@@ -1227,7 +1227,7 @@ def test_only_the_objects_own_field_is_read(text: str, expected: str, size: int)
 def test_code_that_comes_again_is_repaired_at_the_end() -> None:
     """As `json.loads` would have it: of equal keys the last counts."""
     story = code_story(['{"code": "a", ', '"code": "b"}'])
-    assert story.engine.messages[0].content == "b"
+    assert story.engine.messages.all[0].content == "b"
     assert story.codes == ["content-differs"]
 
 
@@ -1245,7 +1245,7 @@ def encoded_again(story: Story) -> Story:
 
 
 def shape(story: Story) -> list[Any]:
-    told = [(x.role, x.type, x.format, x.name, x.call_id, x.content, x.status) for x in story.engine.messages]
+    told = [(x.role, x.type, x.format, x.name, x.call_id, x.content, x.status) for x in story.engine.messages.all]
     run = story.engine.runs.run
     return [told, run and (run.id, run.model, run.status, run.finish_reason)]
 
@@ -1305,7 +1305,7 @@ def test_a_stream_of_another_protocol_keeps_its_texts_and_calls(path: Path) -> N
 
     def kept(x: Story) -> list[Any]:
         found: list[Any] = []
-        for message in x.engine.messages:
+        for message in x.engine.messages.all:
             if message.choice == 0 and message.role == "assistant":
                 if isinstance(message, m.TextMessage):
                     found.append(message.content)
@@ -1313,7 +1313,7 @@ def test_a_stream_of_another_protocol_keeps_its_texts_and_calls(path: Path) -> N
                     found.append((message.name or "", message.call_id or message.id, message.arguments))
         return found
 
-    custom = any(message.metadata.get("custom") is True for message in story.engine.messages)
+    custom = any(message.metadata.get("custom") is True for message in story.engine.messages.all)
     again = encoded_again(story)
     if custom:
         assert len(kept(again)) == len(kept(story))
@@ -1394,7 +1394,7 @@ def test_what_this_protocol_can_express_survives_encoding(events: list[e.Event])
     again = encoded_again(story)
 
     def told(x: Story) -> list[Any]:
-        return [(y.role, y.type, y.format, y.name, y.call_id, y.content) for y in x.engine.messages]
+        return [(y.role, y.type, y.format, y.name, y.call_id, y.content) for y in x.engine.messages.all]
 
     def in_order(values: list[Any]) -> list[Any]:
         return sorted(values, key=repr)  # a block that is told whole comes where it is done
@@ -1451,7 +1451,7 @@ def test_no_message_makes_the_encoder_fail(messages: list[list[Any]], known: dic
     story = _completed([*told, e.RunDone(e.Run(status=status, metadata=known))])
     well_formed(encoded_again(story))
     with contextlib.suppress(UsageError):
-        json.dumps(to_input(story.engine.messages))
+        json.dumps(to_input(story.engine.messages.all))
 
 
 @pytest.mark.parametrize(
@@ -1502,7 +1502,7 @@ def _cut_off() -> list[e.Event]:
 def test_another_providers_refusal_is_an_explained_one() -> None:
     story = _completed([*_message(m.RefusalMessage, "r", ["No."]), e.RunDone(e.Run(status="completed"))])
     again = encoded_again(story)
-    assert [(x.format, x.content) for x in again.engine.messages] == [("refusal", "No.")]
+    assert [(x.format, x.content) for x in again.engine.messages.all] == [("refusal", "No.")]
     assert (run_of(again).status, run_of(again).finish_reason) == ("incomplete", "refusal")
 
 
@@ -1747,7 +1747,7 @@ def test_any_recorded_conversation_becomes_a_request(path: Path) -> None:
     """The SDK's own type of a message takes each turn; no two turns of the assistant follow each other."""
     kind = protocols.find(path.parent.name.replace("-messages", "").replace("-", "_")).Decoder
     try:
-        turns = to_input(tell_bytes(kind, [path.read_bytes()]).engine.messages)
+        turns = to_input(tell_bytes(kind, [path.read_bytes()]).engine.messages.all)
     except UsageError:
         return  # what a user gave there is none of this API's
     roles = [turn["role"] for turn in turns]

@@ -41,7 +41,7 @@ def saved(messages: Sequence[sk.Message]) -> list[sk.Message]:
 def relayed(messages: Sequence[sk.Message]) -> list[sk.Message]:
     """The messages as another stream has them that read this one's events as canonical items."""
     items = [{"type": "message_done", "message": message.to_dict()} for message in messages]
-    return list(tell_items(protocols.find("streamkit").Decoder, items).engine.messages)
+    return list(tell_items(protocols.find("streamkit").Decoder, items).engine.messages.all)
 
 
 def again(messages: Sequence[sk.Message], protocol: str, report: Callable[[LeftOut], object]) -> list[Any]:
@@ -67,7 +67,7 @@ def test_each_item_of_a_response_goes_back_as_it_came(path: Path) -> None:
     received = [item["item"] for item in payloads if item.get("type") == "response.output_item.done"]
     left_out: list[LeftOut] = []
     story = tell_bytes(ResponsesDecoder, [path.read_bytes()])
-    sent = again(story.engine.messages, "openai_responses", left_out.append)
+    sent = again(story.engine.messages.all, "openai_responses", left_out.append)
     assert sent == received
     assert left_out == []
 
@@ -83,7 +83,7 @@ def test_the_reasoning_of_a_chat_goes_back_as_it_came(path: Path) -> None:
     ]
     story = tell_bytes(protocols.find("openai_chat").Decoder, [path.read_bytes()])
     left_out: list[LeftOut] = []
-    sent = again(story.engine.messages, "openai_chat", left_out.append)
+    sent = again(story.engine.messages.all, "openai_chat", left_out.append)
     if any(left.message.type == "reasoning" for left in left_out):
         return  # the answer was cut, so that there is nothing but reasoning
     for key in ("reasoning_content", "reasoning"):
@@ -100,7 +100,7 @@ def test_the_reasoning_of_a_chat_goes_back_as_it_came(path: Path) -> None:
 def test_each_block_of_a_message_goes_back_as_it_came(path: Path) -> None:
     """But for texts of nothing but white space, which the API refuses, and calls that were cut."""
     sent = again(
-        tell_bytes(protocols.find("anthropic").Decoder, [path.read_bytes()]).engine.messages, "anthropic", print
+        tell_bytes(protocols.find("anthropic").Decoder, [path.read_bytes()]).engine.messages.all, "anthropic", print
     )
     blocks = [block for turn in sent for block in turn["content"]]
     assert blocks == _received_blocks(_payloads(path))
@@ -252,7 +252,7 @@ def test_reasoning_that_nobody_stored_is_left_out_and_said() -> None:
     """Without it the ids of its answer are left out as well: the API would look for the reasoning."""
     answers = [[STORED_REASONING, CALL]]
     events = strict.response_events("resp_1", *answers[0], store=False)
-    messages = list(tell_items(ResponsesDecoder, events).engine.messages)
+    messages = list(tell_items(ResponsesDecoder, events).engine.messages.all)
     messages.append(ToolOutputMessage("o", call_id="call_1", content="7"))
     left_out: list[LeftOut] = []
     items = sk.to_input(messages, "openai_responses", report=left_out.append)
@@ -268,7 +268,7 @@ def test_an_item_without_the_reasoning_that_it_needs_is_left_out() -> None:
     search = {"type": "web_search_call", **SERVER_ITEMS["web_search_call"]}
     answers = [[REASONING, search], [{**REASONING, "id": "rs_2"}, CALL]]
     events = [strict.response_events(f"resp_{n}", *items) for n, items in enumerate(answers)]
-    told = [tell_items(ResponsesDecoder, each).engine.messages for each in events]
+    told = [tell_items(ResponsesDecoder, each).engine.messages.all for each in events]
     messages = [m for m in itertools.chain(*told) if m.type != "reasoning"]
     messages.append(ToolOutputMessage("o", call_id="call_1", content="7"))
     left_out: list[LeftOut] = []
@@ -280,7 +280,7 @@ def test_an_item_without_the_reasoning_that_it_needs_is_left_out() -> None:
 def test_outputs_of_calls_that_the_provider_ran_are_none_of_ours() -> None:
     """The recipe for a request with `previous_response_id`: the outputs alone."""
     items = [*ALL_SERVER_ITEMS, CALL]
-    messages = list(tell_items(ResponsesDecoder, strict.response_events("resp_1", *items)).engine.messages)
+    messages = list(tell_items(ResponsesDecoder, strict.response_events("resp_1", *items)).engine.messages.all)
     messages.append(ToolOutputMessage("o", call_id="call_1", content="7"))
     outputs = [message for message in messages if message.type == "tool_output"]
     assert len(outputs) > 4
@@ -298,7 +298,7 @@ def test_outputs_of_calls_that_the_provider_ran_are_none_of_ours() -> None:
 def test_what_one_answer_brought_is_not_mixed_with_another() -> None:
     """Some servers count the ids of items anew in each response."""
     asked = [strict.response_events(f"r{n}", answer_text("msg_1", text)) for n, text in enumerate(("a", "b"))]
-    messages = [m for events in asked for m in tell_items(ResponsesDecoder, events).engine.messages]
+    messages = [m for events in asked for m in tell_items(ResponsesDecoder, events).engine.messages.all]
     assert [item["content"][0]["text"] for item in sk.to_input(messages, "openai_responses")] == ["a", "b"]
 
 
@@ -306,7 +306,7 @@ def test_a_changed_text_goes_back_changed() -> None:
     """The application may redact what it sends."""
     (message,) = tell_items(
         ResponsesDecoder, strict.response_events("r", answer_text("msg_1", "secret"))
-    ).engine.messages
+    ).engine.messages.all
     changed = sk.Message.from_dict({**message.to_dict(), "content": "***"})
     assert sk.to_input([changed], "openai_responses") == [answer_text("msg_1", "***")]
 
@@ -315,7 +315,7 @@ def test_the_output_of_a_programs_call_says_so() -> None:
     """The API wants its caller back."""
     caller = {"type": "program", "caller_id": "p"}
     call = {**CALL, "caller": caller}
-    messages = list(tell_items(ResponsesDecoder, strict.response_events("resp_1", call)).engine.messages)
+    messages = list(tell_items(ResponsesDecoder, strict.response_events("resp_1", call)).engine.messages.all)
     messages.append(ToolOutputMessage("o", call_id="call_1", content="7"))
     assert sk.to_input(messages, "openai_responses")[-1]["caller"] == caller
 
@@ -434,7 +434,7 @@ def test_what_a_chat_server_wants_back_is_the_same_however_it_is_kept(server_nam
     deltas, required, allowed = CHATS[server_name]
     chat = protocols.find("openai_chat")
     story = tell_items(chat.Decoder, strict.chat_chunks(*deltas, finish_reason="tool_calls"))
-    (message,) = again(story.engine.messages, "openai_chat", print)
+    (message,) = again(story.engine.messages.all, "openai_chat", print)
     assert required(message) is None
     assert message.keys() <= {"role", "content", "tool_calls", *allowed}
 
@@ -443,7 +443,7 @@ def test_a_call_without_reasoning_does_not_break_a_server_that_wants_it_with_eac
     """Moonshot and DeepSeek refuse a conversation in which one of the calls has none."""
     chat = protocols.find("openai_chat")
     told = [
-        tell_items(chat.Decoder, strict.chat_chunks(*deltas, finish_reason="tool_calls")).engine.messages
+        tell_items(chat.Decoder, strict.chat_chunks(*deltas, finish_reason="tool_calls")).engine.messages.all
         for deltas in ([{"reasoning_content": "I look."}, {"tool_calls": [TOOL_CALL]}], [{"tool_calls": [TOOL_CALL]}])
     ]
     output = ToolOutputMessage("o", call_id="call_1", content="7")
@@ -469,7 +469,7 @@ def test_a_server_that_refuses_what_others_want_back_does_not_get_it(host: str |
     """And it is said."""
     chat = protocols.find("openai_chat")
     deltas = [{"reasoning_content": "I look."}, {"tool_calls": [{**TOOL_CALL, **SIGNATURE}]}]
-    messages = tell_items(chat.Decoder, strict.chat_chunks(*deltas, finish_reason="tool_calls")).engine.messages
+    messages = tell_items(chat.Decoder, strict.chat_chunks(*deltas, finish_reason="tool_calls")).engine.messages.all
     left_out: list[LeftOut] = []
     (message,) = sk.to_input(messages, "openai_chat", host=host, report=left_out.append)
     found = {*message, *message["tool_calls"][0]} & {"reasoning_content", "extra_content"}
@@ -529,19 +529,19 @@ def test_an_agent_stays_in_the_container_in_which_code_waits() -> None:
 
 
 def _responses() -> list[sk.Message]:
-    return list(tell_items(ResponsesDecoder, strict.response_events("r", REASONING, CALL)).engine.messages)
+    return list(tell_items(ResponsesDecoder, strict.response_events("r", REASONING, CALL)).engine.messages.all)
 
 
 def _chat() -> list[sk.Message]:
     chunks = strict.chat_chunks(
         {"reasoning_content": "I look."}, {"tool_calls": [TOOL_CALL]}, finish_reason="tool_calls"
     )
-    return list(tell_items(protocols.find("openai_chat").Decoder, chunks).engine.messages)
+    return list(tell_items(protocols.find("openai_chat").Decoder, chunks).engine.messages.all)
 
 
 def _anthropic() -> list[sk.Message]:
     events = strict.anthropic_events("m", THINKING, {**TOOL_USE, "id": "call_1"}, stop_reason="tool_use")
-    return list(tell_items(protocols.find("anthropic").Decoder, events).engine.messages)
+    return list(tell_items(protocols.find("anthropic").Decoder, events).engine.messages.all)
 
 
 SOURCES: dict[str, Callable[[], list[sk.Message]]] = {

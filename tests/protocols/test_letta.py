@@ -103,7 +103,7 @@ def run_of(story: Story) -> e.Run:
 
 
 def told_calls(story: Story) -> list[tuple[str | None, str | None, str]]:
-    return [(c.call_id, c.name, c.content) for c in story.engine.messages if isinstance(c, m.ToolCallMessage)]
+    return [(c.call_id, c.name, c.content) for c in story.engine.messages.all if isinstance(c, m.ToolCallMessage)]
 
 
 # -- the recordings
@@ -185,7 +185,7 @@ CUT_OFF = ("recorded_issue2463_claude37_2025-03", "recorded_pr1693_memgpt_tokens
 
 
 def reading(story: Story) -> list[tuple[str, ...]]:
-    return [(x.type, *([x.name or ""] if x.type == "tool_call" else []), x.content) for x in story.engine.messages]
+    return [(x.type, *([x.name or ""] if x.type == "tool_call" else []), x.content) for x in story.engine.messages.all]
 
 
 @each_recording("letta", own=False, only=is_stream)
@@ -196,14 +196,14 @@ def test_a_recorded_stream_is_read_as_it_was_meant(path: Path) -> None:
         assert reading(story) == EXPECTED[path.stem]
     assert story.codes == []
     assert story.decoder.complete is (path.stem not in CUT_OFF)
-    assert all(call.provider_executed for call in story.engine.messages if isinstance(call, m.ToolCallMessage))
+    assert all(call.provider_executed for call in story.engine.messages.all if isinstance(call, m.ToolCallMessage))
 
 
 @each_recording("letta", own=False, only=lambda path: path.stem in ERA_2024)
 def test_a_step_stream_of_2024_is_one_step_of_one_run(path: Path) -> None:
     """A thought, the call of `send_message`, its return; `[DONE_STEP]` ends the step, `[DONE]` the run."""
     story = tell_bytes(Decoder, [path.read_bytes()])
-    thinks, sends, gives = story.engine.messages
+    thinks, sends, gives = story.engine.messages.all
     assert (thinks.type, gives.type, gives.content) == ("reasoning", "tool_output", "None")
     assert isinstance(sends, m.ToolCallMessage)
     assert sends.name == "send_message"
@@ -245,7 +245,7 @@ def test_the_run_and_its_steps_have_the_servers_ids() -> None:
         "step-b9dcad5c-5841-40f3-89a1-58b951198e65",
         "step-aa024939-b4fc-4007-ac60-ec8d7b97fb11",
     ]
-    assert [message.step_id for message in story.engine.messages] == [steps[0].id, steps[0].id, steps[1].id]
+    assert [message.step_id for message in story.engine.messages.all] == [steps[0].id, steps[0].id, steps[1].id]
     assert run.usage is not None
     assert (run.usage.input_tokens, run.usage.output_tokens, run.usage.total_tokens) == (200, 40, 240)
     assert run.usage.details == {"step_count": 2, "context_tokens": 120}
@@ -291,7 +291,7 @@ def rows(events: Iterable[e.Event]) -> list[list[Any]]:
 
 def rows_of(pieces: Iterable[bytes], kind: type[Decoder] = Decoder) -> list[list[Any]]:
     engine, framer = Engine(), SseFramer()
-    decoder = kind(engine.new_id)
+    decoder = kind(engine.messages.new_id)
     return rows([event for piece in pieces for event in engine.complete(decoder.feed_frames(framer.feed(piece)))])
 
 
@@ -474,7 +474,7 @@ def test_a_return_may_hold_several_and_what_they_printed() -> None:
         item("tool_return_message", "m2", "o9", tool_return="no", tool_call_id="t2", tool_returns=entries),
         stop(),
     )
-    told = [(x.type, x.call_id, x.name, x.content) for x in story.engine.messages[2:]]
+    told = [(x.type, x.call_id, x.name, x.content) for x in story.engine.messages.all[2:]]
     assert told == [
         ("console", "t2", None, "E1\nE2"),
         ("tool_output", "t2", "g", "no"),
@@ -483,7 +483,7 @@ def test_a_return_may_hold_several_and_what_they_printed() -> None:
     ]
     streams = [x.metadata for x in story.events if isinstance(x, e.ConsoleDelta)]
     assert streams == [{"stream": "stderr"}, {"stream": "stderr"}, {"stream": "stdout"}]
-    assert [x.metadata for x in story.engine.messages if x.type == "tool_output"] == [{"error": True}, {}]
+    assert [x.metadata for x in story.engine.messages.all if x.type == "tool_output"] == [{"error": True}, {}]
 
 
 RETURNS: dict[str, tuple[dict[str, Any], list[str]]] = {
@@ -505,7 +505,7 @@ def test_a_return_with_a_bad_value_is_read_without_it(fields: dict[str, Any], co
 def test_images_in_a_return_are_images() -> None:
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/jpeg", "data": "AA=="}}
     story = tell(call("t1", "f", "{}"), returned(output=[{"type": "text", "text": "see"}, image]), stop())
-    output, shown = story.engine.messages[1:]
+    output, shown = story.engine.messages.all[1:]
     assert output.content == "see"
     assert (shown.type, shown.role, shown.format, shown.content) == ("image", "computer", "base64.jpeg", "AA==")
     assert shown.call_id == "t1"
@@ -531,9 +531,9 @@ def test_confirmations_are_emitted_once_when_all_calls_are_complete() -> None:
     at = story.types.index("confirmation_created")
     assert story.types[at : at + 3] == ["confirmation_created", "confirmation_created", "run_requires_action"]
     assert at > max(i for i, t in enumerate(story.types) if t == "tool_call_done")
-    assert asked[0].confirmation.subject is story.engine.messages[2]
+    assert asked[0].confirmation.subject is story.engine.messages.all[2]
     assert (run_of(story).status, run_of(story).finish_reason) == ("requires_action", "requires_approval")
-    assert [x.metadata for x in story.engine.messages if x.type == "tool_call"] == [
+    assert [x.metadata for x in story.engine.messages.all if x.type == "tool_call"] == [
         {},
         {"requires_approval": True},
         {"requires_approval": True},
@@ -574,7 +574,7 @@ def test_a_passive_stream_takes_no_answer() -> None:
 def test_the_answer_is_the_next_requests() -> None:
     """All in one message, the first; a no keeps its reason."""
     story = tell(*ASKED, stop("requires_approval"))
-    first, second = story.engine.confirmations
+    first, second = story.engine.pending.confirmations
     first.settle("approved")
     second.settle("declined", reason="not that one")
     text = m.TextMessage(role="user", content="go on")
@@ -682,7 +682,7 @@ def test_an_approval_response_with_a_bad_value_is_warned_of(answer: dict[str, An
     assert code in story.codes
     (warning,) = [x for x in story.events if isinstance(x, e.StreamWarning) and x.code == code]
     assert warning.index == len(ASKED)
-    assert [x.status for x in story.engine.confirmations][:1] == [
+    assert [x.status for x in story.engine.pending.confirmations][:1] == [
         "approved" if code == "bad-approvals" else "unanswered"
     ]
 
@@ -760,7 +760,7 @@ def test_a_step_ends_what_is_open_in_it() -> None:
     story = tell(said("a"), call("t1", "f"), said("b", "m2", "o2", step_id="s2"), returned("t1"), stop())
     assert [step.id for step in story.engine.runs.steps] == ["s1", "s2"]
     assert story.types.index("tool_call_done") < story.types.index("run_step_done")
-    assert [x.step_id for x in story.engine.messages] == ["s1", "s1", "s2", "s1"]
+    assert [x.step_id for x in story.engine.messages.all] == ["s1", "s1", "s2", "s1"]
 
 
 ENDINGS: dict[str, tuple[list[Any], bool, bool, str, str | None]] = {
@@ -787,7 +787,7 @@ def test_the_terminal_rule(items: list[Any], done: bool, complete: bool, status:
     assert (run_of(story).status, run_of(story).finish_reason) == (status, reason)
     assert story.types[-1] == "run_done"
     assert story.types.count("run_done") == 1
-    assert {x.status for x in story.engine.messages} <= {status, "completed"}
+    assert {x.status for x in story.engine.messages.all} <= {status, "completed"}
 
 
 def error(name: bool = True, **known: Any) -> bytes:
@@ -856,7 +856,7 @@ def test_hidden_reasoning_is_one_redacted_message() -> None:
     """Its state is kept, and what is encrypted; the answer ends it."""
     hidden = item("hidden_reasoning_message", state="redacted", hidden_reasoning="…", otid=PART.format(0))
     story = tell(hidden, hidden, said("a", otid=PART.format(1)), stop())
-    redacted, text = story.engine.messages
+    redacted, text = story.engine.messages.all
     assert (redacted.type, redacted.format, redacted.content) == ("reasoning", "redacted", "")
     assert redacted.metadata == {"state": "redacted", "hidden_reasoning": "…"}
     assert text.content == "a"
@@ -868,7 +868,7 @@ def test_the_last_signature_stays_with_its_part() -> None:
     parts = [{"type": "text", "text": "x"}, {"type": "text", "text": "y", "signature": "s3"}]
     story = tell(*items, said(parts), stop())
     assert story.contents("reasoning") == ["abc"]
-    assert [x.metadata for x in story.engine.messages] == [
+    assert [x.metadata for x in story.engine.messages.all] == [
         {"source": "reasoner_model", "signature": "s2"},
         {"signature": "s3"},
     ]
@@ -880,15 +880,15 @@ def test_the_user_and_the_system_keep_their_roles() -> None:
     images = [{"type": "image", "source": source} for source in ({"type": "url", "url": "u"}, {"file_id": "f"}, {})]
     user = item("user_message", "m8", "mine", content=[{"type": "text", "text": "see"}, *images[:2]])
     story = tell(user, user, item("system_message", "m9", None, content="be brief"), said("a"), stop())
-    assert [(x.role, x.type, x.content) for x in story.engine.messages] == [
+    assert [(x.role, x.type, x.content) for x in story.engine.messages.all] == [
         ("user", "message", "see"),
         ("user", "image", "u"),
         ("user", "image", "f"),
         ("system", "message", "be brief"),
         ("assistant", "message", "a"),
     ]
-    kept = [(x.id, x.role, x.content) for x in story.engine.messages if x.type == "message"]
-    assert [(x.id, x.role, x.content) for x in encoded_again(story).engine.messages] == kept
+    kept = [(x.id, x.role, x.content) for x in story.engine.messages.all if x.type == "message"]
+    assert [(x.id, x.role, x.content) for x in encoded_again(story).engine.messages.all] == kept
     assert "raw_event" in tell(item("user_message", content=images[2:]), stop()).types
     assert "".join(sk.stream([user, said("a"), stop()]).text_deltas) == "a"
 
@@ -896,10 +896,10 @@ def test_the_user_and_the_system_keep_their_roles() -> None:
 def test_a_summary_of_the_context_is_no_answer() -> None:
     stats = {"trigger": "context_window_exceeded"}
     story = tell(item("summary_message", "m8", "o8", summary="so far", compaction_stats=stats), said("a"), stop())
-    summary = story.engine.messages[0]
+    summary = story.engine.messages.all[0]
     assert (summary.type, summary.role, summary.content) == ("summary", "system", "so far")
     assert summary.metadata == {"compaction_stats": stats}
-    again = encoded_again(story).engine.messages[0]
+    again = encoded_again(story).engine.messages.all[0]
     assert {**again.to_dict(), "group": ""} == {**summary.to_dict(), "group": ""}
 
 
@@ -951,9 +951,9 @@ def test_items_of_2024_may_be_named_by_their_key_or_by_their_type() -> None:
         ("message", "hello"),
     ]
     assert [step.status for step in story.engine.runs.steps] == ["completed", "completed"]
-    assert [x.step_id for x in story.engine.messages] == ["step-1"] * 3 + ["step-2"] * 2
+    assert [x.step_id for x in story.engine.messages.all] == ["step-1"] * 3 + ["step-2"] * 2
     assert run_of(story).usage == story.engine.runs.steps[1].usage
-    assert story.engine.messages[0].created_at == 1724884463.435997
+    assert story.engine.messages.all[0].created_at == 1724884463.435997
     assert all(Decoder.recognises(x) for x in items if isinstance(x, dict) and "step_count" not in x)
 
 
@@ -967,8 +967,8 @@ def test_calls_of_2024_without_ids_have_their_returns() -> None:
         {"function_return": "None", "status": "success"},
     )
     assert told_calls(story) == [(None, "archival_memory_search", "{'query': 'tea'}"), (None, "send_message", "{}")]
-    outputs = [x for x in story.engine.messages if x.type == "tool_output"]
-    assert [x.call_id for x in outputs] == [x.id for x in story.engine.messages if x.type == "tool_call"]
+    outputs = [x for x in story.engine.messages.all if x.type == "tool_output"]
+    assert [x.call_id for x in outputs] == [x.id for x in story.engine.messages.all if x.type == "tool_call"]
     assert [x.metadata for x in outputs] == [{"error": True}, {}]
 
 
@@ -1088,7 +1088,7 @@ RICH: list[Any] = [
 def well_formed(story: Story) -> None:
     """Nothing was caught by the net, and every message was created and done once."""
     assert "decoder-error" not in story.codes
-    assert all(message.status != "in_progress" for message in story.engine.messages)
+    assert all(message.status != "in_progress" for message in story.engine.messages.all)
     created = [line["message"]["id"] for line in story.lines if line["type"].endswith("_created") and "message" in line]
     done = [line["message"]["id"] for line in story.lines if line["type"].endswith("_done") and "message" in line]
     assert sorted(created) == sorted(done)
@@ -1189,7 +1189,7 @@ def shape(story: Story) -> list[Any]:
         (x.call_id or x.id, x.type, x.role, x.format or "", x.content,
          x.name or "", x.call_id or (x.id if x.type == "tool_call" else ""), x.created_at or 0, x.step_id or "",
          json.dumps({k: v for k, v in x.metadata.items() if k in ("signature", "error", "state")}))
-        for x in story.engine.messages
+        for x in story.engine.messages.all
     )  # fmt: skip
     counts = usage and (usage.input_tokens, usage.output_tokens, usage.total_tokens, dict(usage.details))
     return [messages, run.id, run.status, run.error and run.error["message"], counts]
@@ -1271,7 +1271,7 @@ def test_what_letta_can_express_survives_encoding(events: list[e.Event]) -> None
     again = encoded_again(story)
     assert shape(again) == shape(story)
     assert run_of(again).created_at == run_of(story).created_at
-    told_in = {x.step_id for x in story.engine.messages}
+    told_in = {x.step_id for x in story.engine.messages.all}
     assert [x.id for x in again.engine.runs.steps if x.id in told_in] == [
         x.id for x in story.engine.runs.steps if x.id in told_in
     ]
@@ -1282,8 +1282,8 @@ def test_a_message_keeps_its_group_behind_the_encoder() -> None:
     """Where it interleaves with another of it, too."""
     story = tell(thought("a", otid="o0"), said("b"), thought("c", otid="o0"), call("t1", "f", "{}"), said("d"), stop())
     again = encoded_again(story)
-    assert [x.group for x in again.engine.messages] == ["m1", "m1", "m1"]
-    assert [x.content for x in again.engine.messages] == ["ac", "bd", "{}"]
+    assert [x.group for x in again.engine.messages.all] == ["m1", "m1", "m1"]
+    assert [x.content for x in again.engine.messages.all] == ["ac", "bd", "{}"]
 
 
 def test_a_confirmation_survives_the_encoder() -> None:
@@ -1291,7 +1291,7 @@ def test_a_confirmation_survives_the_encoder() -> None:
     story = tell(*ASKED, stop("requires_approval"))
     again = encoded_again(story)
     assert told_calls(again) == told_calls(story)
-    assert [x.id for x in again.engine.confirmations] == ["t1", "t2"]
+    assert [x.id for x in again.engine.pending.confirmations] == ["t1", "t2"]
     assert run_of(again).status == "requires_action"
 
 
@@ -1305,7 +1305,7 @@ def test_a_call_that_waits_for_an_output_becomes_one_that_the_client_must_answer
     assert run_of(story).status == "requires_action"
     again = encoded_again(story)
     assert told_calls(again) == [("a", "f", "{}"), ("b", "f", "{}")]
-    assert [x.id for x in again.engine.confirmations] == ["b"]
+    assert [x.id for x in again.engine.pending.confirmations] == ["b"]
     assert run_of(again).finish_reason == "requires_approval"
 
 
@@ -1315,7 +1315,7 @@ def test_code_is_a_call_of_lettas_own_tool_for_it() -> None:
     asked: list[e.Event] = [e.CodeDone(code), e.ConfirmationCreated(sk.Confirmation("q", code))]
     ran: list[e.Event] = [e.ConsoleDone(m.ConsoleMessage("x", content="2"))]
     story = encoded_again(told(asked + ran))
-    call, console, output = story.engine.messages
+    call, console, output = story.engine.messages.all
     assert isinstance(call, m.ToolCallMessage)
     assert (call.name, call.arguments) == ("run_code", {"code": "1+1", "language": "python"})
     assert (console.content, output.content, output.call_id) == ("2", "2", "c")
@@ -1343,7 +1343,7 @@ def test_a_confirmation_about_an_unsent_call_is_sent_as_a_call(
     items += encoder.feed(e.ConfirmationDone(asked))
     story = tell(*items, stop())
     assert told_calls(story) == [expected]
-    (question,) = story.engine.confirmations
+    (question,) = story.engine.pending.confirmations
     assert (question.status, question.reason) == (asked.status, asked.reason)
     assert run_of(story).status == "completed"
 
@@ -1360,7 +1360,7 @@ def test_code_of_a_call_is_in_the_call_and_what_it_printed_waits_for_its_output(
     ]
     story = encoded_again(told(events))
     assert told_calls(story) == [("t", "python", '{"code": "1"}')]
-    assert [(x.type, x.content) for x in story.engine.messages[1:]] == [("console", "out"), ("tool_output", "")]
+    assert [(x.type, x.content) for x in story.engine.messages.all[1:]] == [("console", "out"), ("tool_output", "")]
 
 
 @pytest.mark.parametrize(
@@ -1438,16 +1438,19 @@ def test_other_protocols_stories_keep_texts_and_calls_as_lettas(path: Path) -> N
     if story.engine.runs.run is None:
         return
     again = encoded_again(story)
-    texts = [x for x in story.engine.messages if x.type == "message" and x.role == "assistant" and x.choice == 0]
-    told_texts = [x for x in again.engine.messages if x.type == "message" and x.role == "assistant"]
+    texts = [x for x in story.engine.messages.all if x.type == "message" and x.role == "assistant" and x.choice == 0]
+    told_texts = [x for x in again.engine.messages.all if x.type == "message" and x.role == "assistant"]
     assert [x.content for x in told_texts] == [x.content for x in texts if x.content]
     known = [
         (x.call_id or x.id, x.name, x.content)
-        for x in story.engine.messages
+        for x in story.engine.messages.all
         if isinstance(x, m.ToolCallMessage) and x.choice == 0
     ]
     assert [x for x in told_calls(again) if x[1] != "run_code"] == known
-    asks = any(x.reason == "not answered" for x in story.engine.confirmations) and run_of(story).status == "completed"
+    asks = (
+        any(x.reason == "not answered" for x in story.engine.pending.confirmations)
+        and run_of(story).status == "completed"
+    )
     assert run_of(again).status == ("requires_action" if asks else run_of(story).status)
     assert "decoder-error" not in again.codes
 
@@ -1614,7 +1617,7 @@ def test_the_dates_of_the_clients_objects_are_read() -> None:
     """Its `to_dict` gives them as `datetime`s."""
     date = datetime(2026, 1, 1, tzinfo=UTC)
     story = tell_items(Decoder, [said("a", date=date), stop()])
-    assert story.engine.messages[0].created_at == date.timestamp()
+    assert story.engine.messages.all[0].created_at == date.timestamp()
     assert time_of(datetime) is None
 
 
@@ -1644,7 +1647,7 @@ def test_content_that_is_no_text_is_warned_about(kind: str, content: Any) -> Non
         ],
     )
     assert story.codes == ["bad-content"]
-    assert [message.content for message in story.engine.messages] == ["a"]
+    assert [message.content for message in story.engine.messages.all] == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -1657,7 +1660,7 @@ def test_a_return_that_is_no_text_is_warned_about_where_it_is_not_all_kept(
     """As its JSON, or as far as it is text."""
     item = {"message_type": "tool_return_message", "id": "message-1", "tool_call_id": "t1", "tool_return": value}
     story = tell_items(Decoder, [item, {"message_type": "stop_reason", "stop_reason": "end_turn"}])
-    assert [message.content for message in story.engine.messages] == [content]
+    assert [message.content for message in story.engine.messages.all] == [content]
     assert story.codes == codes
 
 
@@ -1675,7 +1678,7 @@ def test_a_call_that_comes_twice_in_one_message_counts_once(id: str, arguments: 
         for id, text in (("m1", '{"a":1}'), (id, arguments))
     ]
     story = tell_items(Decoder, [*items, {"message_type": "stop_reason", "stop_reason": "end_turn"}])
-    assert len(story.engine.messages) == count
+    assert len(story.engine.messages.all) == count
     assert story.codes == []
 
 

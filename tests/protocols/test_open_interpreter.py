@@ -87,11 +87,11 @@ def static(message: m.Message | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def stored(story: Story) -> list[dict[str, Any]]:
-    return [static(message) for message in story.engine.messages]
+    return [static(message) for message in story.engine.messages.all]
 
 
 def contents(*items: Any) -> list[str]:
-    return [message.content for message in tell_items(Decoder, items).engine.messages]
+    return [message.content for message in tell_items(Decoder, items).engine.messages.all]
 
 
 def confirmations(story: Story) -> list[Confirmation]:
@@ -360,7 +360,7 @@ CLASSES = [
 @pytest.mark.parametrize(("item", "kind"), CLASSES, ids=[f"{i['role']}-{i['type']}" for i, _ in CLASSES])
 def test_each_type_has_its_class(item: dict[str, Any], kind: type[m.Message]) -> None:
     """By its type, its format and, for code, its role."""
-    [result] = tell_items(Decoder, [{**item, "start": True, "end": True}]).engine.messages
+    [result] = tell_items(Decoder, [{**item, "start": True, "end": True}]).engine.messages.all
     assert type(result) is kind
 
 
@@ -376,7 +376,7 @@ def test_a_console_without_output_has_only_active_lines() -> None:
 def test_the_snapshot_has_the_active_line_until_the_end() -> None:
     """Then it is None, and an event reports that."""
     story = tell_items(Decoder, [CONSOLE_START, console("a"), console(2, "active_line"), CONSOLE_END])
-    [result] = story.engine.messages
+    [result] = story.engine.messages.all
     assert isinstance(result, m.ConsoleMessage)
     assert result.active_line is None
     assert lines_run(story) == [2, None]
@@ -395,7 +395,7 @@ def test_audio_bytes_are_joined_as_bytes_and_a_path_stays_text() -> None:
     pieces = [chunk("user", "audio", "wav", content=data) for data in (b"a", b"bc", b"defg")]
     start = chunk("user", "audio", "wav", start=True)
     end = chunk("user", "audio", "wav", end=True)
-    [result] = tell_items(Decoder, [start, *pieces, end], strict=True).engine.messages
+    [result] = tell_items(Decoder, [start, *pieces, end], strict=True).engine.messages.all
     assert isinstance(result, m.AudioMessage)
     assert result.data == b"abcdefg"
     path = [chunk("user", "audio", "wav", content=text) for text in ("/tmp", "/ü", ".wav", "AAAA")]
@@ -409,7 +409,7 @@ def test_further_keys_become_metadata() -> None:
         message("a", extra={"deep": [1]}),
         message(end=True, late=True, status="incomplete"),
     ]
-    [result] = tell_items(Decoder, items, strict=True).engine.messages
+    [result] = tell_items(Decoder, items, strict=True).engine.messages.all
     assert result.metadata == {"model": "x", "extra": {"deep": [1]}, "late": True}
     assert (result.created_at, result.name, result.call_id, result.status) == (5, "n", "c", "incomplete")
 
@@ -422,7 +422,7 @@ def test_no_chunk_is_changed_or_referenced_later() -> None:
     assert items == before
     reused: dict[str, Any] = message(start=True, extra=[1])
     engine = Engine()
-    decoder = Decoder(engine.new_id)
+    decoder = Decoder(engine.messages.new_id)
     events = decoder.feed_items([reused])
     reused |= {"start": None, "content": "a"}
     events += decoder.feed_items([reused])
@@ -438,7 +438,7 @@ def test_ids_of_the_wire_are_the_messages_ids_once() -> None:
     """A second message under the same id gets one of its own."""
     items = [message("1", id="a", start=True, end=True), message("2", id="a", start=True, end=True)]
     story = tell_items(Decoder, items, strict=True)
-    assert [result.id for result in story.engine.messages] == ["a", "message-1"]
+    assert [result.id for result in story.engine.messages.all] == ["a", "message-1"]
 
 
 def test_an_id_that_looks_like_ours_does_not_collide() -> None:
@@ -446,7 +446,7 @@ def test_an_id_that_looks_like_ours_does_not_collide() -> None:
     items = [message("1", id="message-1", start=True, end=True), message("2", start=True, end=True)]
     data = b"".join(json.dumps(item).encode() + b"\n" for item in items)
     story = tell_items(Decoder, items, strict=True)
-    assert [result.content for result in story.engine.messages] == ["1", "2"]
+    assert [result.content for result in story.engine.messages.all] == ["1", "2"]
     assert tell_bytes(Decoder, [data]).lines == story.lines
 
 
@@ -489,11 +489,11 @@ def test_a_confirmation_is_about_the_code_before_it_or_about_its_own(case: str) 
     story = tell_items(Decoder, [code("x", start=True, end=True), confirmation(content)])
     [question] = confirmations(story)
     assert (question.id, question.subject.content, question.subject.format) == ("confirmation-1", source, language)
-    assert (question.subject is story.engine.messages[0]) == same
+    assert (question.subject is story.engine.messages.all[0]) == same
     assert question.malformed == (case in MALFORMED)
     assert story.codes == ["malformed-confirmation"] * (case in MALFORMED)
     assert question.status == "unanswered"
-    assert len(story.engine.messages) == 1
+    assert len(story.engine.messages.all) == 1
 
 
 def test_code_that_runs_after_a_confirmation_was_approved() -> None:
@@ -836,7 +836,7 @@ FAULTS: dict[str, tuple[list[Any], list[str], list[str]]] = {  # chunks, content
 def test_malformed_chunks_are_repaired_with_a_warning(items: list[Any], expected: list[str], codes: list[str]) -> None:
     """What remains of each, and which warnings it gives; a strict stream raises the first."""
     story = tell_items(Decoder, items)
-    assert [result.content for result in story.engine.messages] == expected
+    assert [result.content for result in story.engine.messages.all] == expected
     assert story.codes == codes
     assert tell_items(Tolerant, items).lines == story.lines
     check_brackets(story)
@@ -849,7 +849,7 @@ def test_malformed_chunks_are_repaired_with_a_warning(items: list[Any], expected
 def test_further_keys_of_a_chunk_with_a_bad_line_number_are_read() -> None:
     """One bad value never loses the rest of its item."""
     bad = console("two", "active_line", status="failed", pid=7)
-    [printed] = tell_items(Decoder, [CONSOLE_START, console("a"), bad, CONSOLE_END]).engine.messages
+    [printed] = tell_items(Decoder, [CONSOLE_START, console("a"), bad, CONSOLE_END]).engine.messages.all
     assert (printed.status, printed.metadata) == ("failed", {"pid": 7})
 
 
@@ -859,8 +859,8 @@ def test_malformed_chunks_leave_later_ones_unaffected(items: list[Any], expected
     after = [START, message("later"), END]
     story = tell_items(Decoder, [*items, *after])
     if "after-end" not in codes and COMPLETE not in items:
-        assert story.engine.messages[-1].content == "later"
-        assert len(story.engine.messages) == len(expected) + 1
+        assert story.engine.messages.all[-1].content == "later"
+        assert len(story.engine.messages.all) == len(expected) + 1
 
 
 def test_a_line_that_is_not_json_is_skipped() -> None:
@@ -868,7 +868,7 @@ def test_a_line_that_is_not_json_is_skipped() -> None:
     lines = [json.dumps(item).encode() for item in (START, message("a"), END)]
     story = tell_bytes(Decoder, [b"\n".join([b"{'role': 'assistant'}", *lines])])
     assert (story.codes, story.decoder.complete) == (["not-json"], True)
-    assert [result.content for result in story.engine.messages] == ["a"]
+    assert [result.content for result in story.engine.messages.all] == ["a"]
     story = tell_bytes(Decoder, [b"\n".join([*lines, b'{"role": "assis'])])
     assert (story.codes, story.decoder.complete) == (["not-json"], False)
 
@@ -886,7 +886,7 @@ def test_a_stream_that_ends_with_a_message_open_is_incomplete() -> None:
     """The terminal rule is not met."""
     story = tell_items(Decoder, [START, message("a")])
     assert not story.decoder.complete
-    assert story.engine.messages[0].status == "incomplete"
+    assert story.engine.messages.all[0].status == "incomplete"
 
 
 def test_status_complete_completes_the_run() -> None:
@@ -919,7 +919,7 @@ def test_an_error_fails_the_run_and_what_is_open(item: dict[str, Any], text: str
     """The server's `complete` after it gives no warning."""
     story = tell_items(Decoder, [START, message("a"), item, COMPLETE], strict=True)
     assert story.decoder.complete
-    assert story.engine.messages[0].status == "failed"
+    assert story.engine.messages.all[0].status == "failed"
     assert story.engine.runs.run is not None
     assert (story.engine.runs.run.status, (story.engine.runs.run.error or {})["message"]) == ("failed", text)
 
@@ -1058,7 +1058,7 @@ def test_exploded_messages_are_the_same_again(messages: list[m.Message]) -> None
     """With every field that chunks can express."""
     chunks = list(explode(messages))
     story = tell_items(Decoder, chunks)
-    assert compared(story.engine.messages) == compared(messages)
+    assert compared(story.engine.messages.all) == compared(messages)
     assert set(story.codes) <= {"unknown-type"}
     check_brackets(story)
 
@@ -1066,7 +1066,7 @@ def test_exploded_messages_are_the_same_again(messages: list[m.Message]) -> None
 def test_a_console_without_output_survives_where_it_can() -> None:
     """It is stored after a message that is not the computer's."""
     messages: list[m.Message] = [m.CodeMessage("a", format="python", content="x"), m.ConsoleMessage("b", content="")]
-    assert compared(tell_items(Decoder, list(explode(messages)), strict=True).engine.messages) == compared(messages)
+    assert compared(tell_items(Decoder, list(explode(messages)), strict=True).engine.messages.all) == compared(messages)
 
 
 @st.composite
@@ -1096,8 +1096,8 @@ def test_messages_that_are_open_side_by_side_come_one_after_the_other(events: li
     assert [bool(one.get("start")) for one in items if one.get("start") or one.get("end")] == [
         True,
         False,
-    ] * len(story.engine.messages)
-    code_calls = {one.call_id for one in engine.messages if one.type == "code" and one.call_id}
+    ] * len(story.engine.messages.all)
+    code_calls = {one.call_id for one in engine.messages.all if one.type == "code" and one.call_id}
 
     def others(messages: list[m.Message]) -> list[str]:
         kept = [one for one in messages if one.type != "message" and one.call_id not in code_calls]
@@ -1110,8 +1110,8 @@ def test_messages_that_are_open_side_by_side_come_one_after_the_other(events: li
             for format in formats
         }
 
-    assert others(story.engine.messages) == others(engine.messages)
-    assert texts(story.engine.messages) == texts(engine.messages)
+    assert others(story.engine.messages.all) == others(engine.messages.all)
+    assert texts(story.engine.messages.all) == texts(engine.messages.all)
     assert set(story.codes) <= {"unknown-type"}
     assert story.decoder.complete
 

@@ -159,11 +159,11 @@ def message_events(story: Story) -> list[tuple[str, str]]:
 
 
 def contents(story: Story) -> list[tuple[str, str]]:
-    return [(m.id, m.content) for m in story.engine.messages]
+    return [(m.id, m.content) for m in story.engine.messages.all]
 
 
 def statuses(story: Story) -> list[str]:
-    return [m.status for m in story.engine.messages]
+    return [m.status for m in story.engine.messages.all]
 
 
 def run_of(story: Story) -> ev.Run:
@@ -176,7 +176,7 @@ def steps_of(story: Story) -> list[tuple[str, str | None, str, int | None]]:
 
 
 def only(story: Story) -> Message:
-    (one,) = story.engine.messages
+    (one,) = story.engine.messages.all
     return one
 
 
@@ -218,11 +218,11 @@ def test_a_recording_ends_with_the_texts_and_calls_that_the_sdk_gives(path: Path
     assert expected["own_reading_agrees"] == (stem(path) not in SDK_IS_WRONG)
     wanted = expected.get("own_reading") or expected
     story = tell_bytes(Decoder, [path.read_bytes()])
-    texts = [m for m in story.engine.messages if isinstance(m, TextMessage)]
+    texts = [m for m in story.engine.messages.all if isinstance(m, TextMessage)]
     assert [(m.id, m.content, len(m.annotations)) for m in texts] == [
         (m["id"], m["text"], m["annotations"]) for m in wanted["messages"]
     ]
-    calls = [m for m in story.engine.messages if isinstance(m, (ToolCallMessage, CodeMessage))]
+    calls = [m for m in story.engine.messages.all if isinstance(m, (ToolCallMessage, CodeMessage))]
     assert [m.call_id for m in calls] == [call["id"] for call in wanted["tool_calls"]]
     for one, call in zip(calls, wanted["tool_calls"], strict=True):
         if call["type"] == "function":
@@ -392,7 +392,7 @@ def test_a_run_that_reached_its_end_is_complete(status: str, ending: list[Any]) 
     story = decode(*TALKS, message_delta(text("a")), run(status), *ending)
     assert story.decoder.complete
     assert run_of(story).status == status
-    assert [m.content for m in story.engine.messages] == ["a"]
+    assert [m.content for m in story.engine.messages.all] == ["a"]
 
 
 def test_done_alone_ends_a_stream() -> None:
@@ -469,7 +469,7 @@ def test_a_run_waits_for_its_calls() -> None:
     )
     assert run_of(story).status == "requires_action"
     assert only(story).content == '{"a": 1}'
-    assert list(story.engine.pending) == ["c"]
+    assert list(story.engine.pending.waiting) == ["c"]
     assert story.types.index("tool_call_done") < story.types.index("run_requires_action")
 
 
@@ -477,7 +477,7 @@ def test_a_run_that_waits_for_calls_that_were_not_streamed_has_them() -> None:
     """Only the run's required action has them."""
     wanted = {"submit_tool_outputs": {"tool_calls": [call(None, "{}", "c", "f"), call(None, "{}", "d", "g")]}}
     story = decode(run("requires_action", required_action=wanted), DONE)
-    assert [(m.name, m.call_id) for m in story.engine.messages] == [("f", "c"), ("g", "d")]
+    assert [(m.name, m.call_id) for m in story.engine.messages.all] == [("f", "c"), ("g", "d")]
     check_brackets(story.lines)
 
 
@@ -500,7 +500,7 @@ def test_a_run_goes_on_in_the_same_stream() -> None:
         DONE,
     )
     assert contents(story) == [("c", "{}"), ("c.output", "o"), ("m1", "a")]
-    assert (run_of(story).status, story.engine.pending) == ("completed", {})
+    assert (run_of(story).status, story.engine.pending.waiting) == ("completed", {})
 
 
 # -- the sequences that openai's own class gets wrong
@@ -608,7 +608,7 @@ def test_a_part_is_done_before_the_next_begins() -> None:
         ("text_delta", "B"),
         ("text_done", "m1.1"),
     ]
-    assert [(m.group, m.index) for m in story.engine.messages] == [("m1", 0), ("m1", 1)]
+    assert [(m.group, m.index) for m in story.engine.messages.all] == [("m1", 0), ("m1", 1)]
 
 
 def test_a_refusal_is_a_message_and_an_annotation_alone_is_not_a_delta() -> None:
@@ -712,7 +712,7 @@ def test_the_first_index_may_be_one() -> None:
         step_delta(call(1, "{}", "", "f"), id="s2"),
         step("completed", call(None, "{}", "", "f"), id="s2"),
     )
-    assert [(m.id, m.content) for m in story.engine.messages] == [("m1", "a"), ("s2.1", "{}")]
+    assert [(m.id, m.content) for m in story.engine.messages.all] == [("m1", "a"), ("s2.1", "{}")]
     assert story.codes == []
 
 
@@ -742,7 +742,9 @@ def test_what_was_not_created_begins_with_its_delta() -> None:
 def test_an_id_or_a_name_that_comes_again_is_the_same() -> None:
     """It is not appended; nor are the offsets of a citation added up."""
     story = decode(*BEGUN, *(step_delta(call(0, piece, "call_1", "f")) for piece in "{}"), DONE)
-    assert [(m.id, m.name, m.call_id, m.content) for m in story.engine.messages] == [("call_1", "f", "call_1", "{}")]
+    assert [(m.id, m.name, m.call_id, m.content) for m in story.engine.messages.all] == [
+        ("call_1", "f", "call_1", "{}")
+    ]
     cited = {
         "index": 0,
         "type": "file_citation",
@@ -758,7 +760,7 @@ def test_an_id_or_a_name_that_comes_again_is_the_same() -> None:
         message_delta(text("b", annotations=[cited])),
         message("completed", text("ab", annotations=[final])),
     )
-    (one,) = story.engine.messages[0].annotations  # type: ignore[attr-defined]
+    (one,) = story.engine.messages.all[0].annotations  # type: ignore[attr-defined]
     assert (one.type, one.file_id, one.quote, one.start, one.end) == ("file_citation", "f", "q", 3, 4)
     assert story.types.count("annotation_added") == 1
 
@@ -795,7 +797,7 @@ def test_code_runs_prints_and_draws() -> None:
         step("completed", code(None, "c", input="1+1", outputs=final)),
         run("completed"),
     )
-    assert [(m.id, m.type, m.role, m.format, m.content, m.call_id) for m in story.engine.messages] == [
+    assert [(m.id, m.type, m.role, m.format, m.content, m.call_id) for m in story.engine.messages.all] == [
         ("c", "code", "assistant", "python", "1+1", "c"),
         ("c.console", "console", "computer", "output", "2\n3", "c"),
         ("c.image.0", "image", "computer", "file_id", "file-1", "c"),
@@ -818,7 +820,7 @@ def test_a_search_gives_its_results() -> None:
     search = {"id": "c", "type": "file_search", "file_search": {"ranking_options": ranking, "results": []}}
     final = {**search, "file_search": {"ranking_options": ranking, "results": results}}
     story = decode(*BEGUN, step_delta({"index": 0, **search}), step("completed", final), run("completed"))
-    called, output = story.engine.messages
+    called, output = story.engine.messages.all
     assert isinstance(called, ToolCallMessage)
     assert (called.name, called.provider_executed, called.content) == ("file_search", True, "")
     assert called.metadata == {"ranking_options": ranking}
@@ -848,12 +850,12 @@ def test_images_are_messages() -> None:
             {"type": "image_url", "image_url": {"url": "https://example.org"}},
         ),
     )
-    assert [(m.id, m.type, m.format, m.content) for m in story.engine.messages] == [
+    assert [(m.id, m.type, m.format, m.content) for m in story.engine.messages.all] == [
         ("m1", "message", None, "a"),
         ("m1.1", "image", "file_id", "f"),
         ("m1.2", "image", "url", "https://example.org"),
     ]
-    assert story.engine.messages[1].metadata == {"detail": "low"}
+    assert story.engine.messages.all[1].metadata == {"detail": "low"}
     assert story.types.count("image_file_done") == 2
 
 
@@ -879,7 +881,7 @@ def test_a_step_that_ends_badly_ends_its_calls_so(ended: str, status: str) -> No
     assert statuses(story) == [status]
     assert steps_of(story)[0][2] == ended
     assert story.engine.runs.steps[0].error == last
-    assert story.engine.pending == {}
+    assert story.engine.pending.waiting == {}
 
 
 def test_a_final_text_that_differs_repairs_the_streamed_one() -> None:
@@ -909,7 +911,7 @@ def test_a_name_that_comes_late_waits_for_nothing_of_the_arguments() -> None:
     story = decode(
         *BEGUN, step_delta(call(0, "{", "c")), step_delta(call(0, "}", "", "f")), step_delta(call(1, "[]", "d")), DONE
     )
-    assert [(m.name, m.content) for m in story.engine.messages] == [("f", "{}"), (None, "[]")]
+    assert [(m.name, m.content) for m in story.engine.messages.all] == [("f", "{}"), (None, "[]")]
 
 
 def test_two_calls_of_one_id_are_two_messages() -> None:
@@ -961,7 +963,7 @@ def test_laws_1_2_and_5_hold_for_interleaved_things(
     items = make(parts)
     story = tell_items(Decoder, items)
     check_brackets(story.lines)
-    assert sorted(m.content for m in story.engine.messages) == sorted(joined(parts))
+    assert sorted(m.content for m in story.engine.messages.all) == sorted(joined(parts))
     assert story.codes == []
     check_brackets(tell_items(Decoder, items[: data.draw(st.integers(0, len(items)))]).lines)
 
@@ -1006,7 +1008,7 @@ def test_each_call_that_a_run_requires_counts_once(
     """Whatever its id. A call that is not done before is answered under the id that the run requires."""
     action = {"type": "submit_tool_outputs", "submit_tool_outputs": {"tool_calls": required}}
     items = [run("created"), step("created"), *streamed, run("requires_action", required_action=action)]
-    calls = [m for m in decode(*items).engine.messages if isinstance(m, ToolCallMessage)]
+    calls = [m for m in decode(*items).engine.messages.all if isinstance(m, ToolCallMessage)]
     assert [(call.call_id, call.arguments["a"]) for call in calls] == wanted
 
 
@@ -1014,8 +1016,8 @@ def test_an_output_belongs_to_the_call_with_its_arguments() -> None:
     """Where a step lists its calls under other ids, in another order."""
     final = [call(None, TWO, "c8", "f", output="two"), call(None, ONE, "c9", "f", output="one")]
     story = decode(run("created"), step("created"), *BOTH_CALLS, step("completed", *final), run("completed"))
-    calls = {m.call_id: m.arguments["a"] for m in story.engine.messages if isinstance(m, ToolCallMessage)}
-    outputs = {m.call_id: m.content for m in story.engine.messages if isinstance(m, ToolOutputMessage)}
+    calls = {m.call_id: m.arguments["a"] for m in story.engine.messages.all if isinstance(m, ToolCallMessage)}
+    outputs = {m.call_id: m.content for m in story.engine.messages.all if isinstance(m, ToolOutputMessage)}
     assert {calls[id]: output for id, output in outputs.items()} == {1: "one", 2: "two"}
 
 
@@ -1217,7 +1219,7 @@ def _count(items: list[Any]) -> int:
     items = counted(items)
     Counting.reads = 0
     engine = Engine()
-    decoder = Decoder(engine.new_id)
+    decoder = Decoder(engine.messages.new_id)
     for item in items:
         for _ in engine.complete(decoder.feed_items([item])):
             pass
@@ -1260,7 +1262,7 @@ def test_the_cost_is_linear(make: Callable[[int], list[Any]]) -> None:
     assert _count(make(400)) <= 2.1 * _count(make(200))
     items = make(2000)
     engine = Engine()
-    decoder = Decoder(engine.new_id)
+    decoder = Decoder(engine.messages.new_id)
     encoder = Encoder()
     begun = time.process_time()
     for event in engine.complete(decoder.feed_items(items)):
@@ -1294,7 +1296,7 @@ def test_law_8_a_recording_comes_back_the_same(path: Path) -> None:
         STRICT.validate_json(json.dumps(item), strict=True)
         assert Encoder().event_name(item) == item["event"]
     again = tell_items(Decoder, items)
-    assert [same(m) for m in again.engine.messages] == [same(m) for m in story.engine.messages]
+    assert [same(m) for m in again.engine.messages.all] == [same(m) for m in story.engine.messages.all]
     assert again.codes == []
     first, second = run_of(story), run_of(again)
     assert (second.id, second.status, second.model, second.finish_reason) == (
@@ -1318,7 +1320,7 @@ def test_other_protocols_recordings_are_strictly_valid_here(path: Path) -> None:
         STRICT.validate_json(json.dumps(item), strict=True)
     again = tell_items(Decoder, items)
     assert again.contents("message") == story.contents("message")
-    codes = [m.content for m in story.engine.messages if isinstance(m, CodeMessage) and m.content]
+    codes = [m.content for m in story.engine.messages.all if isinstance(m, CodeMessage) and m.content]
     assert [code for code in again.contents("code", "python") if code] == codes
     assert set(again.codes) <= {"bad-arguments"}
 
@@ -1460,17 +1462,17 @@ def test_law_8_what_the_protocol_can_express_comes_back(events: list[Event]) -> 
         STRICT.validate_json(json.dumps(item), strict=True)
     again = tell_items(Decoder, items)
     key = lambda m: m.id  # noqa: E731  # a step's outputs may come in another order
-    assert sorted(map(same, again.engine.messages), key=lambda m: m["id"]) == sorted(
-        map(same, story.engine.messages), key=lambda m: m["id"]
+    assert sorted(map(same, again.engine.messages.all), key=lambda m: m["id"]) == sorted(
+        map(same, story.engine.messages.all), key=lambda m: m["id"]
     )
-    assert sorted(again.engine.messages, key=key)[0].run_id == "run_1"
+    assert sorted(again.engine.messages.all, key=key)[0].run_id == "run_1"
     decoded, wanted = run_of(again), run_of(story)
     assert (decoded.id, decoded.model, decoded.error) == (wanted.id, wanted.model, wanted.error)
     if wanted.status != "requires_action":
         assert decoded.status == wanted.status
     assert again.codes == []
-    for one in (m for m in story.engine.messages if m.type != "tool_output"):
-        (found,) = [m for m in again.engine.messages if m.id == one.id]
+    for one in (m for m in story.engine.messages.all if m.type != "tool_output"):
+        (found,) = [m for m in again.engine.messages.all if m.id == one.id]
         assert found.step_id == one.step_id
 
 
@@ -1504,7 +1506,7 @@ def test_what_differs_here_is_as_the_table_says() -> None:
         ev.RunDone(ev.Run(status="incomplete", finish_reason="length")),
     ]
     story = tell_items(Decoder, encoded(canonical(events)))
-    assert [(m.id, m.type, m.role, m.format, m.content) for m in story.engine.messages] == [
+    assert [(m.id, m.type, m.role, m.format, m.content) for m in story.engine.messages.all] == [
         ("i", "image", "assistant", "url", "data:image/png;base64,AAAA"),
         ("j", "image", "assistant", "url", "data:image/png;base64,BBBB"),
         ("k.code", "code", "assistant", "python", ""),
@@ -1638,7 +1640,7 @@ async def test_a_run_that_goes_on_after_its_calls_is_one_run_here(face: Face, pr
     assert names[at + 1 : at + 4] == ["run.step.completed", "run.queued", "run.in_progress"]
     assert names[-2:] == ["run.step.completed", "run.completed"]
     story = tell_items(Decoder, items)
-    assert [m.type for m in story.engine.messages].count("tool_output") == 2
+    assert [m.type for m in story.engine.messages.all].count("tool_output") == 2
     assert (run_of(story).status, story.codes) == ("completed", [])
     assert story.contents("message") == ["Let me look.", "It rains."]
     check_brackets(story.lines)

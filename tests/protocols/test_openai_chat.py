@@ -56,7 +56,7 @@ def decode(*items: Any, done: bool = True) -> Story:
 
 
 def calls(story: Story) -> list[tuple[str | None, str | None, str]]:
-    return [(c.call_id, c.name, c.content) for c in story.engine.messages if isinstance(c, m.ToolCallMessage)]
+    return [(c.call_id, c.name, c.content) for c in story.engine.messages.all if isinstance(c, m.ToolCallMessage)]
 
 
 # -- the recordings
@@ -76,7 +76,7 @@ DIFFERS: dict[str, tuple[str, dict[str, Any] | None]] = {
 
 def reading(story: Story) -> dict[str, Any]:
     """The story in the form of the expected files."""
-    messages = story.engine.messages
+    messages = story.engine.messages.all
     run = story.engine.runs.run
     assert run is not None
     choices = sorted({message.choice for message in messages} | {0})
@@ -319,14 +319,14 @@ def test_a_call_is_done_where_the_next_one_begins(fast: bool, numbered: str) -> 
     story = tell_bytes(Decoder if fast else Careful, [sse([*items, DONE])])
     assert lifecycles(story) == ["f created", "f done", "g created", "g done", "h created", "h done"]
     assert calls(story) == [(f"call_{name}", name, f'{{"n": {place}}}') for place, name in enumerate("fgh")]
-    assert {call.status for call in story.engine.messages} == {"completed"}
+    assert {call.status for call in story.engine.messages.all} == {"completed"}
     assert story.codes == []
 
 
 def test_only_the_last_call_is_incomplete_where_the_answer_was_cut_short() -> None:
     """The first one has all its arguments."""
     story = decode(tools(tool(0, "a", "f", "{}")), tools(tool(1, "b", "g", '{"x')), chunk(finish="length"))
-    assert [call.status for call in story.engine.messages] == ["completed", "incomplete"]
+    assert [call.status for call in story.engine.messages.all] == ["completed", "incomplete"]
 
 
 def test_a_custom_tools_call_is_open_until_the_finish_reason() -> None:
@@ -434,14 +434,14 @@ def test_one_bad_value_never_loses_the_rest_of_its_chunk(
 ) -> None:
     """What the value can only mean is read; else it is skipped, with a warning."""
     story = decode(item, chunk({}, "stop"))
-    assert [(x.type, x.content) for x in story.engine.messages] == expected
+    assert [(x.type, x.content) for x in story.engine.messages.all] == expected
     assert story.codes == codes
     assert tell_bytes(Careful, [sse([item, chunk({}, "stop")])]).lines == story.lines
 
 
 def test_one_annotation_in_place_of_a_list_is_an_annotation() -> None:
     """It belongs to the open text, like those in a list."""
-    (text,) = decode(chunk({"content": "a", "annotations": CITED}), chunk({}, "stop")).engine.messages
+    (text,) = decode(chunk({"content": "a", "annotations": CITED}), chunk({}, "stop")).engine.messages.all
     assert isinstance(text, m.TextMessage)
     assert [annotation.url for annotation in text.annotations] == ["u"]
 
@@ -452,7 +452,7 @@ def test_choices_do_not_mix() -> None:
     story = decode(
         *(chunk({"content": c}, index=i) for i, c in pieces), chunk(finish="length"), chunk(finish="stop", index=1)
     )
-    assert [(x.choice, x.content, x.status) for x in story.engine.messages] == [
+    assert [(x.choice, x.content, x.status) for x in story.engine.messages.all] == [
         (0, "ab", "incomplete"),
         (1, "xy", "completed"),
     ]
@@ -486,7 +486,7 @@ def test_the_terminal_rule(items: list[Any], done: bool, complete: bool, status:
     assert story.decoder.complete is complete
     assert story.engine.runs.run is not None
     assert (story.engine.runs.run.status, story.engine.runs.run.finish_reason) == (status, reason)
-    message = story.engine.messages[0]
+    message = story.engine.messages.all[0]
     assert message.status == ("failed" if reason == "error" else "completed" if reason == "stop" else message.status)
     assert story.types[-1] == "run_done"
     assert story.types.count("run_done") == 1
@@ -527,7 +527,7 @@ def test_an_error_fails_the_run(body: bytes, expected: dict[str, Any], finish: s
     assert story.engine.runs.run is not None
     assert (story.engine.runs.run.status, story.engine.runs.run.error) == ("failed", expected)
     assert story.contents("message") == ["a"]
-    assert story.engine.messages[0].status == ("completed" if finish else "failed")
+    assert story.engine.messages.all[0].status == ("completed" if finish else "failed")
     assert story.types.count("run_done") == 1
     assert "raw_event" not in story.types
 
@@ -560,7 +560,7 @@ def test_signatures_stay_with_their_reasoning() -> None:
     story = decode(
         chunk({"reasoning": "a"}), chunk({"reasoning": None, "reasoning_details": details}), chunk({}, "stop")
     )
-    assert story.engine.messages[0].metadata == {
+    assert story.engine.messages.all[0].metadata == {
         "reasoning_details": details,
         "openai_chat": {"reasoning": None, "reasoning_details": details},
     }
@@ -570,7 +570,7 @@ def test_encrypted_reasoning_is_one_redacted_message() -> None:
     """The provider's own objects are in its metadata; other content ends it."""
     details = [{"type": "reasoning.encrypted", "data": x} for x in "ab"]
     story = decode(*(chunk({"reasoning_details": [x]}) for x in details), chunk({"content": "c"}, "stop"))
-    redacted, text = story.engine.messages
+    redacted, text = story.engine.messages.all
     assert (redacted.type, redacted.format, redacted.content) == ("reasoning", "redacted", "")
     assert redacted.metadata == {"reasoning_details": details, "openai_chat": {"reasoning_details": details}}
     assert text.content == "c"
@@ -581,7 +581,7 @@ def test_audio_and_its_transcript_are_two_messages() -> None:
     story = decode(
         *(chunk({"content": None, "audio": part}) for part in [*parts, {"expires_at": 9}]), chunk({}, "stop")
     )
-    text, audio = story.engine.messages
+    text, audio = story.engine.messages.all
     assert (text.type, text.content) == ("message", "Hello")
     assert text.metadata["audio_transcript"] is True
     assert isinstance(audio, m.AudioMessage)
@@ -595,7 +595,7 @@ def test_logprobs_are_on_the_deltas_and_on_the_text() -> None:
         item["choices"][0]["logprobs"] = {"content": [token], "refusal": None}
     story = decode(*items, chunk({}, "stop"))
     assert [x.metadata for x in story.events if isinstance(x, e.TextDelta)] == [{"logprobs": [t]} for t in tokens]
-    assert story.engine.messages[0].metadata == {"logprobs": tokens}
+    assert story.engine.messages.all[0].metadata == {"logprobs": tokens}
 
 
 def test_usage_is_emitted_when_it_changes() -> None:
@@ -634,7 +634,7 @@ def test_azures_first_chunk_waits_for_the_answer() -> None:
 def test_citations_are_annotations_or_metadata() -> None:
     cited = {"type": "url_citation", "url_citation": {"url": "u", "title": "t", "start_index": 0, "end_index": 1}}
     story = decode(chunk({"content": "a"}, citations=["u"]), chunk({"annotations": [cited]}), chunk({}, "stop"))
-    (text,) = story.engine.messages
+    (text,) = story.engine.messages.all
     assert isinstance(text, m.TextMessage)
     assert text.annotations == [m.Annotation(type="url_citation", url="u", title="t", start=0, end=1, raw=cited)]
     assert story.engine.runs.run is not None
@@ -664,7 +664,7 @@ def test_generated_images_are_images() -> None:
     urls = ["data:image/png;base64,AA==", "https://host/x.png"]
     images = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
     story = decode(chunk({"content": "", "images": images}, "stop"))
-    assert [(x.format, x.content) for x in story.engine.messages] == [("base64.png", "AA=="), ("url", urls[1])]
+    assert [(x.format, x.content) for x in story.engine.messages.all] == [("base64.png", "AA=="), ("url", urls[1])]
 
 
 COMPLETION = {
@@ -781,7 +781,7 @@ RICH = [
 def well_formed(story: Story) -> None:
     """The decoder raised nothing, and every message is done."""
     assert "decoder-error" not in story.codes
-    assert all(message.status != "in_progress" for message in story.engine.messages)
+    assert all(message.status != "in_progress" for message in story.engine.messages.all)
 
 
 @pytest.mark.slow
@@ -1002,7 +1002,7 @@ def shape(story: Story) -> list[Any]:
     """What a chat stream can express, with the texts and reasonings that it joins."""
     kinds = (m.TextMessage, m.RefusalMessage, m.ReasoningMessage, m.AudioMessage, m.ToolCallMessage)
     out: dict[Any, list[Any]] = {}
-    for number, message in enumerate(story.engine.messages):
+    for number, message in enumerate(story.engine.messages.all):
         if not isinstance(message, kinds) or message.role != "assistant":
             continue
         if isinstance(message, m.ToolCallMessage):
@@ -1065,7 +1065,7 @@ def test_what_chat_can_express_survives_encoding(events: list[e.Event]) -> None:
     def summary(x: Story) -> list[Any]:
         return sorted(
             (y.choice, y.role, y.type, y.format or "", y.name or "", y.call_id or "", y.content)
-            for y in x.engine.messages
+            for y in x.engine.messages.all
         )
 
     assert summary(again) == summary(story)
@@ -1089,8 +1089,8 @@ def test_metadata_that_chat_can_express_survives_encoding() -> None:
     items[2]["choices"][0]["logprobs"] = {"content": [{"token": "a"}], "refusal": None}
     story = decode(*items)
     again = encoded_again(story)
-    assert [x.metadata for x in again.engine.messages] == [x.metadata for x in story.engine.messages]
-    text = again.engine.messages[1]
+    assert [x.metadata for x in again.engine.messages.all] == [x.metadata for x in story.engine.messages.all]
+    text = again.engine.messages.all[1]
     assert isinstance(text, m.TextMessage)
     assert [(x.url, x.start, x.end) for x in text.annotations] == [("u", 0, 1)]
 
@@ -1276,7 +1276,7 @@ def test_citations_are_annotations_of_the_text_wherever_they_come(place: int) ->
     chunks.insert(place, chunk({"content": "", "annotations": [CITATION]}, provider="p"))
     for feed in (decode, lambda *items: tell_bytes(Decoder, [sse(items)])):
         story = feed(*chunks)
-        (text,) = story.engine.messages
+        (text,) = story.engine.messages.all
         assert isinstance(text, m.TextMessage)
         assert (text.content, text.status, [x.url for x in text.annotations]) == ("a", "completed", ["u"])
         assert story.types.count("annotation_added") == 1
@@ -1291,7 +1291,7 @@ def test_a_text_that_waits_for_its_citations_ends_where_another_begins() -> None
         chunk({}, "length", provider="p"),
         chunk({"content": "b"}, provider="p"),
     )
-    assert [(x.content, x.status) for x in story.engine.messages] == [("a", "incomplete"), ("b", "completed")]
+    assert [(x.content, x.status) for x in story.engine.messages.all] == [("a", "incomplete"), ("b", "completed")]
 
 
 def test_citations_without_a_text_are_raw_events() -> None:
@@ -1310,7 +1310,7 @@ def test_tools_that_groq_ran_are_calls_with_outputs() -> None:
         chunk({"content": "a"}),
         chunk({}, "stop"),
     )
-    _, tool, output, text = story.engine.messages
+    _, tool, output, text = story.engine.messages.all
     assert isinstance(tool, m.ToolCallMessage)
     assert (tool.name, tool.arguments, tool.provider_executed) == ("search", {"query": "q"}, True)
     assert (output.type, output.content, output.call_id, output.role) == (
@@ -1321,7 +1321,7 @@ def test_tools_that_groq_ran_are_calls_with_outputs() -> None:
     )
     assert output.metadata == {"executed_tool": "search", "search_results": results}
     assert text.content == "a"
-    assert [message["role"] for message in to_input(story.engine.messages)] == ["assistant"]
+    assert [message["role"] for message in to_input(story.engine.messages.all)] == ["assistant"]
     assert to_input([output]) == []
 
 
@@ -1337,11 +1337,11 @@ def test_what_google_marks_as_thought_is_reasoning() -> None:
     ]
     for feed in (decode, lambda *items: tell_bytes(Decoder, [sse(items)])):
         story = feed(*map(chunk, deltas), chunk({}, "stop"))
-        assert [(x.type, x.content) for x in story.engine.messages] == [
+        assert [(x.type, x.content) for x in story.engine.messages.all] == [
             ("reasoning", "I look."),
             ("message", "It rains."),
         ]
-        (message,) = to_input(story.engine.messages)
+        (message,) = to_input(story.engine.messages.all)
         assert message["extra_content"] == {"google": {"thought_signature": "sealed"}}
 
 
@@ -1349,7 +1349,7 @@ def test_references_of_mistral_are_annotations_where_they_stand() -> None:
     """They have no place of their own; they come after the text that they are about."""
     parts = [{"type": "text", "text": "a"}, {"type": "reference", "reference_ids": [1]}]
     story = decode(chunk({"content": parts}), chunk({"content": "b"}), chunk({}, "stop"))
-    (text,) = story.engine.messages
+    (text,) = story.engine.messages.all
     assert isinstance(text, m.TextMessage)
     assert [(x.type, x.raw) for x in text.annotations] == [("reference", parts[1])]
     assert [line["so far"] for line in story.lines if line["type"] == "annotation_added"] == ["a"]

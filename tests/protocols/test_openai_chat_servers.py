@@ -30,7 +30,7 @@ def usage(prompt: int = 10, completion: int = 14) -> dict[str, Any]:
 
 
 def said(story: Story | Any) -> list[tuple[str, str, str]]:
-    messages = story.engine.messages if isinstance(story, Story) else story.messages
+    messages = story.engine.messages.all if isinstance(story, Story) else story.messages
     return [(message.type, message.content, message.status) for message in messages]
 
 

@@ -44,7 +44,7 @@ def decode(*items: Any, done: bool = True) -> Story:
 
 
 def texts(story: Story) -> list[tuple[int, str, str]]:
-    return [(message.choice, message.content, message.status) for message in story.engine.messages]
+    return [(message.choice, message.content, message.status) for message in story.engine.messages.all]
 
 
 HELLO = (chunk(choice("Hel")), chunk(choice("lo")), chunk(choice(finish="stop")), chunk(usage=USAGE))

@@ -78,7 +78,7 @@ def texts(story: Story) -> list[str]:
 
 
 def calls(story: Story) -> list[tuple[str | None, str]]:
-    return [(m.name, m.content) for m in story.engine.messages if isinstance(m, ToolCallMessage)]
+    return [(m.name, m.content) for m in story.engine.messages.all if isinstance(m, ToolCallMessage)]
 
 
 def raw_names(story: Story) -> list[str]:
@@ -135,7 +135,7 @@ def decode(*items: Any, strict: bool = False) -> Story:
 
 
 def only(story: Story) -> Message:
-    (found,) = story.engine.messages
+    (found,) = story.engine.messages.all
     return found
 
 
@@ -155,7 +155,9 @@ def same_arguments(actual: str, expected: str | None) -> bool:
 def call_group(story: Story, item: dict[str, Any]) -> tuple[list[Message], str]:
     """The messages of an expected call, and its arguments as they have them."""
     kinds = ("tool_call", "code", "image")
-    found = [m for m in story.engine.messages if m.group == item["id"] and m.type in kinds and m.role == "assistant"]
+    found = [
+        m for m in story.engine.messages.all if m.group == item["id"] and m.type in kinds and m.role == "assistant"
+    ]
     if item["type"] == "shell_call":
         wanted = json.loads(item["arguments"])
         return found, json.dumps({**wanted, "commands": [m.content for m in found]})
@@ -169,14 +171,14 @@ def test_a_recording_ends_with_the_texts_that_the_sdk_gives(path: Path) -> None:
         pytest.skip(SDK_IS_WRONG[stem(path)])
     expected = json.loads(path.with_name(f"{stem(path)}.expected.json").read_text())
     story = tell_bytes(Decoder, [path.read_bytes()])
-    found = [m for m in story.engine.messages if isinstance(m, TextMessage)]
+    found = [m for m in story.engine.messages.all if isinstance(m, TextMessage)]
     wanted = [m for m in expected["messages"] if m["text"] is not None]
     assert [m.content for m in found] == [m["text"] for m in wanted]
     assert [len(m.annotations) for m in found] == [m["annotations"] for m in wanted]
     assert [m.id for m in found] == [m["id"] for m in wanted]
     assert story.contents("message", "refusal") == [m["refusal"] for m in expected["messages"] if m["refusal"]]
     if expected["reasoning_own_reading"]:
-        reasoning = [m.content for m in story.engine.messages if m.type == "reasoning" and m.content]
+        reasoning = [m.content for m in story.engine.messages.all if m.type == "reasoning" and m.content]
         assert "".join("".join(reasoning).split()) == "".join(expected["reasoning_own_reading"].split())
     assert story.decoder.complete
     assert set(story.codes) <= {"content-differs"}
@@ -196,7 +198,7 @@ def test_a_recording_ends_with_the_calls_that_the_sdk_gives(path: Path) -> None:
         if item["name"]:
             assert found[0].name == item["name"]
     ids = {item["id"] for item in expected["tool_calls"]}
-    assert {m.group for m in story.engine.messages if m.type in ("tool_call", "code")} <= ids
+    assert {m.group for m in story.engine.messages.all if m.type in ("tool_call", "code")} <= ids
 
 
 def plain(events: Iterable[Event]) -> list[tuple[dict[str, Any], Any]]:
@@ -556,7 +558,7 @@ def test_one_bad_value_never_loses_the_rest_of_a_message(content: Any, wanted: l
 def test_empty_text_in_place_of_content_is_no_content() -> None:
     """It makes no empty message, and no warning."""
     story = decode(done(message(content="")))
-    assert (story.engine.messages, story.codes) == ([], [])
+    assert (story.engine.messages.all, story.codes) == ([], [])
 
 
 def test_a_part_without_a_type_is_read() -> None:
@@ -569,7 +571,7 @@ def test_a_part_without_a_type_is_read() -> None:
 def test_a_summary_that_is_text_is_read() -> None:
     """The text of the reasoning beside it is, too."""
     story = decode(done({"id": "rs", "type": "reasoning", "summary": "s", "content": [{"text": "r"}]}))
-    assert [(m.format, m.content) for m in story.engine.messages] == [("summary", "s"), (None, "r")]
+    assert [(m.format, m.content) for m in story.engine.messages.all] == [("summary", "s"), (None, "r")]
     assert story.codes == ["bad-summary"]
 
 
@@ -594,7 +596,7 @@ def test_reasoning_has_a_message_for_each_part() -> None:
     item |= {"summary": [{"text": "s0"}, {"text": "s1"}], "content": [{"text": "r0"}]}
     messages = decode(
         e("reasoning_summary_text.delta", item_id="rs", summary_index=0, delta="s0"), done(item)
-    ).engine.messages
+    ).engine.messages.all
     assert [(m.id, m.format, m.content, m.group) for m in messages] == [
         ("rs", "summary", "s0", "rs"),
         ("rs.1", "summary", "s1", "rs"),
@@ -663,7 +665,7 @@ def test_an_mcp_call_gives_its_output(fields: dict[str, Any], content: str, meta
     item = {"id": "mcp_1", "type": "mcp_call", "name": "m", "arguments": "{}", "server_label": "s", **fields}
     requested, output = decode(
         added({**item, "output": None, "error": None}), done(item), completed(item)
-    ).engine.messages
+    ).engine.messages.all
     assert requested.metadata["server_label"] == "s"
     assert (output.id, output.type, output.content, output.call_id) == ("mcp_1.output", "tool_output", content, "mcp_1")
     assert output.metadata == {"item_type": "mcp_call", **metadata}
@@ -699,7 +701,7 @@ def test_code_runs_and_prints() -> None:
         done(item),
         completed(final),
     )
-    code, console, image = story.engine.messages
+    code, console, image = story.engine.messages.all
     assert story.types.index("code_done") < story.types.index("raw_event", story.types.index("code_created"))
     assert (code.id, code.format, code.content, code.call_id, own_metadata(code)) == (
         "ci",
@@ -737,16 +739,16 @@ def test_each_shell_command_is_code_and_has_a_console() -> None:
         done(printed, 1),
         completed(item, printed),
     )
-    assert [(m.id, m.type, m.content, m.call_id) for m in story.engine.messages] == [
+    assert [(m.id, m.type, m.content, m.call_id) for m in story.engine.messages.all] == [
         ("sh", "code", "ls", "c"),
         ("sh.1", "code", "pwd", "c"),
         ("sho", "console", "ba", "c"),
         ("sho.1", "console", "c", "c"),
     ]
-    assert story.engine.messages[1].metadata["wants_output"] is True
+    assert story.engine.messages.all[1].metadata["wants_output"] is True
     streams = [line["metadata"]["stream"] for line in story.lines if line["type"] == "console_delta"]
     assert streams == ["stderr", "stdout", "stdout"]
-    assert own_metadata(story.engine.messages[2]) == {"outcome": outcome}
+    assert own_metadata(story.engine.messages.all[2]) == {"outcome": outcome}
 
 
 def test_a_local_shell_command_wants_output() -> None:
@@ -794,7 +796,7 @@ def test_speech_is_audio_and_its_transcript_is_text() -> None:
         e("audio.transcript.done"),
         completed(),
     )
-    assert [(m.type, m.content, m.status) for m in story.engine.messages] == [
+    assert [(m.type, m.content, m.status) for m in story.engine.messages.all] == [
         ("audio", "AAAABBBB", "completed"),
         ("message", "hi", "completed"),
     ]
@@ -816,7 +818,7 @@ def test_a_program_is_code_and_its_result_an_output() -> None:
     """The fingerprint, which has to be sent back, is in the metadata."""
     program = {"id": "p", "type": "program", "call_id": "c", "code": "f()", "fingerprint": "seal"}
     output = {"id": "o", "type": "program_output", "call_id": "c", "result": "1", "status": "completed"}
-    code, result = decode(done(program), done(output, 1), completed(program, output)).engine.messages
+    code, result = decode(done(program), done(output, 1), completed(program, output)).engine.messages.all
     assert (code.type, code.format, code.content, code.call_id) == ("code", "javascript", "f()", "c")
     assert code.metadata["fingerprint"] == "seal"
     assert (result.type, result.content, result.call_id) == ("tool_output", "1", "c")
@@ -825,7 +827,7 @@ def test_a_program_is_code_and_its_result_an_output() -> None:
 def test_the_output_of_a_computer_call_is_an_output() -> None:
     """As JSON text."""
     item = {"id": "x", "type": "computer_call_output", "call_id": "c", "output": {"type": "computer_screenshot"}}
-    (output,) = decode(done(item), completed(item)).engine.messages
+    (output,) = decode(done(item), completed(item)).engine.messages.all
     assert (output.type, output.content, output.call_id) == ("tool_output", '{"type":"computer_screenshot"}', "c")
 
 
@@ -858,7 +860,7 @@ def test_reasoning_that_was_to_be_a_summary_is_what_came() -> None:
     piece = e("reasoning_text.delta", item_id="rs", output_index=0, content_index=0, delta="ab")
     begin = {"type": "response.created", "response": response}
     for end in ([done(full), completed(full, text)], [completed(full, text)]):
-        told = decode(begin, added(item), piece, *end).engine.messages
+        told = decode(begin, added(item), piece, *end).engine.messages.all
         assert [(message.format, message.content) for message in told[:1]] == [(None, "ab")]
         assert sk.to_input(told, "openai_responses")[:1] == [full]
         again = sk.stream(sk.stream([begin, added(item), piece, *end])).get_final_messages()
@@ -1123,7 +1125,7 @@ def view(story: Story, *without: str) -> list[dict[str, Any]]:
     left_out = {"run_id", "step_id", "metadata", *without}
     return [
         {k: v for k, v in m.to_dict().items() if k not in left_out} | {"metadata": own_metadata(m)}
-        for m in story.engine.messages
+        for m in story.engine.messages.all
     ]
 
 
@@ -1294,7 +1296,7 @@ def test_the_sdk_reads_what_is_encoded(path: Path) -> None:
     assert events[-1].type == "response.completed"
     assert final.output_text == "".join(texts(story))
     functions = [
-        m for m in story.engine.messages if m.type == "tool_call" and {"custom", "item_type"}.isdisjoint(m.metadata)
+        m for m in story.engine.messages.all if m.type == "tool_call" and {"custom", "item_type"}.isdisjoint(m.metadata)
     ]
     expected = [(m.name, m.call_id, m.content) for m in functions]
     assert [(o.name, o.call_id, o.arguments) for o in final.output if o.type == "function_call"] == expected
@@ -1524,7 +1526,7 @@ SAME_CALLS: list[tuple[str, list[Any], list[tuple[str, str]], list[str]]] = [
 def test_each_call_counts_once(items: list[Any], wanted: list[tuple[str, str]], codes: list[str]) -> None:
     """Whatever ids its events have."""
     story = decode(CREATED, *items)
-    made = [m for m in story.engine.messages if isinstance(m, ToolCallMessage)]
+    made = [m for m in story.engine.messages.all if isinstance(m, ToolCallMessage)]
     assert [(m.call_id, m.content) for m in made] == wanted
     assert story.codes == codes
     assert len({m.id for m in made}) == len(made)
@@ -1635,7 +1637,7 @@ SAME_REASONING: list[tuple[str, list[Any], list[tuple[str | None, str]]]] = [
 def test_reasoning_counts_once(items: list[Any], wanted: list[tuple[str | None, str]]) -> None:
     """Also where a server lists it as something else than it streamed."""
     story = decode(CREATED, *items)
-    assert [(m.format, m.content) for m in story.engine.messages] == wanted
+    assert [(m.format, m.content) for m in story.engine.messages.all] == wanted
 
 
 @pytest.mark.parametrize(
@@ -1648,7 +1650,7 @@ def test_reasoning_counts_once(items: list[Any], wanted: list[tuple[str | None, 
 )
 def test_reasoning_goes_back_with_the_types_that_the_api_defines(item: dict[str, Any], sent: dict[str, Any]) -> None:
     """A server that lists it as a message's text gets it as reasoning."""
-    messages = decode(CREATED, done(item), done(message("a"), 1), completed()).engine.messages
+    messages = decode(CREATED, done(item), done(message("a"), 1), completed()).engine.messages.all
     assert to_input(messages)[0] == sent
 
 
@@ -1832,8 +1834,8 @@ def test_a_call_that_wants_an_approval_is_one_request_for_it() -> None:
     (item,) = output_items(encoded)
     assert (item["type"], item["id"], item["name"], item["arguments"]) == ("mcp_approval_request", "c1", "f", '{"a":1}')
     again = tell_items(Decoder, encoded)
-    assert [m.id for m in again.engine.messages] == ["c1"]
-    assert [c.id for c in again.engine.confirmations] == ["c1"]
+    assert [m.id for m in again.engine.messages.all] == ["c1"]
+    assert [c.id for c in again.engine.pending.confirmations] == ["c1"]
     run = again.engine.runs.run
     assert run is not None
     assert run.status == "requires_action"

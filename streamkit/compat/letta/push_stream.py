@@ -33,13 +33,13 @@ class PushStream:
     def __init__(self, handler: Handler) -> None:
         self._handler = handler.streamkit_attachable()
         self._engine = Engine()
-        self._decoder = Decoder(self._engine.new_id)
+        self._decoder = Decoder(self._engine.messages.new_id)
         self._open_message: PushedMessage | None = None
 
     def push_chunk(self, chunk: object) -> None:
         """Emit a Chat Completions chunk. A message of another kind ends the one before; empty chunks do nothing."""
         for kind, piece in split_by_kind(as_chat_chunk(chunk)):
-            open_messages = [message for message in self._engine.messages if message.status == "in_progress"]
+            open_messages = [message for message in self._engine.messages.all if message.status == "in_progress"]
             self._emit(MessageDone(Message(message.id)) for message in open_messages if message.type != kind)
             self._emit(self._decoder.feed_items([piece]))
 

@@ -281,8 +281,8 @@ class Dispatcher:
         """Whether the run will require the output of a complete call. One whose answer another stream takes is
         answered while its source goes on."""
         engine, slot = self.stream.engine, call.answer_slot
-        is_ours = call.status == "completed" and not call.provider_executed and not engine.executes(call)
-        return is_ours and (slot is None or slot.wake == engine.waker.answer_came)
+        is_ours = call.status == "completed" and not call.provider_executed and not engine.pending.executes(call)
+        return is_ours and (slot is None or slot.wake == engine.pending.waker.answer_came)
 
     def _finish_latest_call(self) -> Iterator[HookCall]:
         """Dispatch the end of the call that is complete. That of a run's last one is left until the run requires action
