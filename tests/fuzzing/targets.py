@@ -114,8 +114,9 @@ def _lines_of(name: str, pieces: Sequence[bytes], strict: bool) -> list[dict[str
     framer: Any = framer_for(b"".join(pieces)) or SseFramer()
     framer.expect_names(kind.sse_event_names)
     engine = Engine(strict=strict)
-    engine.begin_source()
-    decoder = engine.warning_list.decoder = kind(engine.messages.new_id)
+    engine.messages.begin_source()
+    decoder = kind(engine.messages.new_id)
+    engine.begin_source(decoder, is_canonical=decoder.name == "streamkit")
     lines: list[dict[str, Any]] = []
 
     def take(events: Any) -> None:
