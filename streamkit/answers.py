@@ -70,7 +70,7 @@ class Confirmation:
 
     @property
     def answered(self) -> bool:
-        """Whether somebody approved or declined it."""
+        """Whether it was approved or declined."""
         return self.status == "approved" or (self.status == "declined" and self.reason != NOT_ANSWERED)
 
     def approve(self, edited: str | None = None) -> None:
@@ -109,21 +109,24 @@ class Confirmation:
             self.answer_slot.close()
 
     def _open_slot(self) -> Answer:
-        """Where the answer is put. Raises `UsageError` if this confirmation cannot be answered."""
+        """Return where the answer is put. Raises `UsageError` if this confirmation cannot be answered."""
         if self.answer_slot is None:
             why = "it is malformed" if self.malformed else "its source is passive and cannot take an answer"
             raise UsageError(f"confirmation {self.id!r} cannot be answered: {why}")
         return self.answer_slot
 
     def to_dict(self) -> dict[str, object]:
-        """The JSON form: id, status, and under `subject` the static form of the message; other fields where they are set."""
+        """Return the JSON form: id, status, and under `subject` the static form of the message; other fields where they
+        are set."""
         out: dict[str, object] = {"id": self.id, "subject": self.subject.to_dict(), "status": self.status}
         for key in ("edited", "reason", "malformed", "expires_at"):
             value = getattr(self, key)
             if value is not None and value is not False:  # code that was edited to nothing is "", and says so
                 out[key] = value
         if self.editable and self.status == "pending" and self.answer_slot is None:
-            out["editable"] = True  # by those who read it elsewhere; what a stream itself takes is no part of its event
+            out["editable"] = (
+                True  # by those who read it elsewhere; what a stream itself takes is not a part of its event
+            )
         return out
 
     def __repr__(self) -> str:

@@ -26,19 +26,19 @@ def check_callable(name: str, value: object) -> None:
 
 
 def check_count(name: str, value: object, *, least: int = 1, or_none: bool = False) -> None:
-    """Refuse what is no whole number from `least` on. `or_none` allows None."""
+    """Refuse what is not a whole number from `least` on. `or_none` allows None."""
     if (value is not None or not or_none) and (type(value) is not int or value < least):
         raise UsageError(f"`{name}` is a whole number from {least} on{', or None' if or_none else ''}, not {value!r}")
 
 
 def check_seconds(name: str, value: object, *, or_none: bool = False) -> None:
-    """Refuse what is no number of seconds from 0 on. `or_none` allows None."""
+    """Refuse what is not a number of seconds from 0 on. `or_none` allows None."""
     if (value is not None or not or_none) and not is_duration(value):
         raise UsageError(f"`{name}` is a number of seconds from 0 on{', or None' if or_none else ''}, not {value!r}")
 
 
 def check_page(limit: object, **texts: object) -> None:
-    """Refuse arguments of a list: a `limit` that is no whole number from 0 on, and other ones that are neither None nor text."""
+    """Refuse arguments of a list: a `limit` that is not a whole number from 0 on, and other ones that are neither None nor text."""
     check_count("limit", limit, least=0)
     for name, value in texts.items():
         check_kind(name, value, str)

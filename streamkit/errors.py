@@ -105,7 +105,7 @@ class RequestError(StreamkitError):
     """A request that a client sent is malformed: the client is at fault. Nothing was done for it.
 
     Attributes:
-        code: `bad-json` if it is no JSON, else `invalid`.
+        code: `bad-json` if it is not JSON, else `invalid`.
         path: where in the request the fault is, as `messages[2].parts[0].text`; "" for all of it.
         fault: what is wrong there.
     """
@@ -123,7 +123,7 @@ class ProtocolError(StreamkitError):
     Attributes:
         code: names the fault in a word; the code of the warning that a stream emits which is not strict.
         fault: what is wrong.
-        index: which of the source's items it is, counted from 0; None if it is no single item.
+        index: which of the source's items it is, counted from 0; None if it is not a single item.
         kind: the type of the item, if it could be read.
     """
 
@@ -176,8 +176,8 @@ class SourceTimeoutError(SourceError, TimeoutError):
 
 
 class StoredDataError(SourceError):
-    """What a relay or a store holds of a run or of a conversation cannot be read: something else has written it, or a part of
-    it is missing."""
+    """The data that a relay or a store holds of a run or of a conversation cannot be read: another program has written them,
+    or a part is missing."""
 
 
 class IncompleteStreamError(StreamkitError):
@@ -199,7 +199,7 @@ class RunFailedError(StreamkitError):
 
 
 class StoredData:
-    """What a relay or a store holds of something: what goes wrong inside `with`, where it is read, is a `StoredDataError`."""
+    """Raises a `StoredDataError` for errors inside `with`, where the data of a relay or a store are read."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -279,8 +279,8 @@ def _message_in(body: Any, depth: int = 0) -> str:
     fields = cast("Mapping[str, Any]", body)
     for key in ("error", "message", "msg", "detail", "errors"):
         if text := _message_in(fields.get(key), depth + 1):
-            place = fields.get("loc") if key == "msg" else None
-            where = ".".join(map(str, cast("list[Any]", place))) if isinstance(place, (list, tuple)) else ""
+            location = fields.get("loc") if key == "msg" else None
+            where = ".".join(map(str, cast("list[Any]", location))) if isinstance(location, (list, tuple)) else ""
             return f"{where}: {text}" if where else text
     import json  # errors alone need it
 
@@ -288,8 +288,8 @@ def _message_in(body: Any, depth: int = 0) -> str:
 
 
 def _interrupt_in(error: BaseException | None) -> BaseException | None:
-    """The interrupt that an error was raised from. A Ctrl-C in the middle of an import, as in a client's first request,
-    may come as a RuntimeError or a SystemError."""
+    """Return the interrupt that an error was raised from. A Ctrl-C in the middle of an import, as in a client's first
+    request, may come as a RuntimeError or a SystemError."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         if isinstance(error, (KeyboardInterrupt, SystemExit)):

@@ -108,7 +108,8 @@ _version = 0
 
 
 def version() -> int:
-    """A number that changes with each event class that is declared: whoever caches a result about all of them compares it."""
+    """Return a number that changes with each event class that is declared: a cache of results about all of them
+    compares it."""
     return _version
 
 
@@ -150,7 +151,7 @@ class Event(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True, tag_fiel
     item_index: int | None = None
 
     def __repr__(self) -> str:
-        """The event's own fields that have a value. Where it came from is in `raw` and `cursor`."""
+        """Return the event's own fields that have a value. Where it came from is in `raw` and `cursor`."""
         values = ((field, getattr(self, field)) for field in self.__struct_fields__ if field not in _ORIGIN)
         shown = (f"{field}={value!r}" for field, value in values if value is not None and value is not False)
         return f"{type(self).__name__}({', '.join(shown)})"
@@ -178,7 +179,7 @@ class Event(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True, tag_fiel
             return self.raw_item.decode("utf-8", "replace") if value is None else value
 
     def arguments(self) -> tuple[Any, ...]:
-        """The arguments that this event's hooks are called with."""
+        """Return the arguments that this event's hooks are called with."""
         return (self,)
 
 
@@ -252,7 +253,7 @@ class Created(Event):
         return self.message
 
     def arguments(self) -> tuple[Any, ...]:
-        """The hook's arguments: the message."""
+        """Return the hook's arguments: the message."""
         return (self.message,)
 
 
@@ -274,7 +275,7 @@ class Delta(Event):
     snapshot: Any = None
 
     def arguments(self) -> tuple[Any, ...]:
-        """The hook's arguments: this event and the snapshot."""
+        """Return the hook's arguments: this event and the snapshot."""
         return (self, self.snapshot)
 
     def __str__(self) -> str:
@@ -299,7 +300,7 @@ class Done(Event):
         return self.message
 
     def arguments(self) -> tuple[Any, ...]:
-        """The hook's arguments: the message."""
+        """Return the hook's arguments: the message."""
         return (self.message,)
 
 
@@ -468,7 +469,7 @@ class MessageEnded(Event):
     status: m.Status = "completed"
 
     def as_done(self) -> MessageDone:
-        """The `MessageDone` that means the same."""
+        """Return the `MessageDone` that means the same."""
         message = m.Message(self.message_id, status=self.status)
         return MessageDone(message, position=self.position, raw_item=self.raw_item, item_index=self.item_index)
 
@@ -566,7 +567,7 @@ class ActiveLine(Event):
     snapshot: Any = None
 
     def arguments(self) -> tuple[Any, ...]:
-        """The hook's arguments: the line and the snapshot."""
+        """Return the hook's arguments: the line and the snapshot."""
         return (self.line, self.snapshot)
 
 
@@ -585,7 +586,7 @@ class AnnotationAdded(Event):
     snapshot: Any = None
 
     def arguments(self) -> tuple[Any, ...]:
-        """The hook's arguments: the annotation and the snapshot."""
+        """Return the hook's arguments: the annotation and the snapshot."""
         return (self.annotation, self.snapshot)
 
 
@@ -608,7 +609,7 @@ class Usage(Event):
     details: Mapping[str, Any] = {}
 
     def __add__(self, other: Usage) -> Usage:
-        """The tokens of both together. Of the details, numbers are added; of others the second one's stay."""
+        """Return the tokens of both together. Of the details, numbers are added; of others the second one's stay."""
         details = {**self.details, **other.details}
         for key, value in self.details.items():
             more = other.details.get(key)
@@ -688,7 +689,7 @@ class RunEvent(Event):
     run: Run
 
     def arguments(self) -> tuple[Any, ...]:
-        """The hook's arguments: the run."""
+        """Return the hook's arguments: the run."""
         return (self.run,)
 
 
@@ -710,7 +711,7 @@ class RunStepEvent(Event):
     run_step: RunStep
 
     def arguments(self) -> tuple[Any, ...]:
-        """The hook's arguments: the run step."""
+        """Return the hook's arguments: the run step."""
         return (self.run_step,)
 
 
@@ -732,7 +733,7 @@ class ConfirmationCreated(Event):
     confirmation: Confirmation
 
     def arguments(self) -> tuple[Any, ...]:
-        """The hook's arguments: the confirmation."""
+        """Return the hook's arguments: the confirmation."""
         return (self.confirmation,)
 
 
@@ -742,7 +743,7 @@ class ConfirmationDone(Event):
     confirmation: Confirmation
 
     def arguments(self) -> tuple[Any, ...]:
-        """The hook's arguments: the confirmation."""
+        """Return the hook's arguments: the confirmation."""
         return (self.confirmation,)
 
 
@@ -752,7 +753,7 @@ class StreamWarning(Event):
     Attributes:
         code: names the fault in a word, for programs.
         fault: what was wrong and how it was repaired, for people.
-        index: which of the source's items it was, counted from 0; None if it was no single item.
+        index: which of the source's items it was, counted from 0; None if it was not a single item.
         kind: the type of that item, if it could be read.
     """
 
@@ -786,7 +787,7 @@ class StreamTimeout(Event):
     hook = "on_timeout"
 
     def arguments(self) -> tuple[Any, ...]:
-        """The hook takes no arguments."""
+        """Return no arguments."""
         return ()
 
 
@@ -807,7 +808,7 @@ class StreamException(Event):
     exception: Any = None
 
     def arguments(self) -> tuple[Any, ...]:
-        """The hook's arguments: the exception."""
+        """Return the hook's arguments: the exception."""
         return (self.exception,)
 
 
@@ -822,5 +823,5 @@ class StreamEnd(Event):
     status: str = "completed"
 
     def arguments(self) -> tuple[Any, ...]:
-        """The hook takes no arguments."""
+        """Return no arguments."""
         return ()

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 __all__ = ["html_to_text"]
 
-_SILENT = frozenset(("head", "script", "style", "svg", "template"))  # what they contain is no text
+_SILENT = frozenset(("head", "script", "style", "svg", "template"))  # what they contain is not text
 _LINES = frozenset(
     (
         *("address", "article", "blockquote", "br", "caption", "dd", "div", "dl", "dt", "figure", "footer", "form"),
@@ -19,7 +19,7 @@ _CELLS = frozenset(("td", "th"))
 
 
 def html_to_text(html: str) -> str:
-    """The text between the tags: a line for each block and each row of a table, cells separated by tabs."""
+    """Return the text between the tags: a line for each block and each row of a table, cells separated by tabs."""
     parser = _TextCollector()
     parser.feed(html)
     parser.close()
@@ -28,7 +28,7 @@ def html_to_text(html: str) -> str:
 
 
 def _line(text: str) -> str:
-    """A line without superfluous spaces. Each cell begins with a tab; the first one's is left out."""
+    """Return a line without superfluous spaces. Each cell begins with a tab; the first one's is left out."""
     cells = [cell.strip() for cell in text.split("\t")]
     return "\t".join(cells[1:] if len(cells) > 1 and not cells[0] else cells).rstrip()
 
@@ -37,7 +37,7 @@ class _TextCollector(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.parts: list[str] = []
-        self._silent: list[str] = []  # the open elements that are no text
+        self._silent: list[str] = []  # the open elements that are not text
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag in _SILENT:

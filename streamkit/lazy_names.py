@@ -11,24 +11,24 @@ __all__ = ["lazy_names"]
 
 
 def lazy_names(
-    module: str, places: Mapping[str, str], *, extra: str | None = None
+    module: str, submodules: Mapping[str, str], *, extra: str | None = None
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The functions `__getattr__` and `__dir__` of a module with such names.
+    """Return the functions `__getattr__` and `__dir__` of a module with such names.
 
     Type checkers are to see the names as imports under `TYPE_CHECKING`, and not these functions: to them, a module with a
     `__getattr__` has every name.
 
     Args:
         module: the module's `__name__`.
-        places: for each name the module that has it, relative to this one's package: `{"Recorder": ".recorder"}`.
+        submodules: for each name the module that has it, relative to this one's package: `{"Recorder": ".recorder"}`.
         extra: the extra that brings the packages which these modules import.
     """
 
     def get(name: str) -> Any:
-        if name not in places:
+        if name not in submodules:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         try:
-            value = getattr(import_module(places[name], module), name)
+            value = getattr(import_module(submodules[name], module), name)
         except ModuleNotFoundError as error:
             if extra is None or (error.name or "").startswith("streamkit"):
                 raise
@@ -38,6 +38,6 @@ def lazy_names(
         return value
 
     def names() -> list[str]:
-        return sorted({*vars(sys.modules[module]), *places})
+        return sorted({*vars(sys.modules[module]), *submodules})
 
     return get, names

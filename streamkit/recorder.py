@@ -45,7 +45,7 @@ _PRIVATE = 0o600  # only its owner reads it, as it holds a conversation; a file 
 
 
 def _as_json(value: Any) -> Any:
-    """A value that JSON does not have, as one that it has."""
+    """Return a value that JSON does not have, as one that it has."""
     return dict(value) if is_object(value) else str(value)
 
 
@@ -104,7 +104,7 @@ class Recorder(Handler):
                 with path.open("rb") as file:
                     marked = is_marked(file.read(MARK_LENGTH))
                 if not marked:
-                    raise UsageError(f"{path} exists and is no recording; it was not changed")
+                    raise UsageError(f"{path} exists and is not a recording; it was not changed")
             writable = os.access(path if path.exists() else path.parent, os.W_OK)
         except OSError as error:
             raise UsageError(f"{path} cannot be read: {error.strerror}") from error
@@ -196,7 +196,7 @@ class Recorder(Handler):
         return self._decoder is not None and self._decoder.is_over
 
     def _how_it_ended(self) -> dict[str, Any]:
-        """What the line of the stream's end says beside its status."""
+        """Return what the line of the stream's end says beside its status."""
         run = self.stream.current_run
         reason = run.finish_reason if run is not None else None
         ending: dict[str, Any] = {"reason": reason} if reason in ("declined", "max_steps") else {}
@@ -241,7 +241,7 @@ class Recorder(Handler):
 
 
 def _encoded(line: dict[str, Any]) -> bytes:
-    """A line as JSON. An item that JSON cannot hold is written as text, so that it does not end the stream."""
+    """Return a line as JSON. An item that JSON cannot hold is written as text, so that it does not end the stream."""
     if type(line.get("data")) is msgspec.Raw:  # which was JSON when it came
         return _encode(line)
     if is_nested_too_deep(line):
@@ -258,7 +258,8 @@ def _encoded(line: dict[str, Any]) -> bytes:
 
 
 def _to_depth(value: Any, levels: int, outer: tuple[int, ...] = ()) -> Any:
-    """A value without what is nested deeper than so many levels in it, or contains itself. No decoder reads that."""
+    """Return a value without what is nested deeper than so many levels in it, or contains itself. No decoder reads
+    that."""
     if not levels or id(value) in outer:
         return None if is_object(value) or is_list(value) else value
     outer = (*outer, id(value))
@@ -282,7 +283,7 @@ def _ends_its_line(path: Path) -> bool:
 
 
 def _line(item: Any, now: float) -> dict[str, Any]:
-    """The line for an item."""
+    """Return the line for an item."""
     if isinstance(item, Event):
         event = item if isinstance(item, Delta) else whole_event(item)
         return {"time": now, "data": codec.event_to_dict(event, keep_surrogates=True), "parsed": True}

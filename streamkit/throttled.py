@@ -28,7 +28,7 @@ class Throttled(Handler):
         sk.stream(source, sk.Throttled(ChatMessageEditor(), 0.5)).until_done()
 
     The first delta of a message is passed on at once. Deltas that are held back follow with the next delta after the
-    interval, and at the latest before any event that is no delta, so that the order of events stays. Nothing is lost: the
+    interval, and at the latest before any event that is not a delta, so that the order of events stays. Nothing is lost: the
     joined `value` is complete. `snapshot` is live, and contains the deltas that are held back.
 
     Args:
@@ -66,7 +66,7 @@ class Throttled(Handler):
                 await result
 
     def _due(self, event: Event) -> Sequence[Event]:
-        """The events to pass on now that this one has come."""
+        """Return the events to pass on now that this one has come."""
         if not isinstance(event, Delta):
             return [*self._release(), event]
         now = time.monotonic()
@@ -84,7 +84,7 @@ class Throttled(Handler):
         return self._release(key)
 
     def _release(self, only: str | None = None) -> list[Event]:
-        """The deltas that are held back, joined to one for each message: those of one message, or of all."""
+        """Return the deltas that are held back, joined to one for each message: those of one message, or of all."""
         keys = [only] if only is not None else list(self._held)
         released: list[Event] = []
         for key in keys:

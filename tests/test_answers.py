@@ -1366,7 +1366,7 @@ def test_an_answer_that_comes_too_late_is_told_why() -> None:
     """Whether somebody answered before, or it was decided without."""
     answered, decided = Answer("a", lambda: None), Answer("b", lambda: None)
     answered.give((True, None))
-    assert decided.give_up((False, "not answered"))
+    assert decided.decide((False, "not answered"))
     with pytest.raises(sk.UsageError, match="a has been answered already"):
         answered.give((False, None))
     with pytest.raises(sk.UsageError, match="b takes no answer any more: it was decided without one"):
@@ -1424,7 +1424,7 @@ def test_an_answer_that_comes_before_the_streams_own_decision_counts() -> None:
     """The stream has decided to go on without one, in another thread, when it looks once more."""
     answer = Answer("question", lambda: None)
     answer.give("ours")
-    assert not answer.give_up("nobody's")
+    assert not answer.decide("nobody's")
     assert (answer.value, answer.answered) == ("ours", True)
 
 

@@ -24,7 +24,7 @@ class Read(NamedTuple):
 
 
 def malformed(text: str) -> Read:
-    return Read(text, {}, True, "are no JSON object; `arguments` is empty")
+    return Read(text, {}, True, "are not a JSON object; `arguments` is empty")
 
 
 OBJECT = '{"city":"Oslo"}'

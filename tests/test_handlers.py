@@ -216,7 +216,7 @@ async def test_a_hook_that_turns_out_to_be_async_is_not_silently_not_run(face: F
 def test_a_near_miss_of_a_hooks_name_warns() -> None:
     """It names the hook that was meant; other names do not."""
     for miss, meant in (("on_text_deltas", "on_text_delta"), ("on_tool_calls_done", "on_tool_call_done")):
-        with pytest.warns(UserWarning, match=f"{miss} is no hook.*{meant}"):
+        with pytest.warns(UserWarning, match=f"{miss} is not a hook.*{meant}"):
             type("Misspelt", (sk.EventHandler,), {miss: lambda self: None})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -226,7 +226,7 @@ def test_a_near_miss_of_a_hooks_name_warns() -> None:
 def test_what_is_no_handler_is_refused() -> None:
     """A class in place of an object, a function, None."""
     for wrong in (sk.EventHandler, print, None, "handler"):
-        with pytest.raises(sk.UsageError, match="no handler"):
+        with pytest.raises(sk.UsageError, match="not a handler"):
             sk.stream([], wrong)  # type: ignore[arg-type]
 
 
@@ -561,7 +561,7 @@ def test_a_method_that_is_no_hook_is_warned_about_once_when_its_handler_is_bound
     kind: type[Any], name: str, nearest: str
 ) -> None:
     handler = type(f"Wrong{name}{kind.__name__}", (kind,), {name: lambda self: None})
-    with pytest.warns(UserWarning, match=f"{name} is no hook.*; the nearest hook is {nearest}") as caught:
+    with pytest.warns(UserWarning, match=f"{name} is not a hook.*; the nearest hook is {nearest}") as caught:
         sk.astream([], handler())
         sk.astream([], handler())
     assert len(caught) == 1
@@ -601,9 +601,9 @@ async def test_a_hook_that_returns_a_value_is_warned_about_once(face: Face, awai
         for _ in range(2):
             await stream(sk.Throttled(kind(), 0) if wrapped else kind())
     assert [(str(one.message).partition(f"{kind.__name__}.")[2], one.filename) for one in caught] == [
-        ("on_text_delta returned 5, which nobody receives: a hook returns nothing", __file__),
+        ("on_text_delta returned 5, which is not used: a hook returns nothing", __file__),
         (
-            "on_tool_call_done returned '42', which nobody receives: a hook returns nothing; a tool call is answered by "
+            "on_tool_call_done returned '42', which is not used: a hook returns nothing; a tool call is answered by "
             "`respond`",
             __file__,
         ),

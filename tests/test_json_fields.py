@@ -345,7 +345,7 @@ def test_any_keys_make_a_path(keys: list[str | None]) -> None:
 @pytest.mark.parametrize("path", ["a\\", "\\", "a.\\", None, 3, b"a"])
 def test_a_malformed_path_is_refused(path: Any) -> None:
     """A backslash that stands before nothing, and what is no text."""
-    with pytest.raises(sk.UsageError, match="no path"):
+    with pytest.raises(sk.UsageError, match="invalid path"):
         JsonFields(path)
 
 

@@ -381,7 +381,7 @@ def test_a_recorder_refuses_a_file_of_another_kind(tmp_path: Path) -> None:
     path.write_text("my notes")
     told, recorder = SyncTold(), sk.Recorder(path)
     for _ in range(2):
-        with pytest.raises(sk.UsageError, match="no recording"):
+        with pytest.raises(sk.UsageError, match="not a recording"):
             sk.stream(chat("Hi"), told, recorder)
     assert path.read_text() == "my notes"
     sk.stream(chat("Hi"), told).until_done()

@@ -337,7 +337,7 @@ def test_a_log_gives_what_was_written_after_every_cursor(batches: list[int], dat
         lines.update(zip(log.append(new), new, strict=True))
         if data.draw(st.booleans()):
             log.snapshot(b"so far", log.newest)
-    places = [cursors.place_of(cursor, "run") for cursor in lines]
+    places = [cursors.position_of(cursor, "run") for cursor in lines]
     assert [place.number for place in places] == list(range(1, len(lines) + 1))
     assert places == sorted(places)
     near = st.integers(log.dropped, len(lines))
@@ -346,8 +346,8 @@ def test_a_log_gives_what_was_written_after_every_cursor(batches: list[int], dat
         while after + len(read) < log.newest:
             read += log.since(after + len(read))
         assert [(entry.cursor, entry.data) for entry in read] == list(lines.items())[after:]
-        assert log.has(cursors.Place(log.epoch_of(after), after))
-    assert not any(log.has(cursors.Place(1, number)) for number in range(log.dropped))
+        assert log.has(cursors.LogPosition(log.epoch_of(after), after))
+    assert not any(log.has(cursors.LogPosition(1, number)) for number in range(log.dropped))
 
 
 def test_an_entry_of_a_log_is_one_line() -> None:

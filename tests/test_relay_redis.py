@@ -165,7 +165,7 @@ def test_what_others_write_into_one_run_ends_the_readings_of_that_run_alone() ->
         writer.append(lines(1, 2))
         assert [entry.data for entry in next(readings[name])] == lines(1, 2)
     client.xadd(Keys(relay.prefix, "bad").log, {"x": "y"}, id="1-99")
-    with pytest.raises(sk.SourceError, match="'bad': what Redis holds of it cannot be read"):
+    with pytest.raises(sk.SourceError, match="'bad': its data in Redis cannot be read"):
         next(relay.read("bad"))
         next(readings["bad"])
     writers["good"].append(lines(1, 3))
@@ -331,7 +331,7 @@ def test_a_run_that_redis_forgot_is_gone() -> None:
             with pytest.raises(ProducerFenced) as fenced:
                 writer.flush(20)
             assert fenced.value.reason == writer.fenced == "gone"
-            with pytest.raises(sk.SourceError, match="lost with what Redis held") as caught:
+            with pytest.raises(sk.SourceError, match="lost with the data of Redis") as caught:
                 reading.pull()
             assert caught.value.status_code == 404
             eventually(lambda: received == [Fenced("gone")])

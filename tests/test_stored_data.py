@@ -76,7 +76,7 @@ def test_an_entry_of_a_list_that_is_no_text_is_left_out(relay: RedisRelay, caplo
     shared_server().command("ZADD", f"{relay.prefix}:runs", 9e9, b"\xff\xfe")
     with caplog.at_level(logging.WARNING, "streamkit"):
         assert [one.id for one in relay.list()] == ["bad", "good"]
-    assert "is no id" in caplog.text
+    assert "is not an id" in caplog.text
 
 
 @needs_redis

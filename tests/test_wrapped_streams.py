@@ -582,7 +582,7 @@ class IsNothing(EveryMethod):
 @body
 async def test_a_proxy_of_what_is_no_source_is_refused(face: Face) -> None:
     """With the text that says what is one."""
-    with pytest.raises(sk.UsageError, match="is no source of a stream"):
+    with pytest.raises(sk.UsageError, match="is not a source of a stream"):
         await face.stream(IsNothing(object(), redact)).until_done()
 
 

@@ -51,13 +51,13 @@ def read(**options: Any) -> Any:
 
 
 WRONG: dict[str, tuple[Callable[[], Any], str]] = {
-    "the class of a handler": (lambda: sk.stream([], Silent), "Silent is no handler but the class of one; pass an object of it: Silent()"),
+    "the class of a handler": (lambda: sk.stream([], Silent), "Silent is not a handler but the class of one; pass an object of it: Silent()"),
     "a list of handlers": (lambda: sk.stream([], [Silent()]), "handlers are passed one by one"),
     "a named handler": (lambda: call(sk.stream, event_handler=Silent()), "`stream` has no argument `event_handler`: handlers are passed after"),
     "named handlers": (lambda: call(sk.astream, handlers=[]), "`astream` has no argument `handlers`: handlers are passed after"),
     "a misspelt argument": (lambda: call(sk.stream, timeout=5), "`stream` has no argument `timeout`: did you mean `timeouts`?"),
     "an argument of something else": (lambda: call(sk.astream, model="m"), "`astream` has no argument `model`: there are `protocol`, `strict`, "),
-    "a throttled class": (lambda: sk.Throttled(Silent, 1), "Silent is no handler but the class of one; pass an object of it: Silent()"),
+    "a throttled class": (lambda: sk.Throttled(Silent, 1), "Silent is not a handler but the class of one; pass an object of it: Silent()"),
     "a function that returns nothing": (lambda: sk.stream(forgets_to_return).until_done(), "has `return`"),
     "tools that are one function": (lambda: agent(tools=forgets_to_return), "`tools` is a list of functions and schemas, not "),
     "tools that are a dict": (lambda: agent(tools={"name": "x"}), "`tools` is a list of functions and schemas, not "),

@@ -21,14 +21,14 @@ from collections.abc import Callable, Sequence
 
 from ..answers import Confirmation
 from ..messages import CodeMessage, ConsoleMessage, Message, ToolCallMessage, ToolOutputMessage
-from .conversation import changed, put_in_place
+from .conversation import changed, replace_message
 from .model_text import model_text
 
 __all__ = [
     "BEGAN",
     "NOT_RUN",
     "WAITING",
-    "Action",
+    "RecordedAction",
     "as_waiting",
     "complete_records",
     "interrupted_output",
@@ -44,7 +44,7 @@ NOT_RUN = "Not run: the conversation went on without it."
 _INTERRUPTED = "It was interrupted before it finished, and may have had effects."
 
 
-class Action:
+class RecordedAction:
     """A call that the agent answers, and its mark in the conversation.
 
     Attributes:
@@ -75,13 +75,13 @@ class Action:
         self._put(messages, self.call)
 
     def results(self, messages: Sequence[Message]) -> list[Message]:
-        """The messages of the conversation that the call has given so far."""
-        place = next((place for place, message in enumerate(messages) if message is self._present), 0)
+        """Return the messages of the conversation that the call has given so far."""
+        index = next((index for index, message in enumerate(messages) if message is self._present), 0)
         call_id = self.call.call_id or self.call.id
-        return [message for message in messages[place:] if message.role == "computer" and message.call_id == call_id]
+        return [message for message in messages[index:] if message.role == "computer" and message.call_id == call_id]
 
     def _put(self, messages: list[Message], message: ToolCallMessage) -> None:
-        put_in_place(messages, self._present, message)
+        replace_message(messages, self._present, message)
         self._present = message
 
 
@@ -91,12 +91,12 @@ def is_question(message: Message) -> bool:
 
 
 def not_run_output(call: ToolCallMessage, text: str = NOT_RUN) -> ToolOutputMessage:
-    """The record that a call never ran. `text` is what the model reads."""
+    """Return the record that a call never ran. `text` is what the model reads."""
     return _output(call, text, "not_run")
 
 
 def interrupted_output(call: ToolCallMessage, before: str = "", *, limit: int) -> ToolOutputMessage:
-    """The record that a call was interrupted.
+    """Return the record that a call was interrupted.
 
     Args:
         call: the call.
@@ -125,8 +125,9 @@ def _output(call: ToolCallMessage, text: str, action: str) -> ToolOutputMessage:
 
 
 def open_calls(messages: Sequence[Message]) -> list[ToolCallMessage]:
-    """The calls without a result in the model's newest answer, if nothing was said since: they can still be answered."""
-    reader = _Reader()
+    """Return the calls without a result in the model's newest answer, if nothing was said since: they can still be
+    answered."""
+    reader = _ConversationReader()
     for message in messages:
         reader.add(message)
     return [*reader.open.values()]
@@ -135,7 +136,8 @@ def open_calls(messages: Sequence[Message]) -> list[ToolCallMessage]:
 def pending_of(
     messages: Sequence[Message], calls: Sequence[ToolCallMessage]
 ) -> dict[str, Confirmation | ToolCallMessage]:
-    """What these open calls wait for, by the ids that it has on a stream: confirmations that nobody decided, and outputs."""
+    """Return what these open calls wait for, by the ids that it has on a stream: confirmations that nobody decided, and
+    outputs."""
     codes = {message.call_id: message for message in messages if isinstance(message, CodeMessage)}
     pending: dict[str, Confirmation | ToolCallMessage] = {}
     for call in calls:
@@ -148,7 +150,8 @@ def pending_of(
 
 
 def as_waiting(messages: Sequence[Message], run_id: str) -> list[Message]:
-    """The conversation, in which the actions of a run wait that are recorded as begun: for where it is known that none began."""
+    """Return the conversation, in which the actions of a run wait that are recorded as begun: for where it is known
+    that none began."""
     return [
         changed(message, metadata={**message.metadata, "action": WAITING})
         if message.run_id == run_id and message.metadata.get("action") == BEGAN
@@ -165,11 +168,11 @@ def reopen_calls(messages: list[Message], executes: Callable[[ToolCallMessage], 
         executes: whether the agent answers a call.
     """
     for call in filter(executes, open_calls(messages)):
-        Action(call).mark(messages, WAITING)
+        RecordedAction(call).mark(messages, WAITING)
 
 
 def complete_records(messages: Sequence[Message], *, at_end: bool, limit: int) -> list[Message]:
-    """The conversation, with an output for each action that waited or had begun when the conversation went on.
+    """Return the conversation, with an output for each action that waited or had begun when the conversation went on.
 
     Args:
         messages: the conversation.
@@ -177,7 +180,7 @@ def complete_records(messages: Sequence[Message], *, at_end: bool, limit: int) -
             those that wait still wait.
         limit: characters of an interrupted action's output that the model reads.
     """
-    reader = _Reader()
+    reader = _ConversationReader()
     complete: list[Message] = []
     for message in messages:
         _record(complete, reader.add(message), reader, limit)
@@ -187,13 +190,13 @@ def complete_records(messages: Sequence[Message], *, at_end: bool, limit: int) -
     return complete
 
 
-def _record(complete: list[Message], over: Sequence[ToolCallMessage], reader: _Reader, limit: int) -> None:
+def _record(complete: list[Message], over: Sequence[ToolCallMessage], reader: _ConversationReader, limit: int) -> None:
     """Append the outputs of calls that can have no result any more, and take their marks away."""
     for call in over:
         if not _is_marked(call):
             continue
         state = call.metadata["action"]
-        Action(call).settle(complete)
+        RecordedAction(call).settle(complete)
         if is_question(call):
             continue  # it is sent with its answer alone
         before = reader.began.pop(call.call_id or call.id, [])
@@ -203,7 +206,7 @@ def _record(complete: list[Message], over: Sequence[ToolCallMessage], reader: _R
         complete.append(interrupted_output(call, text, limit=limit) if state == BEGAN else not_run_output(call))
 
 
-class _Reader:
+class _ConversationReader:
     """Reads a conversation, message by message.
 
     Attributes:

@@ -45,7 +45,8 @@ class _BaseAgent(AgentCore):
     def _new_turn(
         self, input: UserInput | Handler, handlers: tuple[Handler, ...], deps: object, options: Mapping[str, Any]
     ) -> tuple[Turn, tuple[Handler, ...]]:
-        """A turn, and the handlers of its stream. Where the input is left out, the first handler is in its place."""
+        """Return a turn, and the handlers of its stream. Where the input is left out, the first handler is in its
+        place."""
         if isinstance(input, Handler):
             return self._new_turn(None, (input, *handlers), deps, options)
         self._check_idle()
@@ -128,7 +129,7 @@ class Agent(_BaseAgent):
     def stream(
         self, input: UserInput | Handler = None, /, *handlers: Handler, deps: object = None, **options: Any
     ) -> StreamManager:
-        """One stream over all model calls, tool calls and runs of code that the answer takes.
+        """Return one stream over all model calls, tool calls and runs of code that the answer takes.
 
         The first request is sent when the stream is entered or first read. Tools run one after the other in a thread.
 
@@ -221,7 +222,7 @@ class AsyncAgent(_BaseAgent):
     def stream(
         self, input: UserInput | Handler = None, /, *handlers: Handler, deps: object = None, **options: Any
     ) -> AsyncStreamManager:
-        """One stream over all model calls, tool calls and runs of code that the answer takes.
+        """Return one stream over all model calls, tool calls and runs of code that the answer takes.
 
         The first request is sent when the stream is entered or first read.
 

@@ -1,6 +1,6 @@
 """The arguments of a Python function as a JSON schema, and a model's JSON as the function's arguments.
 
-A parameter with the annotation `ToolContext` is no argument: whoever calls the function passes it.
+A parameter with the annotation `ToolContext` is not an argument: the caller of the function passes it.
 
 The rule: a parameter that cannot be described to a model, or that no JSON can be converted to, is refused when the tool
 is made, and arguments that do not fit the schema are refused before the function is called.
@@ -24,7 +24,7 @@ from ..messages.typed_json import decoder
 from ..protocols.values import is_list
 from .tool_context import ToolContext
 
-__all__ = ["Arguments", "ArgumentsError", "underlying_function", "without_partials"]
+__all__ = ["ArgumentSchema", "ArgumentsError", "underlying_function", "without_partials"]
 
 _SELF = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _NAMED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -34,7 +34,7 @@ class ArgumentsError(ValueError):
     """The model's arguments are not JSON, or not what the function takes."""
 
 
-class Arguments:
+class ArgumentSchema:
     """The arguments that a function takes.
 
     Args:
@@ -74,7 +74,7 @@ class Arguments:
         self.schema = _schema(struct, fields)
 
     def decode(self, arguments: str) -> dict[str, Any]:
-        """The arguments of a call as Python values, by name.
+        """Return the arguments of a call as Python values, by name.
 
         Args:
             arguments: JSON text; "" stands for no arguments.
@@ -93,18 +93,18 @@ class Arguments:
         return {name: value for name, value in read.items() if value is not msgspec.UNSET}
 
     def _decode_unchecked(self, arguments: str) -> dict[str, Any]:
-        """The arguments of a tool that brings its own schema: an object whose keys the function takes."""
+        """Return the arguments of a tool that brings its own schema: an object whose keys the function takes."""
         try:
             values: Any = msgspec.json.decode(arguments or "{}")
             if not isinstance(values, dict):
-                raise ArgumentsError(f"invalid arguments for {self._tool_name}: they are no JSON object")
+                raise ArgumentsError(f"invalid arguments for {self._tool_name}: they are not a JSON object")
             self.signature.bind(**values, **dict.fromkeys(self._context_names))
         except (msgspec.MsgspecError, UnicodeError, RecursionError, TypeError) as error:
             raise ArgumentsError(f"invalid arguments for {self._tool_name}: {error}") from error
         return cast("dict[str, Any]", values)  # the keys of a JSON object are str
 
     def bind(self, arguments: str, context: ToolContext[Any] | None = None) -> inspect.BoundArguments:
-        """The arguments of a call as Python values.
+        """Return the arguments of a call as Python values.
 
         Args:
             arguments: JSON text; "" stands for no arguments.
@@ -129,14 +129,14 @@ class Arguments:
 
 
 def without_partials(function: Any) -> Any:
-    """The function inside of any number of `functools.partial`."""
+    """Return the function inside of any number of `functools.partial`."""
     while isinstance(function, functools.partial):
         function = typing.cast("Any", function.func)  # pyright knows no type parameter of this partial
     return function
 
 
 def underlying_function(function: Any) -> Any:
-    """The function that has the name, the annotations and the docstring.
+    """Return the function that has the name, the annotations and the docstring.
 
     Looks inside `functools.partial`; for an object that can be called it is its class's `__call__`.
     """
@@ -177,7 +177,7 @@ def _type_hints(tool_name: str, function: Callable[..., Any]) -> Mapping[str, An
 # -- the fields, a parameter each
 
 
-class _Field(NamedTuple):
+class _Parameter(NamedTuple):
     """A parameter as a field of the struct that arguments are decoded into."""
 
     name: str  # of the parameter, and in JSON
@@ -196,7 +196,7 @@ def _fields(
     descriptions: Mapping[str, str],
     *,
     without: Collection[str],
-) -> list[_Field]:
+) -> list[_Parameter]:
     return [
         _field(tool_name, parameter, hints.get(name, Any), descriptions.get(name))
         for name, parameter in signature.parameters.items()
@@ -209,7 +209,7 @@ def _is_context(kind: Any) -> bool:
     return any(one is ToolContext or typing.get_origin(one) is ToolContext for one in kinds)
 
 
-def _field(tool_name: str, parameter: inspect.Parameter, kind: Any, description: str | None) -> _Field:
+def _field(tool_name: str, parameter: inspect.Parameter, kind: Any, description: str | None) -> _Parameter:
     default = parameter.default
     kind = _with_constraints(kind)
     _check_type(tool_name, parameter.name, kind)
@@ -219,11 +219,11 @@ def _field(tool_name: str, parameter: inspect.Parameter, kind: Any, description:
         kind = Annotated[kind, msgspec.Meta(description=text)]
     if default is not inspect.Parameter.empty:
         kind = kind | msgspec.UnsetType if kind is not Any else Any
-    return _Field(parameter.name, kind, default)
+    return _Parameter(parameter.name, kind, default)
 
 
 def _annotated_description(kind: Any) -> str | None:
-    """The text in `Annotated[int, "how many"]`, also where that is one member of a union."""
+    """Return the text in `Annotated[int, "how many"]`, also where that is one member of a union."""
     kinds = [kind, *typing.get_args(kind)]
     notes = (note for one in kinds for note in getattr(one, "__metadata__", ()))
     texts = (
@@ -245,8 +245,8 @@ _CONSTRAINTS = (
 
 
 def _with_constraints(kind: Any) -> Any:
-    """A type with its constraints as msgspec has them, also inside of it: pydantic's `Field(gt=0)` and `annotated_types.Gt(0)` are
-    read by their attributes, as neither package is imported."""
+    """Return a type with its constraints as msgspec has them, also inside of it: pydantic's `Field(gt=0)` and
+    `annotated_types.Gt(0)` are read by their attributes, as neither package is imported."""
     arguments = typing.get_args(kind)
     if not arguments or typing.get_origin(kind) is typing.Literal:
         return kind
@@ -283,8 +283,9 @@ def _check_type(tool_name: str, parameter: str, kind: Any) -> None:
 # -- the struct and its schema
 
 
-def _struct(tool_name: str, fields: Sequence[_Field]) -> type[msgspec.Struct]:
-    """The type that arguments are decoded into. Its fields are numbered: not every parameter's name can be a field's."""
+def _struct(tool_name: str, fields: Sequence[_Parameter]) -> type[msgspec.Struct]:
+    """Return the type that arguments are decoded into. Its fields are numbered: not every parameter's name can be a
+    field's."""
     declared: list[tuple[str, Any, Any]] = []
     for number, field in enumerate(fields):
         default = msgspec.NODEFAULT if field.is_required else msgspec.UNSET
@@ -293,8 +294,8 @@ def _struct(tool_name: str, fields: Sequence[_Field]) -> type[msgspec.Struct]:
     return msgspec.defstruct(tool_name, declared, rename=names, kw_only=True, forbid_unknown_fields=True)
 
 
-def _schema(struct: type[msgspec.Struct], fields: Sequence[_Field]) -> dict[str, Any]:
-    """The schema of the arguments. It is complete in itself: types that it refers to are in its `$defs`."""
+def _schema(struct: type[msgspec.Struct], fields: Sequence[_Parameter]) -> dict[str, Any]:
+    """Return the schema of the arguments. It is complete in itself: types that it refers to are in its `$defs`."""
     (reference,), components = msgspec.json.schema_components(
         [struct], ref_template="#/$defs/{name}", schema_hook=_schema_of
     )

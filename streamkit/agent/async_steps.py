@@ -39,7 +39,7 @@ __all__ = ["first_async_source"]
 
 
 def first_async_source(course: Iterator[Step]) -> Callable[[], Awaitable[AsyncSource]]:
-    """A function that opens the source of the first step. Each source opens the one after it."""
+    """Return a function that opens the source of the first step. Each source opens the one after it."""
 
     async def opened(step: Step) -> AsyncSource:
         source = await _source_of(step)
@@ -62,7 +62,7 @@ async def _source_of(step: Step) -> AsyncSource:
         case RunCode(run):
             return _source_of_run(run)
         case CallTools():
-            return _ToolCalls(step).source
+            return _AsyncToolCalls(step).source
 
 
 def _source_of_events(events: list[Event]) -> AsyncSource:
@@ -78,7 +78,8 @@ def _source_of_events(events: list[Event]) -> AsyncSource:
 
 
 def _source_of_run(run: CodeRun) -> AsyncSource:
-    """A run of code, read in a worker thread. Closing the source ends the run, whatever that thread waits for."""
+    """Return a run of code, read in a worker thread. Closing the source ends the run, whatever that thread waits
+    for."""
     limiter = anyio.CapacityLimiter(1)
 
     async def pull() -> Batch | None:
@@ -91,7 +92,7 @@ def _source_of_run(run: CodeRun) -> AsyncSource:
     return AsyncSource(pull, close, OWN_EVENTS)
 
 
-class _ToolCalls:
+class _AsyncToolCalls:
     """Functions that run side by side; `source` has their outputs.
 
     Their task starts at the first pull. `_finished` is None before that, and set when the task has ended.

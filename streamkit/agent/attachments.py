@@ -14,17 +14,18 @@ _FORMATS = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpeg", b"GIF8": "gif"}
 
 
 def with_image_data(message: Message) -> Message:
-    """The message itself; in place of a user's image that is a path, the image as base64 with the path in its metadata.
+    """Return the message itself; in place of a user's image that is a path, the image as base64 with the path in its
+    metadata.
 
     Raises:
-        UsageError: the file cannot be read, or is no PNG, JPEG, GIF or WebP image.
+        UsageError: the file cannot be read, or is not a PNG, JPEG, GIF or WebP image.
     """
     is_path = isinstance(message, ImageMessage) and (message.role, message.format) == ("user", "path")
     return image_of_path(message) if is_path else message
 
 
 def image_of_path(message: Message) -> Message:
-    """An image that is a path, as base64 with the path in its metadata. Raises as `with_image_data`."""
+    """Return an image that is a path, as base64 with the path in its metadata. Raises as `with_image_data`."""
     path = message.content
     try:
         data = Path(path).expanduser().read_bytes()
@@ -34,7 +35,7 @@ def image_of_path(message: Message) -> Message:
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         format = "webp"
     if format is None:
-        raise UsageError(f"the image {path!r} is no PNG, JPEG, GIF or WebP image, which are what models take")
+        raise UsageError(f"the image {path!r} is not a PNG, JPEG, GIF or WebP image, which are what models take")
     content = base64.b64encode(data).decode("ascii")
     fields = {**message.to_dict(), "format": f"base64.{format}", "content": content}
     return Message.from_dict({**fields, "metadata": {**message.metadata, "path": path}})

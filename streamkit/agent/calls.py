@@ -79,8 +79,8 @@ class PendingCall:
         return "".join(map(self._reported, cast("Iterator[object]", pieces)))
 
     async def collect(self, value: Any) -> Any:
-        """What an async function returned: of an async generator or an async stream all of its text, each piece of which is
-        reported as progress."""
+        """Return the value of an async function: of an async generator or an async stream all of its text, each piece
+        of which is reported as progress."""
         pieces = getattr(value, "text_deltas", value)
         if not isinstance(pieces, AsyncIterator):
             return value
@@ -125,7 +125,7 @@ class PendingCall:
             self._emit_done(_output(self.call, text), images=images)
 
     def _text_and_images(self, value: object) -> tuple[str, list[Message]]:
-        """A function's value as text, and its images: those of an `ImageMessage` or of a list with some."""
+        """Return a function's value as text, and its images: those of an `ImageMessage` or of a list with some."""
         is_sequence = isinstance(value, (list, tuple))
         parts = cast("Sequence[object]", value) if is_sequence else [value]  # type parameters cannot be checked
         if not any(isinstance(part, (ImageMessage, TextMessage)) for part in parts):
@@ -167,12 +167,12 @@ class PendingCall:
 
 
 def call_id_of(call: ToolCallMessage) -> str:
-    """The id that ties a call to its output, its code and its console: the provider's, else the message's."""
+    """Return the id that ties a call to its output, its code and its console: the provider's, else the message's."""
     return call.call_id or call.id
 
 
 def failure_events(call: ToolCallMessage, output: str, code: str, fault: str) -> list[Event]:
-    """The events of a call that failed.
+    """Return the events of a call that failed.
 
     Args:
         call: the model's call.
@@ -184,7 +184,7 @@ def failure_events(call: ToolCallMessage, output: str, code: str, fault: str) ->
 
 
 def declined_output(call: ToolCallMessage, text: str, reason: str | None) -> ToolOutputDone:
-    """The output of a call that the user declined with a reason. `text` is what the model reads."""
+    """Return the output of a call that the user declined with a reason. `text` is what the model reads."""
     return ToolOutputDone(_output(call, text, metadata={"declined": reason}))
 
 

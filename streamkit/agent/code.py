@@ -18,7 +18,7 @@ from .calls import call_id_of
 __all__ = [
     "CODE_TOOL",
     "FIELDS",
-    "Code",
+    "ProposedCode",
     "RejectedCode",
     "check_auto_run",
     "code_arguments",
@@ -34,7 +34,7 @@ FIELDS = {f"{CODE_TOOL}.code": "code"}
 _SYNONYMS = {"language": "format", "code": "content"}  # the keys of a flat message, which some models use
 
 
-class Code(NamedTuple):
+class ProposedCode(NamedTuple):
     """Code that may run once it is approved. `message` is the one that showed it; `language` is in lower case."""
 
     language: str
@@ -49,7 +49,7 @@ class RejectedCode(NamedTuple):
 
 
 def code_schema(languages: Collection[str]) -> dict[str, Any]:
-    """The schema of the tool that runs code in these languages."""
+    """Return the schema of the tool that runs code in these languages."""
     return {
         "name": CODE_TOOL,
         "description": (
@@ -69,12 +69,12 @@ def code_schema(languages: Collection[str]) -> dict[str, Any]:
 
 
 def code_arguments(language: str, source: str) -> str:
-    """The JSON arguments of a call that runs this code."""
+    """Return the JSON arguments of a call that runs this code."""
     return json.dumps({"language": language, "code": source}, ensure_ascii=False)
 
 
-def read_code(call: ToolCallMessage, code_messages: Iterable[CodeMessage]) -> Code | RejectedCode:
-    """The code that a call asks to run, or why it cannot run.
+def read_code(call: ToolCallMessage, code_messages: Iterable[CodeMessage]) -> ProposedCode | RejectedCode:
+    """Return the code that a call asks to run, or why it cannot run.
 
     Args:
         call: a call of `CODE_TOOL`.
@@ -87,7 +87,7 @@ def read_code(call: ToolCallMessage, code_messages: Iterable[CodeMessage]) -> Co
     for message in code_messages:
         shown = message.call_id == call_id_of(call) and message.status == "completed"
         if shown and (message.format, message.content) == (language, source):
-            return Code(language.strip().lower(), source, message)
+            return ProposedCode(language.strip().lower(), source, message)
     return RejectedCode("the code that was shown to the user is not the code of the call, or not in its language")
 
 
@@ -128,7 +128,8 @@ def _reject_constant(constant: str) -> object:
 
 
 def _unambiguous_object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """An object. One that repeats a key with another value is rejected, because parsers disagree on what it means."""
+    """Return an object. One that repeats a key with another value is rejected, because parsers disagree on what it
+    means."""
     values: dict[str, Any] = {}
     for key, value in pairs:
         if key in values and values[key] != value:
@@ -141,7 +142,7 @@ def _unambiguous_object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def check_auto_run(auto_run: Any) -> bool | Callable[[CodeMessage], bool]:
-    """The value of `auto_run=`, checked.
+    """Return the value of `auto_run=`, checked.
 
     Raises:
         UsageError: it is neither a bool nor a plain function.

@@ -11,7 +11,7 @@ from ..core.engine import Engine
 from ..events import Event
 from ..messages import Message, ToolCallMessage
 from .calls import call_id_of
-from .code import Code
+from .code import ProposedCode
 from .computer_protocol import Computing, Running
 
 __all__ = ["INTERRUPT_PERIOD", "CodeRun"]
@@ -42,7 +42,7 @@ class CodeRun:
     """
 
     def __init__(
-        self, computer: Computing, code: Code, call: ToolCallMessage, before: Callable[[], None] | None = None
+        self, computer: Computing, code: ProposedCode, call: ToolCallMessage, before: Callable[[], None] | None = None
     ) -> None:
         self._computer = computer
         self._before = before
@@ -108,7 +108,7 @@ class CodeRun:
     # -- for the turn, once it is closed
 
     def messages(self) -> list[Message]:
-        """The messages of the run, as far as it came."""
+        """Return the messages of the run, as far as it came."""
         for _ in self._engine.end("completed" if self.finished else "cancelled"):
             pass
         return self._engine.messages.all
@@ -117,27 +117,27 @@ class CodeRun:
 
     def _work(self) -> None:
         language_of: Any = getattr(self._computer, "language_of", str)  # of a computer with aliases
-        place = (id(self._computer), str(language_of(self._code.language)))
-        if self._waits_for(place):
+        process = (id(self._computer), str(language_of(self._code.language)))
+        if self._waits_for(process):
             try:
                 self._run()
             except BaseException as error:
                 self._error = error
             finally:
                 with _turns:
-                    _busy.discard(place)
+                    _busy.discard(process)
                     _turns.notify_all()
         with self._changed:
             self._ended = True
             self._changed.notify_all()
 
-    def _waits_for(self, place: tuple[int, str]) -> bool:
+    def _waits_for(self, process: tuple[int, str]) -> bool:
         """Wait until no other agent runs code there. False: the run was closed first."""
         with _turns:
-            _turns.wait_for(lambda: self._closing or place not in _busy)
+            _turns.wait_for(lambda: self._closing or process not in _busy)
             if self._closing:
                 return False
-            _busy.add(place)
+            _busy.add(process)
             return True
 
     def _run(self) -> None:

@@ -50,7 +50,7 @@ class Computing(Protocol):
         ...
 
     def run(self, language: str, code: str, /, *, call_id: str | None = None) -> Running:
-        """A run of this code, not yet started.
+        """Return a run of this code, not yet started.
 
         Args:
             language: one that the computer supports, in lower case.

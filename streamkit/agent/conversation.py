@@ -13,7 +13,7 @@ from ..messages import Message, TextMessage
 from ..messages.message import ROLES
 from ..protocols.values import is_list
 
-__all__ = ["UserInput", "as_messages", "changed", "input_messages", "load_messages", "put_in_place", "save_messages"]
+__all__ = ["UserInput", "as_messages", "changed", "input_messages", "load_messages", "replace_message", "save_messages"]
 
 UserInput: TypeAlias = str | Message | Mapping[str, Any] | Sequence[Message | Mapping[str, Any]] | None
 """What a user adds to a conversation: a text, one flat message or several, or nothing."""
@@ -35,7 +35,7 @@ def as_messages(values: Iterable[Any]) -> list[Message]:
 
 
 def input_messages(value: Any) -> list[Message]:
-    """The messages of a `UserInput`, which is checked here for callers without a type checker.
+    """Return the messages of a `UserInput`, which is checked here for callers without a type checker.
 
     Raises:
         UsageError: it is neither a text nor flat messages.
@@ -54,7 +54,7 @@ def input_messages(value: Any) -> list[Message]:
 
 
 def changed(message: _M, **fields: Any) -> _M:
-    """A copy of a message with other values of these fields. Messages themselves stay as they are."""
+    """Return a copy of a message with other values of these fields. Messages themselves stay as they are."""
     copy = message.copy()
     if (content := fields.pop("content", None)) is not None:
         copy.replace_content(content)
@@ -63,7 +63,7 @@ def changed(message: _M, **fields: Any) -> _M:
     return copy
 
 
-def put_in_place(messages: list[Message], message: Message, replacement: Message) -> None:
+def replace_message(messages: list[Message], message: Message, replacement: Message) -> None:
     """Put another message in the place of this one, in the list itself."""
     messages[:] = [replacement if one is message else one for one in messages]
 

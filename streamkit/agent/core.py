@@ -116,7 +116,7 @@ class AgentCore:
         self._newest_input: Sequence[Message] = ()  # what it added to the conversation
 
     def _provider_of(self, client: Any, protocol: str | None) -> Provider:
-        """The provider behind a client. Raises `UsageError` for an asynchronous one where the agent is not."""
+        """Return the provider behind a client. Raises `UsageError` for an asynchronous one where the agent is not."""
         provider = Provider(client, protocol)
         if provider.is_async and not self._accepts_async:
             raise UsageError(f"{type(client).__name__} is asynchronous: use `AsyncAgent`")
@@ -155,8 +155,8 @@ class AgentCore:
         return call.name not in self.application_tools and not is_providers
 
     def open_calls(self) -> list[ToolCallMessage]:
-        """The calls of the newest answer that can still be answered: those of the application, and those that are recorded as
-        waiting."""
+        """Return the calls of the newest answer that can still be answered: those of the application, and those that
+        are recorded as waiting."""
         self.messages[:] = as_messages(self.messages)  # the application may have added dicts
         return [
             call
@@ -203,11 +203,11 @@ class AgentCore:
         self._check_idle()
         messages = self.messages = as_messages(self.messages)
         first = self._newest_input[0] if self._newest_input else None
-        place = next((place for place, message in enumerate(messages) if message is first), None)
-        if place is None:
-            place = _start_of_newest_turn(messages)
-        undone = messages[place:]
-        del messages[place:]
+        index = next((index for index, message in enumerate(messages) if message is first), None)
+        if index is None:
+            index = _start_of_newest_turn(messages)
+        undone = messages[index:]
+        del messages[index:]
         self._newest_input = ()
         return undone
 
@@ -233,7 +233,7 @@ class AgentCore:
         return len(ends) == len(newest) and all(one is other for one, other in zip(ends, newest, strict=True))
 
     def _checked_input(self, input: Any) -> list[Message]:
-        """The messages of a `UserInput`, which the provider takes.
+        """Return the messages of a `UserInput`, which the provider takes.
 
         Raises:
             UsageError: it is neither a text nor flat messages, an image cannot be read, or the provider cannot take it.
@@ -281,14 +281,14 @@ class AgentCore:
 
 
 def _checked_tools(tools: object) -> Iterable[AnyTool]:
-    """The tools of an agent. Raises `UsageError` for a name or a schema alone."""
+    """Return the tools of an agent. Raises `UsageError` for a name or a schema alone."""
     if isinstance(tools, (str, Mapping)) or not isinstance(tools, Iterable):
         raise UsageError(f"`tools` is a list of functions and schemas, not {tools!r}")
     return cast("Iterable[AnyTool]", tools)
 
 
 def _checked_handlers(handlers: object) -> list[Handler]:
-    """The handlers of every stream. Raises `UsageError` where one is no handler."""
+    """Return the handlers of every stream. Raises `UsageError` where one is not a handler."""
     if not isinstance(handlers, (list, tuple)):
         raise UsageError(f"`handlers` is a list of handlers, not {handlers!r}")
     for handler in cast("Sequence[object]", handlers):
@@ -305,12 +305,12 @@ _ARGUMENTS = tuple(
 
 
 def _start_of_newest_turn(messages: Sequence[Message]) -> int:
-    """The place of the newest input: the user's last messages, with the system's among them."""
-    place = len(messages)
-    while place and messages[place - 1].role != "user":
-        place -= 1
-    if not place:
+    """Return the index of the newest input: the user's last messages, with the system's among them."""
+    index = len(messages)
+    while index and messages[index - 1].role != "user":
+        index -= 1
+    if not index:
         return len(messages)
-    while place and messages[place - 1].role in ("user", "system"):
-        place -= 1
-    return place
+    while index and messages[index - 1].role in ("user", "system"):
+        index -= 1
+    return index

@@ -19,7 +19,7 @@ class ParsedDocstring(NamedTuple):
 
 
 def parse_docstring(text: str | None) -> ParsedDocstring:
-    """The summary and the parameters' descriptions; both are empty where there is no docstring."""
+    """Return the summary and the parameters' descriptions; both are empty where there is no docstring."""
     plain = inspect.cleandoc(text or "")
     if ":" not in plain and "---" not in plain:
         return ParsedDocstring(plain.strip(), {})  # it has no section, so the library need not be imported

@@ -53,7 +53,7 @@ class Mailbox:
         self.wake()
 
     def _untaken_progress(self, message_id: str) -> _Progress:
-        """The call's progress at the end of the queue; a new one if an output was put after it."""
+        """Return the call's progress at the end of the queue; a new one if an output was put after it."""
         for batch in reversed(self._batches):
             if not isinstance(batch, _Progress):
                 break
@@ -71,7 +71,7 @@ class Mailbox:
         self.wake()
 
     def take(self) -> list[Event] | None:
-        """The next batch; None if there is none yet, [] after the last one.
+        """Return the next batch; None if there is none yet, [] after the last one.
 
         Raises:
             BaseException: what `end` was called with.

@@ -12,12 +12,14 @@ _MOST_SOURCE = 1000  # characters of a document's source that a model reads wher
 
 
 def model_text(text: str, limit: int) -> str:
-    """The text with its carriage returns carried out, in at most `limit` characters; the middle of a longer one is left out."""
+    """Return the text with its carriage returns carried out, in at most `limit` characters; the middle of a longer one
+    is left out."""
     return truncate(_as_shown(text), limit)
 
 
 def _as_shown(text: str) -> str:
-    """What a terminal shows: what follows a carriage return overwrites the line from its beginning, as progress bars do."""
+    """Return what a terminal shows: what follows a carriage return overwrites the line from its beginning, as progress
+    bars do."""
     if "\r" not in text:
         return text
     return "\n".join(map(_overwritten, text.split("\n")))
@@ -31,8 +33,8 @@ def _overwritten(line: str) -> str:
 
 
 def displayed_text(message: Message) -> str:
-    """What a model reads of something that code displayed and that it cannot see: the text that came with it, else that of
-    an HTML document, else its source, or what it was."""
+    """Return what a model reads of something that code displayed and that it cannot see: the text that came with it,
+    else that of an HTML document, else its source, or what it was."""
     content = message.content
     if isinstance(message, ImageMessage) or message.type == "file":
         return image_text(message, "displayed: ") + "\n"
@@ -47,7 +49,8 @@ def displayed_text(message: Message) -> str:
 
 
 def image_text(message: Message, how: str = "") -> str:
-    """What a model reads in place of an image or a file: what it is, where it is, and the text that came with it."""
+    """Return what a model reads in place of an image or a file: what it is, where it is, and the text that came with
+    it."""
     where = message.metadata.get("path") or (message.content if message.format in ("path", "file_id", "url") else "")
     text = message.metadata.get("text")
     return f"[{how}{message.type}{f': {where}' if where else ''}]" + (f" {text}" if isinstance(text, str) else "")

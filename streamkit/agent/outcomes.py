@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable, Sequence
 
 from ..answers import Confirmation
 from ..messages import ConsoleMessage, Message, ToolCallMessage, ToolOutputMessage
-from .actions import BEGAN, WAITING, Action, interrupted_output, is_question, not_run_output
+from .actions import BEGAN, WAITING, RecordedAction, interrupted_output, is_question, not_run_output
 from .calls import PendingCall, call_id_of
 from .code_run import CodeRun
-from .conversation import put_in_place
+from .conversation import replace_message
 from .core import AgentCore
 
 __all__ = ["Outcomes"]
@@ -24,20 +24,20 @@ class Outcomes:
 
     def __init__(self, agent: AgentCore) -> None:
         self._agent = agent
-        self._actions: Sequence[Action] = ()
-        self._work: dict[Action, PendingCall | CodeRun] = {}  # of actions that were started
-        self._declined: dict[Action, str] = {}  # what the model reads of those that the user declined
+        self._actions: Sequence[RecordedAction] = ()
+        self._work: dict[RecordedAction, PendingCall | CodeRun] = {}  # of actions that were started
+        self._declined: dict[RecordedAction, str] = {}  # what the model reads of those that the user declined
 
     # -- while the turn goes on
 
-    def begin(self, actions: Sequence[Action]) -> None:
+    def begin(self, actions: Sequence[RecordedAction]) -> None:
         """These are the actions of the newest answer; none has begun."""
         self._actions = actions
         self._work.clear()
         for action in actions:
             action.mark(self._agent.messages, WAITING)
 
-    def ask(self, action: Action, used: Collection[str]) -> str:
+    def ask(self, action: RecordedAction, used: Collection[str]) -> str:
         """It is asked whether an action may begin. Returns the question's id, the same where it is asked again.
 
         Args:
@@ -54,16 +54,16 @@ class Outcomes:
             action.mark(self._agent.messages, WAITING)
         return action.question
 
-    def decline(self, action: Action, text: str) -> None:
+    def decline(self, action: RecordedAction, text: str) -> None:
         """The user declined it. `text` is what the model reads."""
         self._declined[action] = text
 
-    def start(self, action: Action, work: PendingCall | CodeRun) -> None:
+    def start(self, action: RecordedAction, work: PendingCall | CodeRun) -> None:
         """An action begins with the next step."""
         self._work[action] = work
         action.mark(self._agent.messages, BEGAN)
 
-    def settle(self, actions: Iterable[Action]) -> None:
+    def settle(self, actions: Iterable[RecordedAction]) -> None:
         """The conversation has the outcome of these, because the stream has emitted it."""
         for action in actions:
             action.settle(self._agent.messages)
@@ -82,7 +82,7 @@ class Outcomes:
             self._finish_question(confirmation)
         is_open = any(map(_is_unanswered, confirmations[-1:])) or any(map(_is_unanswered, questions))
         if not self._actions:  # the turn did not come to answering the calls
-            self._actions = [Action(call) for call in calls]
+            self._actions = [RecordedAction(call) for call in calls]
         for action in self._actions:
             if not action.settled:
                 self._finish(action, is_open=is_open)
@@ -93,12 +93,12 @@ class Outcomes:
         for message in messages:
             if isinstance(message, ToolCallMessage) and message.id == confirmation.subject.id:
                 if _is_unanswered(confirmation):
-                    Action(message).mark(messages, WAITING)
+                    RecordedAction(message).mark(messages, WAITING)
                 else:
-                    Action(message).settle(messages)
+                    RecordedAction(message).settle(messages)
                 return
 
-    def _finish(self, action: Action, *, is_open: bool) -> None:
+    def _finish(self, action: RecordedAction, *, is_open: bool) -> None:
         messages = self._agent.messages
         match self._work.get(action):
             case PendingCall(began=True) as call:
@@ -116,23 +116,23 @@ class Outcomes:
                 self._put_output(action, output)
         action.settle(messages)
 
-    def _reasons(self, action: Action) -> list[str]:
+    def _reasons(self, action: RecordedAction) -> list[str]:
         return [self._declined[action]] if action in self._declined else []
 
-    def _interrupted(self, action: Action, before: str) -> ToolOutputMessage:
+    def _interrupted(self, action: RecordedAction, before: str) -> ToolOutputMessage:
         return interrupted_output(action.call, before, limit=self._agent.output_limit)
 
-    def _put_output(self, action: Action, output: ToolOutputMessage) -> None:
+    def _put_output(self, action: RecordedAction, output: ToolOutputMessage) -> None:
         """The call's one output, in the place of what the stream emitted of it."""
         messages = self._agent.messages
         emitted = [m for m in action.results(messages) if isinstance(m, ToolOutputMessage)]
         output.run_id, output.step_id = action.call.run_id, action.call.step_id
         if emitted:
-            put_in_place(messages, emitted[-1], output)
+            replace_message(messages, emitted[-1], output)
         else:
             messages.append(output)
 
-    def _put_images(self, action: Action, images: Sequence[Message]) -> None:
+    def _put_images(self, action: RecordedAction, images: Sequence[Message]) -> None:
         """The images of a function's output that the stream did not emit any more."""
         messages = self._agent.messages
         emitted = {message.id for message in action.results(messages)}
@@ -141,7 +141,7 @@ class Outcomes:
                 image.run_id, image.step_id = action.call.run_id, action.call.step_id
                 messages.append(image)
 
-    def _put_run(self, action: Action, run: CodeRun) -> None:
+    def _put_run(self, action: RecordedAction, run: CodeRun) -> None:
         """All messages of a run of code, in the place of those that the stream emitted; and if it did not come to its end,
         the record of that."""
         messages, call = self._agent.messages, action.call
@@ -151,7 +151,7 @@ class Outcomes:
             message.run_id, message.step_id = call.run_id, call.step_id
             if number < len(emitted):
                 message.id = emitted[number].id
-                put_in_place(messages, emitted[number], message)
+                replace_message(messages, emitted[number], message)
             else:
                 messages.append(message)
         if not run.finished:

@@ -93,7 +93,8 @@ class Provider:
         options: Mapping[str, Any],
         metadata: Mapping[str, Any] | None = None,
     ) -> Callable[[], Any]:
-        """A function that sends the request. It returns the client's stream, or an awaitable of it (async clients).
+        """Return a function that sends the request. It returns the client's stream, or an awaitable of it (async
+        clients).
 
         Args:
             model: the model's name.
@@ -171,7 +172,7 @@ def _protocol_of(client: Any) -> str:
 def _not_a_client(client: Any, what: str) -> str:
     kind = cast("type[object]", type(client))
     return (
-        f"a {kind.__module__.partition('.')[0]} `{kind.__name__}` is no client {what}: pass one of openai or anthropic, or an "
+        f"a {kind.__module__.partition('.')[0]} `{kind.__name__}` is not a client {what}: pass one of openai or anthropic, or an "
         "object with their methods (`responses.create`, `chat.completions.create` or `messages.create`). Most servers of other "
         "models speak Chat Completions: `openai.OpenAI(base_url=…)`"
     )
@@ -189,7 +190,8 @@ def _host(client: Any) -> str | None:
 def _leading_instructions(
     messages: Iterable[Message | Confirmation], instructions: str
 ) -> tuple[str, list[Message | Confirmation]]:
-    """The instructions, followed by the system messages that the conversation begins with; and the other messages."""
+    """Return the instructions, followed by the system messages that the conversation begins with; and the other
+    messages."""
     rest = list(messages)
     parts = [instructions] if instructions else []
     while rest and isinstance(rest[0], TextMessage) and rest[0].role == "system":
@@ -202,7 +204,8 @@ def _leading_instructions(
 
 
 def _function_schema(tool: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """A function's `name`, `description` and `parameters`, read from any provider's form; None for other tools."""
+    """Return a function's `name`, `description` and `parameters`, read from any provider's form; None for other
+    tools."""
     if is_object(function := tool.get("function")):
         return function
     if "input_schema" in tool:
@@ -217,7 +220,7 @@ def _without(values: Mapping[str, Any], *keys: str) -> dict[str, Any]:
 
 
 def tool_name(tool: Mapping[str, Any]) -> str | None:
-    """The name of a tool that the application runs; None for one that the provider runs itself."""
+    """Return the name of a tool that the application runs; None for one that the provider runs itself."""
     name = (_function_schema(tool) or tool).get("name")
     return name if isinstance(name, str) else None
 
@@ -258,14 +261,14 @@ def outputs_after_calls(messages: list[Any]) -> list[Any]:
     What stood in between (the output of code that another provider ran) follows the tool outputs.
     """
     ordered: list[Any] = []
-    output_place = 0  # where the next output goes
+    output_index = 0  # where the next output goes
     for message in messages:
         if message["role"] == "tool":
-            ordered.insert(output_place, message)
-            output_place += 1
+            ordered.insert(output_index, message)
+            output_index += 1
         else:
             ordered.append(message)
-            output_place = len(ordered) if message["role"] == "assistant" else output_place
+            output_index = len(ordered) if message["role"] == "assistant" else output_index
     return ordered
 
 
@@ -290,7 +293,7 @@ def _anthropic_tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _called_names(messages: list[Any]) -> list[str]:
-    """The names of the tools that the conversation calls, each once."""
+    """Return the names of the tools that the conversation calls, each once."""
     blocks: list[Any] = [block for message in messages for block in message["content"]]
     return [*dict.fromkeys(block["name"] for block in blocks if block["type"] == "tool_use")]
 

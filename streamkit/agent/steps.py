@@ -62,7 +62,8 @@ Step = CallModel | CallTools | RunCode | EmitEvents
 def following_sources(
     course: Iterator[Step], open_step: Callable[[Step], _Opened]
 ) -> Callable[[], Callable[[], _Opened] | None]:
-    """The `next_source` of each source of a turn: takes the next step and returns what opens it, None after the last."""
+    """Return the `next_source` of each source of a turn: takes the next step and returns what opens it, None after the
+    last."""
 
     def next_source() -> Callable[[], _Opened] | None:
         step = next(course, None)

@@ -34,7 +34,7 @@ __all__ = ["first_source"]
 
 
 def first_source(course: Iterator[Step]) -> Callable[[], Source]:
-    """A function that opens the source of the first step. Each source opens the one after it."""
+    """Return a function that opens the source of the first step. Each source opens the one after it."""
 
     def opened(step: Step) -> Source:
         source = _source_of(step)

@@ -17,7 +17,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 from ..arguments import check_kind
 from ..errors import UsageError
 from ..messages.answer import is_duration
-from .argument_schema import Arguments, ArgumentsError, underlying_function, without_partials
+from .argument_schema import ArgumentSchema, ArgumentsError, underlying_function, without_partials
 from .docstrings import parse_docstring
 from .tool_context import ToolContext
 
@@ -86,7 +86,7 @@ class Tool(Generic[P, R]):
         docstring = parse_docstring(_docstring(function))
         self.description = docstring.summary if description is None else description
         check_kind("parameters", parameters, Mapping)
-        self._arguments = Arguments(self.name, function, docstring.parameters, parameters)
+        self._arguments = ArgumentSchema(self.name, function, docstring.parameters, parameters)
         self.parameters = self._arguments.schema
         functools.update_wrapper(self, underlying_function(function), updated=())
 
@@ -127,11 +127,11 @@ class Tool(Generic[P, R]):
             return self.confirm
         value = self.confirm(context)
         if not isinstance(value, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  # it may be untyped
-            raise UsageError(f"`confirm` of tool {self.name} returned {value!r}, which is no bool")
+            raise UsageError(f"`confirm` of tool {self.name} returned {value!r}, which is not a bool")
         return value
 
     def bind(self, arguments: str, context: ToolContext[Any] | None = None) -> inspect.BoundArguments:
-        """A model's arguments as Python values. Takes and raises what `call` does."""
+        """Return a model's arguments as Python values. Takes and raises what `call` does."""
         return self._arguments.bind(arguments, context)
 
     def __repr__(self) -> str:
@@ -211,7 +211,7 @@ def _is_async(function: Any) -> bool:
 
 
 def _docstring(function: Any) -> str | None:
-    """The docstring; of an object that can be called its class's, where `__call__` has none."""
+    """Return the docstring; of an object that can be called its class's, where `__call__` has none."""
     plain = underlying_function(function)
     documented = function.__class__ if plain.__name__ == "__call__" else plain
     return plain.__doc__ or inspect.getdoc(documented)

@@ -15,13 +15,13 @@ from ..errors import UsageError
 from ..events import ConfirmationCreated, ConsoleCreated, ConsoleDelta, ConsoleDone, Event, Run, RunDone, ToolCallDone
 from ..messages import CodeMessage, ConsoleMessage, Message, ReasoningMessage, ToolCallMessage, ToolOutputMessage
 from ..streams.state import StreamState
-from .actions import WAITING, Action, is_question
+from .actions import WAITING, RecordedAction, is_question
 from .argument_schema import ArgumentsError
 from .calls import PendingCall, call_id_of, declined_output, failure_events
 from .code import CODE_TOOL, RejectedCode, read_code, runs_without_confirmation
 from .code_run import CodeRun
 from .computer_protocol import Computing, supports_language
-from .conversation import as_messages, changed, put_in_place
+from .conversation import as_messages, changed, replace_message
 from .core import AgentCore
 from .history import model_view
 from .outcomes import Outcomes
@@ -70,7 +70,7 @@ class Turn:
         self._on_start = on_start
         self._deps = deps
         self._outcomes = Outcomes(agent)
-        self._marked: list[Action] = []  # those that wait for the turn to come to them
+        self._marked: list[RecordedAction] = []  # those that wait for the turn to come to them
         self._answer_begins = 0  # where in the stream's messages the model's newest answer begins
         self._answer_is_complete = True
 
@@ -97,7 +97,7 @@ class Turn:
         marked = {action.call.id for action in self._marked}
         for call in filter(_is_call, self.stream.messages[self._answer_begins :]):
             if self._agent.executes(call) and call.id not in marked:
-                self._marked.append(Action(call))
+                self._marked.append(RecordedAction(call))
                 self._marked[-1].mark(self._agent.messages, WAITING)
 
     def _take_marks_away(self) -> None:
@@ -187,11 +187,13 @@ class Turn:
         questions = [call for call in calls if is_question(call)]
         self.presents_again = True
         # Copies, because the conversation's own calls take no answer any more: they were on a stream that has ended.
-        yield EmitEvents([ToolCallDone(Action(call).call.copy()) for call in calls])
+        yield EmitEvents([ToolCallDone(RecordedAction(call).call.copy()) for call in calls])
         self.presents_again = False
         self._answer_begins = len(self.stream.messages)
         if questions:
-            yield EmitEvents([ConfirmationCreated(Confirmation(call.id, Action(call).call)) for call in questions])
+            yield EmitEvents(
+                [ConfirmationCreated(Confirmation(call.id, RecordedAction(call).call)) for call in questions]
+            )
         answered = [*self.stream.confirmations]
         codes = [message for message in messages if isinstance(message, CodeMessage)]
         ours = [call for call in calls if call not in questions]
@@ -204,9 +206,9 @@ class Turn:
         self._take_marks_away()
         calls, messages = self._with_distinct_ids(messages)
         tools = self._agent.tools
-        actions = [Action(call) for call in calls]
+        actions = [RecordedAction(call) for call in calls]
         self._outcomes.begin(actions)
-        approved: list[tuple[Action, PendingCall]] = []
+        approved: list[tuple[RecordedAction, PendingCall]] = []
         for action in actions:
             tool = tools.get(action.call.name or "")
             if tool is not None and (yield from self._may_call(action, tool)):
@@ -226,8 +228,8 @@ class Turn:
             self._outcomes.settle([action])
 
     def _with_distinct_ids(self, messages: Sequence[Message]) -> tuple[list[ToolCallMessage], list[Message]]:
-        """The calls that the agent answers, and all messages. Some models give several calls of an answer one id: all
-        but the first then get another one, as does their code. The conversation changes as well."""
+        """Return the calls that the agent answers, and all messages. Some models give several calls of an answer one
+        id: all but the first then get another one, as does their code. The conversation changes as well."""
         calls = [message for message in messages if _is_call(message) and self._agent.executes(message)]
         distinct: list[ToolCallMessage] = []
         rest = [*messages]
@@ -239,19 +241,19 @@ class Turn:
             if id is not None and id in seen:
                 same_id = [m for m in messages if isinstance(m, CodeMessage) and m.call_id == id]
                 for code in same_id[number : codes[id]]:
-                    place = next(place for place, message in enumerate(rest) if message is code)
-                    rest[place] = changed(code, call_id=call.id)
-                    put_in_place(self._agent.messages, code, rest[place])
+                    index = next(index for index, message in enumerate(rest) if message is code)
+                    rest[index] = changed(code, call_id=call.id)
+                    replace_message(self._agent.messages, code, rest[index])
                 other = changed(call, call_id=call.id)
-                put_in_place(self._agent.messages, call, other)
+                replace_message(self._agent.messages, call, other)
                 call = other
             elif id is not None:
                 seen.add(id)
             distinct.append(call)
         return distinct, rest
 
-    def _may_call(self, action: Action, tool: Tool[..., Any]) -> Generator[Step, None, bool]:
-        """Whether a call fits its tool, and nobody has to confirm it, or somebody did. Edited arguments are checked again."""
+    def _may_call(self, action: RecordedAction, tool: Tool[..., Any]) -> Generator[Step, None, bool]:
+        """Whether a call fits its tool, and needs no confirmation, or has one. Edited arguments are checked again."""
         asks = yield from self._checked(action, tool, tool.must_confirm)
         if not asks:
             return asks is not None
@@ -260,7 +262,7 @@ class Turn:
         ) is not None
 
     def _checked(
-        self, action: Action, tool: Tool[..., Any], decide: Callable[[ToolContext[Any]], bool]
+        self, action: RecordedAction, tool: Tool[..., Any], decide: Callable[[ToolContext[Any]], bool]
     ) -> Generator[Step, None, bool | None]:
         """Check a call's arguments, and return what `decide` says of it; None if either fails. What is wrong is the call's
         output: nobody is asked about it."""
@@ -284,7 +286,7 @@ class Turn:
 
     # -- code
 
-    def _run_code(self, action: Action, messages: Sequence[Message], computer: Computing) -> Iterator[Step]:
+    def _run_code(self, action: RecordedAction, messages: Sequence[Message], computer: Computing) -> Iterator[Step]:
         call = action.call
         code = read_code(call, (message for message in messages if isinstance(message, CodeMessage)))
         if isinstance(code, RejectedCode):
@@ -302,7 +304,7 @@ class Turn:
                 code = code._replace(source=confirmation.edited)
                 metadata = {**code.message.metadata, "edited": True}
                 edited = changed(code.message, content=confirmation.edited, metadata=metadata)
-                put_in_place(self._agent.messages, code.message, edited)
+                replace_message(self._agent.messages, code.message, edited)
         first = len(self.stream.messages)
         run = CodeRun(computer, code, call, self.stream.before_actions)
         self._outcomes.start(action, run)
@@ -313,14 +315,14 @@ class Turn:
 
     # -- confirmations
 
-    def _confirm_call(self, action: Action) -> Generator[Step, None, bool]:
+    def _confirm_call(self, action: RecordedAction) -> Generator[Step, None, bool]:
         """Ask whether a call may be made. It may be edited."""
         confirmation = yield from self._confirm(action, action.call)
         if confirmation is not None and confirmation.edited not in (None, action.call.content):
             action.edit(self._agent.messages, confirmation.edited)
         return confirmation is not None
 
-    def _confirm(self, action: Action, subject: Message) -> Generator[Step, None, Confirmation | None]:
+    def _confirm(self, action: RecordedAction, subject: Message) -> Generator[Step, None, Confirmation | None]:
         """Ask whether the subject may run: the call itself, or its code.
 
         Returns the approval. If it was declined with a reason, the model reads that as the call's output, and the result is
@@ -356,7 +358,7 @@ class _Unanswered(Exception):
 
 
 def _cut_short(limit: str) -> EmitEvents:
-    """The end of a run that has reached a limit, which is its `finish_reason`."""
+    """Return the end of a run that has reached a limit, which is its `finish_reason`."""
     return EmitEvents([RunDone(Run(status="incomplete", finish_reason=limit))])
 
 

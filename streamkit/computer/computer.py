@@ -154,7 +154,7 @@ class Computer:
                 self._names[alias.strip().lower()] = name
 
     def language_of(self, name: str) -> str | None:
-        """The language that a name or an alias means, in any case; None if it is not supported."""
+        """Return the language that a name or an alias means, in any case; None if it is not supported."""
         with self._lock:
             return self._names.get(name.strip().lower())
 
@@ -194,7 +194,7 @@ class Computer:
         timeout: float | None = _DEFAULT,
         input: Callable[[str], str | None] | None = _DEFAULT,
     ) -> Execution:
-        """A run of some code. It begins when it is first read, not now.
+        """Return a run of some code. It begins when it is first read, not now.
 
         An unsupported language, or code that cannot be run at all, raises no error here: the run fails, and its console
         explains why, so that a model can read it.

@@ -13,7 +13,8 @@ __all__ = ["describe_exit", "describe_stop", "end_notes", "lost_between_runs", "
 
 
 def end_notes(language: str, result: RunResult, limits: Limits) -> Iterator[str]:
-    """The text to append to the console, one string or none. That of an interrupted run ends with `KeyboardInterrupt`."""
+    """Yield the text to append to the console, one string or none. That of an interrupted run ends with
+    `KeyboardInterrupt`."""
     lines = [*_lines(language, result, limits)]
     if result.reason in ("interrupted", "closed"):
         lines.append("KeyboardInterrupt")
@@ -22,7 +23,7 @@ def end_notes(language: str, result: RunResult, limits: Limits) -> Iterator[str]
 
 
 def lost_between_runs(language: str, how: str) -> str:
-    """The line that begins a run before which the language's process ended, and with it the state.
+    """Return the line that begins a run before which the language's process ended, and with it the state.
 
     Args:
         language: the language's name.
@@ -32,7 +33,8 @@ def lost_between_runs(language: str, how: str) -> str:
 
 
 def lost_in_last_run(language: str, result: RunResult, limits: Limits) -> str:
-    """The line that begins a run after one that lost the state and was not read to its end, so that nobody knows."""
+    """Return the line that begins a run after one that lost the state and was not read to its end, so that nobody
+    knows."""
     why = _why_killed(result)
     if not why:
         stopped = result.reason is not None and _cause(language, result, limits)
@@ -41,7 +43,7 @@ def lost_in_last_run(language: str, result: RunResult, limits: Limits) -> str:
 
 
 def describe_exit(exit_code: int | None) -> str:
-    """How a process ended, to follow "the process". A negative exit code is the number of a signal."""
+    """Return how a process ended, to follow "the process". A negative exit code is the number of a signal."""
     if exit_code is None:
         return "stopped responding"
     if exit_code < 0:
@@ -50,7 +52,7 @@ def describe_exit(exit_code: int | None) -> str:
 
 
 def describe_stop(reason: StopReason, limits: Limits) -> str:
-    """How something was stopped for a limit, to follow "the run" or "the process"."""
+    """Return how something was stopped for a limit, to follow "the run" or "the process"."""
     match reason:
         case "timed_out":
             return f"was stopped after {limits.timeout:g} seconds"

@@ -75,7 +75,7 @@ def _is_value_of_secret(name: str, value: str) -> bool:
 
 
 def default_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment that a `Computer` gives to code by default.
+    """Return the environment that a `Computer` gives to code by default.
 
     To hand on more: `Computer(env={**default_environment(), "HF_TOKEN": token})`, or everything: `Computer(env=os.environ)`.
 

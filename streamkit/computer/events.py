@@ -59,7 +59,7 @@ class RunEvents:
         return self._first_id if self._number == 1 else f"{self._first_id}.{self._number}"
 
     def convert(self, items: Iterable[OutputItem]) -> Iterator[Event]:
-        """The events of the next output."""
+        """Yield the events of the next output."""
         for item in items:
             match item:
                 case TextOutput():
@@ -72,7 +72,7 @@ class RunEvents:
                     yield from self._text("stderr", item.text)
 
     def finish(self, status: Status, execution: ExecutionStatus, *, ran: bool = True) -> Iterator[Event]:
-        """The last events of the run.
+        """Yield the last events of the run.
 
         Args:
             status: of the console message that is open.
@@ -143,5 +143,5 @@ class RunEvents:
 
 
 def _readable(value: Any) -> str:
-    """A string unchanged, any other JSON value indented."""
+    """Return a string unchanged, any other JSON value indented."""
     return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)

@@ -110,7 +110,7 @@ class Execution(Readable):
     # -- reading
 
     def __iter__(self) -> Iterator[Event]:
-        """The events as they happen. Each event is returned once: another loop continues after it.
+        """Yield the events as they happen. Each event is returned once: another loop continues after it.
 
         Raises:
             UsageError: another run of the language has not ended, or the computer is closed.
@@ -156,7 +156,7 @@ class Execution(Readable):
         return None
 
     def _take(self) -> Event:
-        """The next event, of those that are there."""
+        """Return the next event, of those that are there."""
         event = self._pending.popleft()
         if self._last_converted and not self._pending:
             self._request.read_to_end = True
@@ -167,11 +167,11 @@ class Execution(Readable):
         return self
 
     def source(self) -> Source:
-        """The run as the source of a sync stream. Closing the source closes the run."""
+        """Return the run as the source of a sync stream. Closing the source closes the run."""
         return _ExecutionSource(self)
 
     def async_source(self) -> AsyncSource:
-        """The run as the source of an async stream; a thread waits for its events."""
+        """Return the run as the source of an async stream; a thread waits for its events."""
         source = self.source()
         pulling, closing = anyio.CapacityLimiter(1), anyio.CapacityLimiter(1)
 

@@ -33,7 +33,7 @@ class InputAnswers:
             threading.Thread(target=target, args=arguments, name="streamkit-input", daemon=True).start()
 
     def take(self) -> list[tuple[int, str | None]]:
-        """The answers found since the last call, each with its number; None refuses."""
+        """Return the answers found since the last call, each with its number; None refuses."""
         return [self._answers.popleft() for _ in range(len(self._answers))]
 
     def _call(self, input: Callable[[str], str | None], number: int, prompt: str) -> None:

@@ -219,7 +219,7 @@ class LimitedOutput:
 
 
 def _characters_in(data: Any) -> int:
-    """The size of a displayed value: the characters of its strings, 1 for anything else."""
+    """Return the size of a displayed value: the characters of its strings, 1 for anything else."""
     if isinstance(data, str):
         return len(data)
     if isinstance(data, Mapping):

@@ -64,7 +64,7 @@ class Pipes:
             fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE_CAPACITY)
 
     def read(self, descriptor: int) -> str:
-        """The text that is available, about 64 KB at most; "" if there is none."""
+        """Return the text that is available, about 64 KB at most; "" if there is none."""
         try:
             data = os.read(descriptor, READ_SIZE)
         except BlockingIOError:
@@ -75,7 +75,7 @@ class Pipes:
         return self._decoders[descriptor].decode(data)
 
     def _read_line_end(self, descriptor: int) -> bytes:
-        """What follows within a moment: `print` writes a line and its line end one after the other."""
+        """Return what follows within a moment: `print` writes a line and its line end one after the other."""
         poll = select.poll()
         poll.register(descriptor, select.POLLIN)
         if any(event & select.POLLIN for _, event in poll.poll(_LINE_END_DELAY)):
@@ -84,7 +84,8 @@ class Pipes:
         return b""
 
     def incomplete_text(self) -> dict[Stream, str]:
-        """What the decoders still hold: characters of which only a part was written, as replacement characters."""
+        """Return what the decoders still hold: characters of which only a part was written, as replacement
+        characters."""
         return {stream: self._decoders[descriptor].decode(b"", True) for descriptor, stream in self.open.items()}
 
     def release(self) -> None:

@@ -30,7 +30,7 @@ def hold(descriptor: int) -> int:
 
 
 def pipe() -> tuple[int, int]:
-    """A new pipe, both ends of which are held."""
+    """Return a new pipe, both ends of which are held."""
     reader, writer = os.pipe()
     return hold(reader), hold(writer)
 
@@ -109,7 +109,7 @@ class ProcessChannel:
         return bool(self._unsent)
 
     def read_frames(self) -> list[dict[str, Any]] | None:
-        """The complete frames that are available; None if the process has closed its end."""
+        """Return the complete frames that are available; None if the process has closed its end."""
         try:
             data = os.read(self.frames, READ_SIZE)
         except BlockingIOError:
@@ -155,7 +155,7 @@ class Wakeup:
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:
-    """A frame; None for any other line, which code may have written to the descriptor."""
+    """Return a frame; None for any other line, which code may have written to the descriptor."""
     try:
         value = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

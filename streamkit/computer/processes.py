@@ -78,9 +78,10 @@ class Process:
 def look(
     top: int, left_out: set[Identity] | frozenset[Identity] = frozenset(), listed: set[int] | None = None
 ) -> Iterator[Process]:
-    """The living processes below one, parents first, as one look finds them; it may overlook some while others end.
+    """Yield the living processes below one, parents first, as one look finds them; it may overlook some while others
+    end.
 
-    The children of a process are looked for after it was yielded: whoever stops it first misses none of them.
+    The children of a process are looked for after it was yielded: a caller that stops it first misses none of them.
 
     Args:
         top: the id of the process at the top, which is not one of them.
@@ -99,7 +100,7 @@ def look(
 
 
 def descendants(top: int, left_out: set[Identity] | frozenset[Identity] = frozenset()) -> Iterator[Process]:
-    """All living processes below one, each once, parents first.
+    """Yield all living processes below one, each once, parents first.
 
     It looks until two looks list the same. For the list of children leaves some out if others end while it is read, and
     the children of one that ends move to another list, which may have been read before. Where processes come and go all
@@ -166,7 +167,7 @@ class ProcessTree:
         self._interrupted = False  # whether a process was, since the last `kill`
 
     def find(self) -> set[Identity]:
-        """The processes that live now, apart from the root."""
+        """Return the processes that live now, apart from the root."""
         return {process.identity for process in descendants(self._reaper) if process.pid != self.root}
 
     def root_lives(self) -> bool:
@@ -245,7 +246,8 @@ class ProcessTree:
 
 
 def seconds_in_queue(pid: int) -> float:
-    """How long a process could run but had to wait for a processor, since it began; 0.0 where the system does not say."""
+    """Return how long a process could run but had to wait for a processor, since it began; 0.0 where the system does
+    not say."""
     try:
         return int(_read_file(f"/proc/{pid}/schedstat").split()[1]) / 1e9
     except (OSError, IndexError, ValueError):
@@ -263,7 +265,7 @@ def _stop_group(group: int) -> None:
 
 
 def _system(top: int) -> _ProcessFiles | _ProcessTable:
-    """Where to look processes up."""
+    """Return where to look processes up."""
     return _ProcessFiles() if LISTS_CHILDREN else _ProcessTable(top)
 
 
@@ -271,7 +273,7 @@ class _ProcessFiles:
     """Linux's files about each process, read when they are needed."""
 
     def find(self, pid: int) -> Process | None:
-        """A process; None if it has ended. One whose main thread alone has ended lives on in the others."""
+        """Return a process; None if it has ended. One whose main thread alone has ended lives on in the others."""
         try:
             data = _read_file(f"/proc/{pid}/stat")
         except OSError:
@@ -283,7 +285,7 @@ class _ProcessFiles:
         return Process(pid, int(fields[18]), int(fields[1]), threads, int(fields[20]) * _PAGE_SIZE)
 
     def children(self, pid: int, threads: int) -> list[int]:
-        """The ids of the processes that one started; each of its threads has a list of its own."""
+        """Return the ids of the processes that one started; each of its threads has a list of its own."""
         found: list[int] = []
         with contextlib.suppress(OSError):  # it has ended meanwhile
             for thread in os.listdir(f"/proc/{pid}/task") if threads > 1 else (pid,):
@@ -320,11 +322,11 @@ class _ProcessTable:
         children += [pid for leader in children for pid in orphans.get(leader, ())]
 
     def find(self, pid: int) -> Process | None:
-        """A process; None if it has ended."""
+        """Return a process; None if it has ended."""
         return self._processes.get(pid)
 
     def children(self, pid: int, threads: int) -> list[int]:
-        """The ids of the processes that one started."""
+        """Return the ids of the processes that one started."""
         return [*self._children.get(pid, ())]
 
 

@@ -90,7 +90,7 @@ class Runner:
     # -- what a language defines
 
     def command(self, directory: str, frames: int, commands: int) -> list[str]:
-        """The command line of the process.
+        """Return the command line of the process.
 
         Args:
             directory: a directory for the process alone, removed with it.
@@ -108,7 +108,7 @@ class Runner:
         raise NotImplementedError
 
     def descriptors(self, frames: int, commands: int) -> tuple[int, tuple[int, ...]]:
-        """The descriptor that becomes the process's stdin, and those that it inherits besides."""
+        """Return the descriptor that becomes the process's stdin, and those that it inherits besides."""
         return subprocess.DEVNULL, (frames, commands)
 
     def prepare(self, directory: str) -> None:
@@ -174,7 +174,7 @@ class Runner:
 
     @staticmethod
     def with_processes() -> list[Runner]:
-        """The runners of this program whose processes live."""
+        """Return the runners of this program whose processes live."""
         return [*_with_process]
 
     @property
@@ -245,7 +245,7 @@ class Runner:
                 raise NotStartedError(f"the {self.name} process {how}{self._log()}")
 
     def _wait_for_frames(self, seconds: float) -> list[dict[str, Any]]:
-        """The frames that are available, or become so within this time."""
+        """Return the frames that are available, or become so within this time."""
         poll = select.poll()
         for descriptor in (self.channel.frames, self.wakeup.reader):
             poll.register(descriptor, select.POLLIN)
@@ -254,7 +254,7 @@ class Runner:
         return (self.channel.read_frames() or []) if self.channel.frames in ready else []
 
     def _log(self) -> str:
-        """What the process itself printed, to explain why it is not ready."""
+        """Return what the process itself printed, to explain why it is not ready."""
         with contextlib.suppress(OSError), open(os.path.join(self.directory, "log"), "rb") as log:
             if text := log.read()[-_LOG_SIZE:].decode("utf-8", "replace").strip():
                 return f":\n{text}"
@@ -327,13 +327,13 @@ class Runner:
 
 
 def _how_ended(process: LanguageProcess) -> str:
-    """How a process ended, to follow "the process"."""
+    """Return how a process ended, to follow "the process"."""
     limit = process.limit_passed
     return describe_exit(process.returncode) if limit is None else describe_stop(limit, process.limits)
 
 
 def _make_directory() -> str:
-    """A new directory for a process, with a path that is short enough for a socket in it."""
+    """Return a new directory for a process, with a path that is short enough for a socket in it."""
     directory = tempfile.mkdtemp(prefix="streamkit-")
     if len(directory) > _LONGEST_DIRECTORY:
         os.rmdir(directory)

@@ -106,11 +106,12 @@ class ShellRunner(Runner):
         return bool(frame["exit_code"] == self._interrupts)
 
     def _confirmation(self) -> str:
-        """The line that reports that the run has ended, after so many interrupts."""
+        """Return the line that reports that the run has ended, after so many interrupts."""
         return f"{self._frame('end', self._run_id, 'interrupted', self._interrupts)}; {_RESET}"
 
     def _frame(self, type: str, run: str, status: str = "ok", code: object = 0, argument: str = "") -> str:
-        """The command that writes a frame. It changes no state of the shell, and no function or alias replaces it."""
+        """Return the command that writes a frame. It changes no state of the shell, and no function or alias replaces
+        it."""
         name = "null" if run == "null" else f'"{run}"'
         frame = f'{{"type":"{type}","run":{name},"status":"{status}","exit_code":{code}}}\\n'
         return f"\\builtin printf '{frame}' {argument} >&{self._frames}"

@@ -28,7 +28,7 @@ _FEWEST_INTERRUPTS = 5  # before the kill, however late they come
 _IMMEDIATE: tuple[StopReason, ...] = ("memory_limit", "process_limit")
 
 
-class Interruptible(Protocol):
+class InterruptibleRunner(Protocol):
     """The runner of a language, as what stops a run uses it."""
 
     def interrupt(self, before: set[Identity]) -> None:
@@ -54,7 +54,9 @@ class RunStopper:
         interrupted: whether the code was interrupted.
     """
 
-    def __init__(self, runner: Interruptible, run: RunRequest, process: LanguageProcess, before: set[Identity]) -> None:
+    def __init__(
+        self, runner: InterruptibleRunner, run: RunRequest, process: LanguageProcess, before: set[Identity]
+    ) -> None:
         self._runner = runner
         self._run = run
         self._process = process
@@ -75,7 +77,7 @@ class RunStopper:
             self._run.stop_reason = self._run.stop_reason or reason
 
     def seconds_to_wait(self, now: float) -> float | None:
-        """How long the run may be left alone until the next `check`; None for as long as nothing happens."""
+        """Return how long the run may be left alone until the next `check`; None for as long as nothing happens."""
         if self.stopping:
             remaining = self._stopped_at + GRACE - now
             return min(_REPEAT_INTERVAL, remaining) if remaining > 0 else _REPEAT_INTERVAL

@@ -23,7 +23,7 @@ from .pipes import Pipes
 from .process_channel import ProcessChannel, Wakeup
 from .processes import Identity
 from .request import RunRequest
-from .stopping import Interruptible, RunStopper
+from .stopping import InterruptibleRunner, RunStopper
 
 __all__ = ["Supervisor"]
 
@@ -32,7 +32,7 @@ _BURST = 0.004  # seconds: output that follows other output so soon waits as lon
 _INTERRUPT_ERRORS = ("KeyboardInterrupt", "CancelledError")  # what an interrupt raises; the end note reports it
 
 
-class SupervisedRunner(Interruptible, Protocol):
+class SupervisedRunner(InterruptibleRunner, Protocol):
     """The runner of a language, as the supervisor of a run uses it."""
 
     may_exit: bool

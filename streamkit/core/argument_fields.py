@@ -32,7 +32,7 @@ from ..events import (
 from ..messages import Message, Status, TextMessage, ToolCallMessage, message_class
 from ..messages.json_text import has_surrogates, join_surrogates
 from .field_choices import FieldChoices
-from .field_messages import CallFields, at_place_of
+from .field_messages import CallFields, caused_by
 from .split_text import SplitDelta, with_text
 
 __all__ = ["ArgumentFields"]
@@ -52,7 +52,9 @@ class ArgumentFields:
     def __init__(self, fields: Mapping[str, str]) -> None:
         self._choices = FieldChoices(fields)
         self.fields = dict(fields)
-        self._open: dict[str, CallFields | None] = {}  # by message id, as in the engine; None for what is no call
+        self._open: dict[
+            str, CallFields | None
+        ] = {}  # by message id, as in the engine; None for any message but a call
         self._ids: set[str] = set()
         self._repeats: dict[str, int] = {}
         self._dropped: set[str] = set()
@@ -63,7 +65,8 @@ class ArgumentFields:
         return bool(self._choices.of_tool(name))
 
     def feed(self, events: Iterable[Event]) -> list[Event]:
-        """These events, with the events of fields among them. Fields that the source itself emits are left out."""
+        """Return these events, with the events of fields among them. Fields that the source itself emits are left
+        out."""
         out: list[Event] = []
         call_with, is_open, dropped = self._open.get, self._open, self._dropped
         event: Any  # a comparison of its class narrows no type
@@ -102,8 +105,8 @@ class ArgumentFields:
         return out
 
     def _split(self, event: SplitDelta) -> Iterator[Event]:
-        """A delta whose text begins or ends with half of a surrogate pair: it stays as it is, for the engine joins them. Fields
-        are read from the text up to that half, which comes with the next such delta."""
+        """Return a delta whose text begins or ends with half of a surrogate pair as it is, for the engine joins them.
+        Fields are read from the text up to that half, which comes with the next such delta."""
         id = event.delta.message_id
         text = join_surrogates(self._halves.get(id, "") + event.text)
         self._halves[id] = half = text[-1:] if has_surrogates(text) else ""
@@ -112,7 +115,8 @@ class ArgumentFields:
             yield event if one is delta else one
 
     def finish(self, status: RunStatus) -> list[Event]:
-        """The ends of fields whose calls are still open at the source's end, if the run ends with this status."""
+        """Return the ends of fields whose calls are still open at the source's end, if the run ends with this
+        status."""
         return [*self._end(status, Event())]
 
     def _end(self, status: RunStatus, cause: Event) -> Iterator[Event]:
@@ -123,7 +127,7 @@ class ArgumentFields:
         self._open.clear()
 
     def _delta(self, event: Delta) -> Iterator[Event]:
-        """A delta of a message that is not open: the message begins here, unless the delta is empty."""
+        """Begin a message with a delta that has none open, unless the delta is empty."""
         begins = bool(event.value or event.metadata or event.replace)
         family = event.family or TextMessage
         if begins and self._choices.is_made_of_field(family(event.message_id)):
@@ -152,14 +156,14 @@ class ArgumentFields:
                 return
             call = self._begin(message)
             if call is not None and call.reads_arguments and message.content:
-                yield at_place_of(event, ToolCallCreated(message))
+                yield caused_by(event, ToolCallCreated(message))
         call = self._open.pop(message.id)
         if call is not None:
             yield from call.finish(message, event)
         yield event
 
     def _passed(self, event: CallPassed) -> Iterator[Event]:
-        """Another call begins. If this one has all its arguments, the engine ends it here."""
+        """End the fields of a call after which another one begins, if it has all its arguments, as the engine does."""
         call = self._open.get(event.message.id)
         if call is not None and call.has_complete_arguments:
             del self._open[event.message.id]

@@ -1,4 +1,4 @@
-"""What counts as content: where times and timeouts look for the first of it, or the next."""
+"""Which events bring content: what times and timeouts measure."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from ..events import Delta, Done, Event
 
 __all__ = ["is_content"]
 
-_SAY_SOMETHING_EMPTY = frozenset({"tool_call", "tool_output"})  # a call without arguments is a call
+_CONTENT_WHEN_EMPTY = frozenset({"tool_call", "tool_output"})  # a call without arguments is a call
 
 
 def is_content(event: Event) -> bool:
-    """Whether an event brings content: a delta that is not empty, or a message that came whole.
+    """Whether an event brings content: a delta that is not empty, or a complete message.
 
-    An event may be as a decoder reports it. A message that has begun is no content, nor is one that ends empty; but a call
-    without arguments, an output without text and encrypted reasoning came whole.
+    An event may be as a decoder reports it. The beginning of a message is not content, nor is the end of an empty one; but a
+    call without arguments, an output without text and encrypted reasoning are complete messages.
     """
     if isinstance(event, Delta):
         return bool(event.value)
     if not isinstance(event, Done):
         return False
     message = event.message
-    return bool(message.content) or message.type in _SAY_SOMETHING_EMPTY or message.format == "redacted"
+    return bool(message.content) or message.type in _CONTENT_WHEN_EMPTY or message.format == "redacted"

@@ -1,7 +1,7 @@
-"""The delta loop: takes a source's batches, completes their events, and delivers them to hooks and to iteration.
+"""The delta loop takes a source's batches, completes their events, and delivers them to hooks and to iteration.
 
 Threads and tasks share it, so it does no input or output: `core.steps` says how a manager drives it. Every event goes to all
-handlers, in their order, and then to whoever iterates, before the next event is completed.
+handlers, in their order, and then to the loop over the stream, before the next event is completed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _Calls: TypeAlias = Sequence[Call | _DeltaHook]  # those of one kind of event
 
 
 class BatchDecoder(Protocol):
-    """Makes events of a source's batches."""
+    """Makes the events of a source's batches."""
 
     def decode(self, batch: Any, /) -> Sequence[Any] | None:
         """Return the events of a batch; None at the source's end."""
@@ -41,11 +41,11 @@ class HookStopped(Exception):
 
 
 class Delivery:
-    """Delivers the events of one stream to its handlers and to whoever iterates over it.
+    """Delivers the events of one stream to its handlers and to the loop over it.
 
     Args:
         engine: completes what a decoder reports.
-        handlers: are called in this order.
+        handlers: the handlers, in the order in which they are called.
         awaits: whether a task drives the stream, so that a hook may return an awaitable.
     """
 
@@ -77,12 +77,12 @@ class Delivery:
         self._ending = False  # the stream ends early: the async manager shields what is awaited from cancellation
         self._ended = False  # `StreamEnd` was delivered, or is next
         self._nested = False  # a source is read inside another
-        self._iterated = True  # somebody iterates, so events are handed out as well
+        self._iterated = True  # the application iterates, so events are yielded as well
         self._has_content = False  # the first content has come
         self._use_handlers(handlers)
 
     def _use_handlers(self, handlers: Sequence[Handler]) -> None:
-        """Look up once which of their hooks each kind of event calls.
+        """Find the hooks that each kind of event calls.
 
         Raises:
             UsageError: one of them is async, and this is a sync stream.
@@ -96,7 +96,7 @@ class Delivery:
             self._hooks[kind] = tuple(map(_taking_snapshot, calls)) if issubclass(kind, Delta) else calls
 
     def _notice_hooks(self) -> None:
-        """Call from here on what was assigned to a handler as a hook since the last time.
+        """Find the hooks that were assigned to a handler since the last time.
 
         Raises:
             UsageError: it is async, and this is a sync stream.
@@ -157,7 +157,8 @@ class Delivery:
 
     @property
     def _pull_now(self) -> Callable[[], Any] | None:
-        """Pulls the source, where a thread drives the stream. None where a task does: it takes the step `PULL`."""
+        """Return what pulls the source, where a thread drives the stream. None where a task does: it takes the step
+        `PULL`."""
         return None
 
     def _result_of_failed_pull(self, error: Exception) -> Any:
@@ -245,10 +246,10 @@ class Delivery:
         raise NotImplementedError("the manager's")
 
     def _must_await(self, hook: Any, result: Any) -> bool:
-        """Whether what a hook returned has to be awaited.
+        """Whether the value that a hook returned has to be awaited.
 
         Raises:
-            UsageError: it has to, and this is a sync stream.
+            UsageError: it has to be, and this is a sync stream.
         """
         if not inspect.isawaitable(result):
             _check_returned(hook, result)
@@ -264,7 +265,7 @@ class Delivery:
 
 
 def _check_returned(hook: Any, value: object) -> Any:
-    """Warn of what a hook returned, also when it was awaited, unless it is None. Returns None."""
+    """Warn if a hook returned a value, also when it was awaited. Returns None."""
     if value is not None:
         warn_of_returned_value(hook.function if isinstance(hook, Call) else hook, value)
     return None
@@ -281,13 +282,13 @@ def _invoke(call: Call | _DeltaHook, event: Any) -> Any:
 
 
 def _taking_snapshot(call: Call) -> _DeltaHook:
-    """A hook of deltas as the loop calls it, with the delta and its snapshot."""
+    """Return a hook of deltas as the loop calls it, with the delta and its snapshot."""
     function = call.function
     return (lambda event, snapshot: function(event)) if call.takes_event else function
 
 
 def add_note(error: BaseException, event: Event | None, another: BaseException) -> None:
-    """Mention a later error in the first. The same error once more, as of a full disk, is not mentioned again."""
+    """Mention a later error in the first one. The same error once more, as of a full disk, is not mentioned again."""
     if type(another) is type(error) and str(another) == str(error):
         return
     where = f"delivering {event.type}" if event is not None else "closing the source"

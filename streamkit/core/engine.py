@@ -1,4 +1,4 @@
-"""The engine: completes what a decoder reports into well-formed events, for every protocol alike.
+"""The engine completes what a decoder reports into well-formed events, for every protocol alike.
 
 It keeps the brackets, and repairs what breaks them:
 
@@ -9,8 +9,8 @@ It keeps the brackets, and repairs what breaks them:
 What was not opened is opened. What stays open is closed, with a status that says how it ended. Repairs are reported as
 warnings. Feeding an engine the events of another one changes nothing.
 
-Here is what completes each class of events, and how runs and sources end. The brackets of messages are kept in
-`message_store`, their content in `message_content`, and what waits for an answer in `pending`.
+This module has the table of what completes each class of events, and how sources and the stream end. `message_store` opens and
+closes messages, `message_content` completes what is in them, `pending` has what waits for an answer, `run_tracker` the run.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ class Engine:
 
     Attributes:
         messages: the messages, and which of them are open.
+        content: completes what is in them.
         pending: what waits for an answer.
         runs: the run and its steps.
         warning_list: the repairs.
@@ -95,13 +96,14 @@ class Engine:
     # -- what drives it, and what it forgets
 
     def begin_source(self, decoder: ItemDecoder, *, is_canonical: bool) -> None:
-        """A source begins, whose items this decodes. A canonical one is another stream's events, whose end is this stream's."""
+        """Set the decoder of a source that begins. A canonical source is another stream's events: its end is this
+        stream's."""
         self.warning_list.decoder = decoder
         self.pending.is_canonical = is_canonical
 
     def release(self) -> None:
-        """Nothing more comes. Refer no more to what drives the engine, so that both are freed as soon as nothing else
-        refers to them, and keep no more than what users read: messages, the run and its steps, warnings."""
+        """Refer no more to what drives the engine, because nothing more comes: both are freed as soon as nothing else
+        refers to them. What users read stays: messages, the run and its steps, warnings."""
         for part in (self.messages, self.content, self.pending, self.runs, self.warning_list):
             part.release()
         self.source_ends = {}
@@ -133,8 +135,8 @@ class Engine:
                 yield from self.complete_event(event)
 
     def append_delta(self, event: Any) -> bool:
-        """Append a delta of an open message: the common case, in which the event is complete as it is. False for any
-        other event, which `complete_event` is for."""
+        """Append a delta of an open message: the common case, in which the event is complete as it is. Returns False
+        for any other event, which `complete_event` is for."""
         message = self.messages.open_by_id.get(event.message_id)
         if message is None or type(event) is not message.delta_event or event.replace:
             return False
@@ -143,16 +145,17 @@ class Engine:
         return True
 
     def complete_event(self, event: e.Event) -> Iterable[e.Event]:
-        """Any event, with everything that belongs before and after it: to be handled before another event is completed."""
+        """Complete any event. Yields it with all that belongs before and after it, each to be handled before the next
+        is completed."""
         self.warning_list.cause, self.warning_list.item_index = event, event.item_index
         event.item_index = None
-        return _COMPLETIONS[event.__class__](self, event)
+        return self.completions[event.__class__](self, event)
 
     def _emit(self, event: e.Event) -> Iterable[e.Event]:
         return (event,)
 
     def _emit_in_step(self, event: e.Event) -> Iterator[e.Event]:
-        """An application's own event stands inside the run, as any other."""
+        """Emit an application's own event, which stands inside the run as any other."""
         yield from self.runs.open_step(event)
         yield event
 
@@ -161,7 +164,7 @@ class Engine:
         return self._drop(event)
 
     def _drop(self, event: e.Event) -> Iterable[e.Event]:
-        """Another stream's end: this stream emits its own."""
+        """Drop the end of another stream: this stream emits its own."""
         if self.pending.is_canonical:
             self.source_ends[type(event)] = event.position
         return ()
@@ -172,7 +175,8 @@ class Engine:
         return self.runs.open(event.run, event)
 
     def _complete_run_done(self, event: e.RunDone) -> Iterator[e.Event]:
-        """The source says how its run ended. `RunDone` itself comes when the stream ends: another source may follow."""
+        """Record how the source's run ended. `RunDone` is emitted when the stream ends, because another source may
+        follow."""
         outcome, runs = event.run, self.runs
         self._drop(event)
         if runs.run is None:
@@ -202,13 +206,14 @@ class Engine:
     # -- endings
 
     def _close_open(self, status: e.RunStatus, cause: e.Event) -> Iterator[e.Event]:
-        """All open messages are done, because their run or its source ends with this status."""
+        """Close all open messages, because their run or its source ends with this status."""
         return self.content.close_all(e.OPEN_MESSAGE_STATUS[status], cause)
 
     def source_done(self, *, complete: bool) -> Iterator[e.Event]:
-        """The source has no more items. Closes the messages; the step stays open for answers.
+        """Close the messages of a source that has no more items. The step stays open for answers.
 
-        `complete`: the source's protocol says that nothing is missing.
+        Args:
+            complete: whether the answer is complete by the rule of the source's protocol.
         """
         outcome = self.runs.outcome
         status: e.RunStatus = "completed" if complete else "incomplete"
@@ -224,11 +229,11 @@ class Engine:
 
     @property
     def cut_short(self) -> bool:
-        """Whether the source said that its answer is not complete."""
+        """Whether the source reported that its answer is not complete."""
         return self.runs.outcome is not None and self.runs.outcome.status in ("incomplete", "cancelled")
 
     def next_source(self, *, same_step: bool = False) -> Iterator[e.Event]:
-        """The run goes on with another source: in a new step, unless that source belongs to the step before."""
+        """Go on with another source of the same run: in a new step, unless that source belongs to the step before."""
         if self.runs.step is not None and not same_step:
             yield from self.runs.end_step(e.RunStep(status="completed"), e.StreamEnd())
         self.runs.resume()
@@ -258,26 +263,26 @@ class Engine:
             yield from runs.require_action(e.Run(), e.StreamEnd())
         yield from runs.end_last_step(how, error)
         run_done = runs.end(how, error)
-        if run_done is not None and self.takes_place(run_done):
+        if run_done is not None and self.assign_cursor(run_done):
             yield run_done
 
-    def takes_place(self, event: e.Event) -> bool:
-        """Give an event of the stream's end the cursor that it has in a canonical source. Returns False if it is not to be
-        delivered, because it comes before the cursor after which the stream resumes."""
+    def assign_cursor(self, event: e.Event) -> bool:
+        """Give an event of the stream's end the cursor that it has in a canonical source. Returns whether to deliver
+        it: not if it comes before the cursor after which the stream resumes."""
         event.position = self.source_ends.get(event.__class__)
         return event.__class__ not in self.ends_before
 
-    def _take_confirmation(self, event: e.ConfirmationCreated) -> Iterator[e.Event]:
+    def _complete_confirmation_created(self, event: e.ConfirmationCreated) -> Iterator[e.Event]:
         return self.pending.confirmation_created(event, self.messages.get(event.confirmation.subject.id))
 
     # -- warnings
 
     @property
     def warnings(self) -> list[e.StreamWarning]:
-        """The first 1000."""
+        """The first 1000 repairs."""
         return self.warning_list.warnings
 
-    def _take_warning(self, event: e.StreamWarning) -> Iterator[e.Event]:
+    def _complete_warning(self, event: e.StreamWarning) -> Iterator[e.Event]:
         yield self.warning_list.add_checked(event)
 
     completions: ClassVar[_Completions] = _Completions(
@@ -301,9 +306,9 @@ class Engine:
             e.RunStepCreated: _complete_step_created,
             e.RunStepDone: _complete_step_done,
             e.Usage: _complete_usage,
-            e.ConfirmationCreated: _take_confirmation,
+            e.ConfirmationCreated: _complete_confirmation_created,
             e.ConfirmationDone: lambda engine, event: engine.pending.confirmation_done(event),
-            e.StreamWarning: _take_warning,
+            e.StreamWarning: _complete_warning,
             e.StreamException: _keep_failure,
             e.StreamTimeout: _drop,
             e.StreamEnd: _drop,
@@ -311,11 +316,9 @@ class Engine:
     )
 
 
-_COMPLETIONS = Engine.completions
-
-
 def _cut(items: list[_T], newest: int, is_over: Callable[[_T], bool]) -> list[_T]:
-    """Take what is over out of a list, except for the newest items. In one step, for other threads read the list."""
+    """Remove from a list what is over, except for the newest items, and return it. In one step, because other threads
+    read the list."""
     old = items[:-newest]
     cut = [item for item in old if is_over(item)]
     if cut:

@@ -1,4 +1,4 @@
-"""Which arguments of which tools become messages: `fields=` of a stream, parsed.
+"""`fields=` of a stream, parsed: which arguments of which tools become messages.
 
     {"send_message.message": "text", "execute.code": "code:python", "*.inner_thoughts": "reasoning"}
 
@@ -44,7 +44,7 @@ class FieldChoice(NamedTuple):
 
     @property
     def paths(self) -> Iterator[str]:
-        """The paths to read for it: the argument, and for code the one beside it that names the language."""
+        """Yield the paths to read for it: the argument, and for code the one beside it that names the language."""
         yield join_path(self.keys)
         if self.kind is CodeMessage and self.language is None:
             yield join_path((*self.keys[:-1], "language"))
@@ -72,11 +72,12 @@ class FieldChoices:
             self._by_tool.setdefault(tool, []).append(FieldChoice(tuple(keys), *_parse_kind(field, kind)))
 
     def of_tool(self, name: str | None) -> list[FieldChoice]:
-        """The choices for this tool: those that name it first, then those for any tool. None for a call without a name yet."""
+        """Return the choices for this tool: those that name it first, then those for any tool. None for a call without
+        a name yet."""
         return [*self._by_tool.get(name, ()), *self._by_tool.get(None, ())] if name is not None else []
 
     def is_made_of_field(self, message: Message) -> bool:
-        """Whether a message of the source is already a field's, which would be made here again.
+        """Whether a message of the source was already made from a field, which would be made here again.
 
         Then the source is another stream with `fields=`. The message's metadata show it, or its id, if the protocol
         between them carries no metadata.
@@ -88,13 +89,13 @@ class FieldChoices:
 
     def _is_field_id(self, id: str) -> bool:
         """Whether an id ends as those of the fields of a called tool."""
-        paths = [_keys(id[place + 1 :]) for place, sign in enumerate(id) if sign == "#" and place]
+        paths = [_keys(id[index + 1 :]) for index, sign in enumerate(id) if sign == "#" and index]
         choices = [choice for tool in self.called for choice in self.of_tool(tool)]
         return any(choice.matches(keys) for choice in choices for keys in paths if keys)
 
 
 def _parse_kind(field: str, kind: object) -> tuple[type[Message], str | None]:
-    """The class of a field's messages, and the language of code."""
+    """Return the class of a field's messages, and the language of code."""
     name, colon, language = kind.partition(":") if isinstance(kind, str) else ("", "", "")
     if name not in _KINDS or (colon and (name != "code" or not language)):
         kinds = "'text', 'reasoning', 'code', or 'code:' and a language"
@@ -103,7 +104,7 @@ def _parse_kind(field: str, kind: object) -> tuple[type[Message], str | None]:
 
 
 def _keys(path: str) -> _Keys:
-    """The keys of a path; () if it is malformed."""
+    """Return the keys of a path; () if it is malformed."""
     try:
         return split_path(path)
     except UsageError:

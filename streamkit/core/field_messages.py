@@ -1,4 +1,4 @@
-"""The messages of one tool call's fields: the call's arguments in, as they stream, and the fields' events out."""
+"""The messages of one tool call's fields: reads the call's arguments as they stream, and makes the fields' events."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .json_fields import FieldText, JsonFields
 from .json_paths import join_path, split_path
 from .json_tokens import all_plain
 
-__all__ = ["CallFields", "at_place_of"]
+__all__ = ["CallFields", "caused_by"]
 
 _LONGEST_LANGUAGE = 100  # characters; a longer text is not the name of a language
 
@@ -23,7 +23,7 @@ class _GrowingText:
     """A text that grows in pieces, joined when there are many.
 
     Attributes:
-        pieces: the newest pieces. Whoever appends to it directly calls `compact` where there are `COMPACT_AT`.
+        pieces: the newest pieces. Code that appends to it directly calls `compact` when there are `COMPACT_AT`.
     """
 
     __slots__ = ("_joined", "_length_joined", "pieces")
@@ -73,7 +73,7 @@ class _Field:
         self._waiting: _GrowingText | None = None  # the text of a repeated key
 
     def begin_again(self) -> None:
-        """The key comes again: the next piece is the first of its new text."""
+        """Prepare for the new text of a key that comes again."""
         self._waiting = _GrowingText()
 
     @property
@@ -102,7 +102,7 @@ class _Field:
         return self.release() if done else ("", False)
 
     def release(self) -> tuple[str, bool]:
-        """The text that waited, and whether it replaces what was emitted."""
+        """Return the text that waited, and whether it replaces what was emitted."""
         waiting, self._waiting = self._waiting, None
         if waiting is None or waiting.value == self.emitted.value:
             return "", False
@@ -137,7 +137,7 @@ class CallFields:
 
     @property
     def has_complete_arguments(self) -> bool:
-        """Whether the arguments are read, and are a complete JSON document."""
+        """Whether the arguments were read and are a complete JSON document."""
         return self._reader is not None and self._reader.complete
 
     def _choose(self) -> None:
@@ -176,7 +176,7 @@ class CallFields:
             field.emitted.compact()
 
     def feed(self, delta: Delta) -> Iterable[Event]:
-        """The fields' events of a delta of the arguments."""
+        """Return the fields' events of a delta of the arguments."""
         reader, self._growing = self._reader, None
         if delta.replace:
             return self._replace(delta.value, delta)
@@ -191,21 +191,22 @@ class CallFields:
         return events
 
     def finish(self, call: Message, cause: Event) -> Iterator[Event]:
-        """The events before the call's own end. Arguments that come only with the end are emitted as one delta first."""
+        """Yield the events before the call's own end. Arguments that come only with the end are emitted as one delta
+        first."""
         self._growing = None
         if call.name and call.name != self._name:
             yield from self._rename(call.name, cause)
         self._call_id = call.call_id or self._call_id
         if self._reader is not None and call.has_content:
             if call.content and not self._arguments.value:
-                yield at_place_of(cause, ToolCallDelta(call.id, call.content))
+                yield caused_by(cause, ToolCallDelta(call.id, call.content))
                 yield from self._read(call.content, cause)
             else:
                 yield from self._replace(call.content, cause)
         yield from self.end("completed" if call.status == "in_progress" else call.status, cause)
 
     def end(self, status: Status, cause: Event) -> Iterator[Event]:
-        """The ends of the fields' messages, if the call ends with this status."""
+        """Yield the ends of the fields' messages, if the call ends with this status."""
         complete = self.has_complete_arguments
         for path, field in self._fields.items():
             if field is None:
@@ -215,7 +216,7 @@ class CallFields:
             kind = type(field.message)
             language = field.language or self._language(path, kind) or field.message.format
             call_id = self._call_id or self._call.id
-            yield at_place_of(cause, MessageDone(kind(field.message.id, status=how, call_id=call_id, format=language)))
+            yield caused_by(cause, MessageDone(kind(field.message.id, status=how, call_id=call_id, format=language)))
 
     # -- the arguments
 
@@ -228,14 +229,14 @@ class CallFields:
             yield from self._add(piece, cause)
 
     def _rename(self, name: str, cause: Event) -> Iterator[Event]:
-        """The tool's name changed, or comes only now."""
+        """Read the arguments again for the tool's new name."""
         yield from self.end("incomplete", cause)
         self._name = name
         self._choose()
         yield from self._read(self._arguments.value, cause)
 
     def _replace(self, text: str, cause: Event) -> Iterator[Event]:
-        """The arguments are replaced by this text. Fields whose text differs are emitted again."""
+        """Read the arguments again from this text. Fields whose text differs are emitted again."""
         before = self._arguments.value
         self._arguments = _GrowingText()
         self._arguments.add(text)
@@ -257,7 +258,7 @@ class CallFields:
             yield from self._add(piece, cause)
 
     def _add(self, piece: FieldText, cause: Event) -> Iterator[Event]:
-        """The events of a piece of a field."""
+        """Yield the events of a piece of a field."""
         if piece.path not in self._fields:
             self._fields[piece.path] = self._new_field(piece.path)
         field = self._fields[piece.path]
@@ -267,18 +268,18 @@ class CallFields:
             field.begin_again()
         if not field.created:
             field.created = True
-            yield at_place_of(cause, field.message.created_event(field.message))
+            yield caused_by(cause, field.message.created_event(field.message))
         yield from self._emit(field, field.add(piece.text, done=piece.done), cause)
 
     def _emit(self, field: _Field, change: tuple[str, bool], cause: Event) -> Iterator[Event]:
         text, replaces = change
         if text or replaces:
-            yield at_place_of(cause, field.message.delta_event(field.message.id, text, replaces))
+            yield caused_by(cause, field.message.delta_event(field.message.id, text, replaces))
 
     # -- the messages
 
     def _new_field(self, path: str) -> _Field | None:
-        """The field at this path; None if the path is read only as the language of another."""
+        """Return the field at this path; None if the path is read only as the language of another."""
         keys = split_path(path)
         choice = next((choice for choice in self._choices if choice.matches(keys)), None)
         if choice is None:
@@ -299,7 +300,7 @@ class CallFields:
         return _Field(message, choice.language, is_language=_may_name_language(path))
 
     def _language(self, path: str, kind: type[Message]) -> str | None:
-        """The argument `language` beside a piece of code, if it is complete."""
+        """Return the argument `language` beside a piece of code, if it is complete."""
         if kind is not CodeMessage:
             return None
         language, done = self._languages.get(join_path((*split_path(path)[:-1], "language")), ("", False))
@@ -319,7 +320,7 @@ def _may_name_language(path: str) -> bool:
 
 
 def _values(reader: JsonFields, text: str) -> dict[str, FieldText]:
-    """The fields in a complete text, by path."""
+    """Return the fields in a complete text, by path."""
     values: dict[str, FieldText] = {}
     for piece in reader.feed(text):
         if piece.replace:
@@ -329,7 +330,7 @@ def _values(reader: JsonFields, text: str) -> dict[str, FieldText]:
     return values
 
 
-def at_place_of(cause: Event, event: _E) -> _E:
-    """This event, with the position, raw item and index of the one that caused it."""
+def caused_by(cause: Event, event: _E) -> _E:
+    """Return this event, with the position, raw item and index of the one that caused it."""
     event.position, event.raw_item, event.item_index = cause.position, cause.raw_item, cause.item_index
     return event

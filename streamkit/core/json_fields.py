@@ -61,7 +61,7 @@ class FieldText(msgspec.Struct, frozen=True):
         text: the new text.
         done: whether the string is complete.
         replace: whether the text before it is void, because the field's key, or one above it, came again. If the field is
-            not `done` at the document's end, its last value is no string, or it is missing.
+            not `done` at the document's end, its last value is not a string, or it is missing.
     """
 
     path: str
@@ -114,14 +114,14 @@ class JsonFields:
 
     @property
     def open_field(self) -> str | None:
-        """The path of the field whose text is unfinished, None if there is none. A piece of plain text then only extends it, and
-        need not be fed. Errors count the characters that were fed."""
+        """The path of the field whose text is unfinished, None if there is none. A piece of plain text then only
+        extends it, and need not be fed. Errors count the characters that were fed."""
         if not self._in_string or self._is_key or not self._collects or self._cut_token or self.error is not None:
             return None
         return self._path
 
     def feed(self, piece: str) -> list[FieldText]:
-        """The pieces of fields in this piece of the document, in order. It never raises."""
+        """Return the pieces of fields in this piece of the document, in order. It never raises."""
         if self.error is not None or not piece:
             return []
         if self._cut_token:
@@ -139,7 +139,7 @@ class JsonFields:
         return emitted
 
     def _feed_plain(self, piece: str) -> list[FieldText]:
-        """The same for a piece that is all text, inside a string: the common case."""
+        """Return the same for a piece that is all text, inside a string: the common case."""
         self._position += len(piece)
         if not self._collects:
             return []
@@ -148,7 +148,7 @@ class JsonFields:
         self._parts.append(piece)
         return []
 
-    # -- the states: each reads what it can from a place in a piece, and returns the place after it
+    # -- the states: each reads what it can from an index in a piece, and returns the index after it
 
     def _value(self, piece: str, at: int) -> int:
         at = space(piece, at).end()
@@ -307,7 +307,7 @@ class JsonFields:
             self._parts.append(text)
 
     def _new_text(self) -> str:
-        """The new text of the present string."""
+        """Return the new text of the present string."""
         text = "".join(self._parts)
         self._parts.clear()
         return text
@@ -334,7 +334,7 @@ class JsonFields:
                 self._emitted += [FieldText(path, "", False, True) for path in before.paths()]  # the key came again
 
     def _expect(self, key: str) -> None:
-        """The value of this key or index comes next."""
+        """Note that the value of this key or index comes next."""
         self._at = key
         self._nodes = tuple(
             found
@@ -364,8 +364,8 @@ class JsonFields:
             values[depth - 1].emitted.below[value.key] = value.emitted
 
     def _prefix(self) -> str:
-        """The path of the innermost open value, and a dot. It is made only when needed: together, the paths of nested
-        values are as long as the square of their depth."""
+        """Return the path of the innermost open value, and a dot. It is made only when needed: together, the paths of
+        nested values are as long as the square of their depth."""
         values = self._open
         depth = len(values) - 1
         while depth and values[depth].prefix is None:
@@ -387,6 +387,6 @@ class JsonFields:
         return at + 1
 
     def _fail(self, piece: str, at: int, wanted: str, length: int = 1) -> int:
-        """Record an error: so many characters from here on cannot be what is wanted."""
+        """Record an error: that many characters from here on are not what is wanted."""
         self.error = f"character {self._position + at}: {wanted} should come here, not {piece[at : at + length]!r}"
         return len(piece)

@@ -15,19 +15,21 @@ __all__ = ["EmittedPaths", "OpenValue", "PathNode", "join_path", "split_path"]
 
 
 def split_path(path: str) -> tuple[str | None, ...]:
-    r"""The keys of a path, None for `*`. In a key a backslash goes before `.` and `\`, and before the key `*`.
+    r"""Return the keys of a path, None for `*`. In a key a backslash goes before `.` and `\`, and before the key `*`.
 
     Raises:
-        UsageError: the path ends with a backslash, or is no text.
+        UsageError: the path ends with a backslash, or is not a text.
     """
     if not isinstance(path, str) or not re.fullmatch(r"(?:[^\\]|\\.)*", path, re.DOTALL):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise UsageError(f"{path!r} is no path of a JSON field: `key.key`, with a backslash before a dot in a key")
+        raise UsageError(
+            f"invalid path {path!r} of a JSON field; expected `key.key`, with a backslash before a dot in a key"
+        )
     parts = re.findall(r"\.((?:[^\\.]|\\.)*)", "." + path, re.DOTALL)
     return tuple(None if part == "*" else re.sub(r"\\(.)", r"\1", part, flags=re.DOTALL) for part in parts)
 
 
 def join_path(keys: Iterable[str | None]) -> str:
-    """The path of these keys: the reverse of `split_path`.
+    """Return the path of these keys: the reverse of `split_path`.
 
     Raises:
         UsageError: there are no keys. The document itself has no path, and `""` is the path of the key `""`.
@@ -74,7 +76,8 @@ class EmittedPaths:
         self.below: dict[str, EmittedPaths] = {}
 
     def paths(self) -> Iterator[str]:
-        """All paths at this key and below it, in the order of the document. It may be nested deeper than Python recurses."""
+        """Yield all paths at this key and below it, in the order of the document. It may be nested deeper than Python
+        recurses."""
         remaining: list[EmittedPaths] = [self]
         while remaining:
             emitted = remaining.pop()
@@ -84,7 +87,7 @@ class EmittedPaths:
 
 
 class OpenValue:
-    """An object or array that is being read and has a chosen field in it, perhaps.
+    """An object or array that is being read and may have a chosen field in it.
 
     Attributes:
         nodes: the nodes of the path tree that stand for it; several, where `*` and a key both fit.

@@ -1,4 +1,4 @@
-"""The tokens of JSON text, as expressions that find where one ends, and how far one goes that is cut off."""
+"""The tokens of JSON text, as expressions that find the end of one, and the end of a part of one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _Match = Callable[[str, int], re.Match[str]]
 
 
 def _matcher(pattern: str) -> _Match:
-    """The `match` of a pattern that always matches, perhaps the empty string."""
+    """Return the `match` of a pattern that always matches, perhaps the empty string."""
     match: Any = re.compile(pattern).match
     matcher: _Match = match
     return matcher

@@ -1,4 +1,4 @@
-"""What is in a message: the sum of its deltas, and in the end the provider's own content.
+"""The content of messages: the sum of their deltas, and in the end the provider's own.
 
 What is missing when a message is done comes as one more delta; content that differs is replaced. Text that was cut in the
 middle of a character is held until the other half comes.
@@ -37,7 +37,7 @@ class MessageContent:
     Args:
         messages: the messages.
         runs: the run and its step, in which content comes.
-        pending: is told when code runs, and so was approved.
+        pending: settles the confirmation of code that runs, and so was approved.
         warning_list: takes the repairs.
     """
 
@@ -63,14 +63,15 @@ class MessageContent:
         self._annotated: dict[str, set[bytes]] = {}  # the annotations of open messages
 
     def release(self) -> None:
-        """Nothing more comes: forget what only further events would need."""
+        """Forget what only further events would need, because nothing more comes."""
         self._halves.clear()
         self._annotated.clear()
 
     # -- deltas
 
     def complete_delta(self, event: e.Delta) -> Iterator[e.Event]:
-        """A delta that is not simply appended: the first of its message, one that replaces, or one of a renamed message."""
+        """Complete a delta that is not simply appended: the first of its message, one that replaces, or one of a
+        renamed message."""
         if not (event.value or event.metadata or event.replace):
             return
         message = self._messages.get_open(event.message_id)
@@ -102,7 +103,7 @@ class MessageContent:
         replace: bool = False,
         metadata: Mapping[str, Any] | None = None,
     ) -> e.Event:
-        """The delta event of text that the message has already."""
+        """Return the delta event of text that the message has already."""
         return message.delta_event(
             message.id, value, replace, metadata, message, position=cause.position, raw_item=cause.raw_item
         )
@@ -126,7 +127,8 @@ class MessageContent:
             self._halves[id] = half
 
     def _take_half(self, id: str) -> str:
-        """The half that is held for a message; "" if there is none. Its next deltas may be appended at once again."""
+        """Return the half that is held for a message, "" if there is none. Its next deltas may be appended at once
+        again."""
         half = self._halves.pop(id, "")
         messages = self._messages
         if half and messages.renamed[id].id == id:
@@ -134,7 +136,7 @@ class MessageContent:
         return half
 
     def _end_half(self, id: str, message: Message, cause: e.Event) -> Iterator[e.Event]:
-        """The second half of a surrogate pair did not come: the first is U+FFFD."""
+        """Add U+FFFD for the first half of a surrogate pair whose second half did not come."""
         if self._take_half(id):
             fault = (
                 f"a text of message {message.id!r} ends in the middle of a surrogate pair; it was replaced by U+FFFD"
@@ -146,7 +148,7 @@ class MessageContent:
     # -- final content
 
     def complete_done(self, event: e.Done) -> Iterator[e.Event]:
-        """A message is done: its content becomes the provider's own, and it takes over what else the provider says of it."""
+        """Close a message with the provider's own content, and with what else its final form has."""
         final = event.message
         message = self._messages.get_open(final.id)
         if message is None:
@@ -162,23 +164,7 @@ class MessageContent:
             yield from self._end_half(final.id, message, event)
             if final.has_content:
                 yield from self._compare(message, final.content, event)
-        if isinstance(message, ToolCallMessage) and isinstance(final, ToolCallMessage):
-            message.answer_slot = final.answer_slot  # another stream's: that stream waits for the answer
-        if final.name is not None:
-            message.name = final.name
-        if final.call_id is not None:
-            message.call_id = final.call_id
-        if final.recipient is not None:
-            message.recipient = final.recipient
-        if final.created_at is not None:
-            message.created_at = final.created_at
-        if final.group is not None:
-            message.group = final.group
-        if final.format not in (None, message.format):
-            kind = message_class(message.type, final.format, message.role)
-            message.format = final.format if kind is type(message) else message.format  # it stays what it began as
-        if message.format == "summary" and message.type == "reasoning" and final.has_content:
-            message.format = final.format  # it had begun before it was certain what comes, which may be no summary
+        _take_header(message, final)
         sizes = self._messages.sizes
         if final.metadata:
             message.metadata = {**message.metadata, **final.metadata}
@@ -190,22 +176,24 @@ class MessageContent:
         yield from self._close(final.id or message.id, message, final.status, event)
 
     def _check_repeated(self, final: Message, event: e.Event) -> Iterator[e.Event]:
-        """A warning if the final content of a message that is done has come again, and is another one now."""
+        """Warn if the final content of a message that is done comes again and differs."""
         message = self._messages.get(final.id)
         if message is None or not final.has_content or message.content == final.content:
             return
         if not (isinstance(message, ToolCallMessage) and _are_equal_arguments(message.content, final.content)):
-            fault = f"the final content of message {final.id!r} is not the one with which it was done, which stays"
+            fault = (
+                f"the final content of message {final.id!r} differs from the one with which it was done, which stays"
+            )
             yield self._warning_list.warn("content-differs", fault, event)
 
     def complete_possible_repeat(self, event: e.PossibleRepeat) -> Iterator[e.Event]:
-        """A complete message comes that may repeat the end of another one, and is dropped if it does."""
+        """Complete a message that may repeat the end of another one. It is dropped if it does."""
         message, other = event.message, self._messages.get(event.message_id)
         if other is None or not other.content.rstrip().endswith(message.content.strip()):
             yield from self.complete_done(e.MessageDone(message, position=event.position, raw_item=event.raw_item))
 
     def complete_message_ended(self, event: e.MessageEnded) -> Iterator[e.Event]:
-        """A message is done, with the content that its deltas gave it."""
+        """Close a message with the content that its deltas made."""
         key = event.message_id
         if (message := self._messages.get_open(key)) is None:
             return
@@ -228,14 +216,14 @@ class MessageContent:
         yield self._delta(message, final[len(content) :] if adds else final, event, replace=not adds)
 
     def complete_call_passed(self, event: e.CallPassed) -> Iterator[e.Event]:
-        """The provider has begun another call after this one."""
+        """Close a call after which the provider has begun another one, if its arguments are complete."""
         call = self._messages.get_open(event.message.id)
         if isinstance(call, ToolCallMessage) and read_arguments(call.content) is not None:
             done = e.ToolCallDone(event.message, position=event.position, raw_item=event.raw_item)
             yield from self.complete_done(done)
 
     def output(self, call: ToolCallMessage, value: object) -> Iterator[e.Event]:
-        """Our answer to a tool call, as a message of the stream."""
+        """Add our answer to a tool call, as a message of the stream."""
         id = self._messages.free_id(f"{call.id}.output")  # the provider may have used it for another output
         message = ToolOutputMessage(
             id,
@@ -249,12 +237,12 @@ class MessageContent:
     # -- closing
 
     def _close(self, key: str, message: Message, status: Status, cause: e.Event) -> Iterator[e.Event]:
-        """A message is done. `key` is the id that the decoder uses for it."""
+        """Close a message with this status. `key` is the id that the decoder uses for it."""
         self._annotated.pop(message.id, None)
         return self._messages.close(key, message, status, cause)
 
     def close_all(self, status: Status, cause: e.Event) -> Iterator[e.Event]:
-        """All open messages are done with this status, because their run or its source ends."""
+        """Close all open messages with this status, because their run or its source ends."""
         messages = self._messages
         for key, message in [*messages.open_by_id.items(), *messages.renamed.items()]:
             yield from self._end_half(key, message, cause)
@@ -263,7 +251,7 @@ class MessageContent:
     # -- about a message
 
     def complete_active_line(self, event: e.ActiveLine) -> Iterator[e.Event]:
-        """Code runs, and has reached a line: perhaps before its output begins."""
+        """Record the line that running code has reached, perhaps before its output begins."""
         message = self._messages.get_open(event.message_id)
         if message is None and event.line is not None and self._messages.get(event.message_id) is None:
             yield from self._runs.open_step(event)
@@ -276,12 +264,12 @@ class MessageContent:
         yield e.ActiveLine(id, event.line, snapshot, position=event.position, raw_item=event.raw_item)
 
     def complete_annotation(self, event: e.AnnotationAdded) -> Iterator[e.Event]:
-        """An annotation of an open text."""
+        """Add an annotation to an open text."""
         message = self._messages.get_open(event.message_id)
         if isinstance(message, TextMessage):
             yield from self._annotate(message, event.annotation, event)
             return
-        fault = f"an annotation came for {event.message_id!r}, which is no open text; it was dropped"
+        fault = f"an annotation came for {event.message_id!r}, which is not an open text; it was dropped"
         yield self._warning_list.warn("stray-annotation", fault, event)
 
     def _annotate(self, message: TextMessage, annotation: Any, cause: e.Event) -> Iterator[e.Event]:
@@ -295,10 +283,31 @@ class MessageContent:
         self._messages.sizes.add_beside(message.id, len(key))
 
     def count_metadata(self, event: e.MetadataHeld) -> Iterator[e.Event]:
-        """A decoder holds more metadata until a message is done. Without an event."""
+        """Count metadata that a decoder holds until a message is done. Emits nothing."""
         message = None if event.held_for is None else self._messages.get_open(event.held_for)
         self._messages.sizes.add_metadata("" if message is None else message.id, event.size)
         return iter(())
+
+
+def _take_header(message: Message, final: Message) -> None:
+    """Take over the header of a message's final form, as far as it has one."""
+    if isinstance(message, ToolCallMessage) and isinstance(final, ToolCallMessage):
+        message.answer_slot = final.answer_slot  # another stream's: that stream waits for the answer
+    if final.name is not None:
+        message.name = final.name
+    if final.call_id is not None:
+        message.call_id = final.call_id
+    if final.recipient is not None:
+        message.recipient = final.recipient
+    if final.created_at is not None:
+        message.created_at = final.created_at
+    if final.group is not None:
+        message.group = final.group
+    if final.format not in (None, message.format):
+        kind = message_class(message.type, final.format, message.role)
+        message.format = final.format if kind is type(message) else message.format  # it stays what it began as
+    if message.format == "summary" and message.type == "reasoning" and final.has_content:
+        message.format = final.format  # it had begun before it was certain what comes, which may be no summary
 
 
 def _are_equal_arguments(one: str, other: str) -> bool:

@@ -1,4 +1,4 @@
-"""Which messages a stream has: each is created once, empty, before its first delta, and done once, after its last one.
+"""The messages of a stream: each is created once, empty, before its first delta, and done once, after its last one.
 
 A decoder refers to a message by an id of its own. That is the message's id too, unless another message had it before.
 """
@@ -25,7 +25,7 @@ _MEASURE_AT = 128  # deltas of a message, after which it is measured
 
 
 class MessageStore:
-    """The messages of one stream: creates them, finds the open ones, closes them, and measures them.
+    """Creates the messages of one stream, finds the open ones, closes them, and measures them.
 
     Args:
         runs: the run and its step, in which a message begins.
@@ -35,12 +35,12 @@ class MessageStore:
     Attributes:
         all: all messages, in the order they were created; the open ones are live.
         open_by_id: the open messages by their ids, which the decoder uses as well.
-        renamed: open messages by the id that the decoder uses, where not all deltas are simply appended: another message
-            had that id, or a text ends with half of a surrogate pair.
-        early_lines: the active lines of console messages that have not begun.
-        sizes: of the messages, and their limits.
-        new_id: gives ids for messages that have none: `message-1`, `message-2` … They are free among the messages before the
-            present source. When its own messages come is another matter: it depends on how its items are cut.
+        renamed: the other open messages by the id that the decoder uses, whose deltas are not simply appended: another
+            message had that id, or the text ends with half of a surrogate pair.
+        early_lines: the active lines that came before their console messages, by the id of these.
+        sizes: the sizes of the messages, and their limits.
+        new_id: returns ids for messages that have none: `message-1`, `message-2` … No message of an earlier source has them.
+            The present source's messages do not count, because which of them exist depends on how its items were cut.
     """
 
     __slots__ = (
@@ -77,7 +77,7 @@ class MessageStore:
         self.new_id: Callable[[], str] = self._numbered_id
 
     def release(self) -> None:
-        """Nothing more comes: forget what only further events would need. The messages stay."""
+        """Forget what only further events would need, because nothing more comes. The messages stay."""
         for held in (
             self.open_by_id,
             self.renamed,
@@ -109,48 +109,49 @@ class MessageStore:
             self.sizes.measure(message)
 
     def long_item_came(self, size: int) -> None:
-        """Items of this size may fill the memory long before the deltas of a message are joined. Raises as `compact`."""
+        """Note the size of a long item: such items may fill the memory long before the deltas of a message are joined.
+        Raises as `compact`."""
         if self.sizes.are_due(size):
             for message in (*self.open_by_id.values(), *self.renamed.values()):
                 self.sizes.measure(message)
 
-    # -- those that there are
+    # -- finding
 
     @property
     def open(self) -> list[Message]:
-        """Those that have not ended."""
+        """The messages that have not ended."""
         return [message for message in self.all if message.status == "in_progress"]
 
     @property
     def has_open(self) -> bool:
-        """Whether the decoder can refer to an open message."""
+        """Whether there is an open message to which the decoder can refer."""
         return bool(self.open_by_id or self.renamed)
 
     def get(self, id: str) -> Message | None:
-        """The message with this id, open or not."""
+        """Return the message with this id, open or not."""
         return self._by_id.get(id)
 
     def get_open(self, key: str) -> Message | None:
-        """The open message to which the decoder refers by this id."""
+        """Return the open message to which the decoder refers by this id."""
         return self.open_by_id.get(key) or self.renamed.get(key)
 
     def begin_source(self) -> None:
-        """A source begins, whose decoder gets `new_id`."""
+        """Make `new_id` for the decoder of a source that begins."""
         if self._by_id:
             earlier, numbered_id = UniqueIds(frozenset(self._by_id)), self._numbered_id
             self.new_id = lambda: earlier.free(numbered_id())
 
     def end_source(self) -> None:
-        """A source has ended: the next one refers to none of its messages."""
+        """Forget which messages are open: the next source refers to none of them."""
         self.open_by_id.clear()
         self.renamed.clear()
 
     def reserve(self, messages: Iterable[Message]) -> None:
-        """The ids of these messages, which are not of this stream, are used: its own get others."""
+        """Reserve the ids of messages that are not of this stream: its own get others."""
         self._by_id.update((message.id, message) for message in messages if message.id)
 
     def free_id(self, id: str) -> str:
-        """This id, or the next form of it that no message has."""
+        """Return this id, or the next form of it that no message has."""
         return self._ids.free(id)
 
     def forget(self, message: Message) -> None:
@@ -161,13 +162,13 @@ class MessageStore:
     # -- creating
 
     def complete_created(self, event: e.Created) -> Iterator[e.Event]:
-        """A message begins. One that is open already is not created again."""
+        """Begin a message, unless it is open already."""
         if self.get_open(event.message.id) is not None:
             return self._created_twice(event)
         return self.create(event.message, event)
 
     def complete_new_message(self, event: e.NewMessage) -> Iterator[e.Event]:
-        """A message begins, of which no copy is made: the snapshot is the event's message itself."""
+        """Begin a message of which no copy is made: the event's message becomes the snapshot."""
         message = event.message
         if self.get_open(message.id) is not None:
             return self._created_twice(event)
@@ -185,7 +186,8 @@ class MessageStore:
         return self.begin(_beginning_of(template), cause)
 
     def begin(self, message: Message, cause: e.Event) -> Iterator[e.Event]:
-        """Begin a message. Its id is the one by which the decoder refers to it; if another message has that id, it gets a new one."""
+        """Begin a message with the id by which the decoder refers to it. If another message has that id, it gets a new
+        one."""
         if len(self.open_by_id) + len(self.renamed) >= self.sizes.limits.open_messages:
             raise LimitError("open_messages", self.sizes.limits.open_messages)
         runs, key = self._runs, message.id
@@ -216,14 +218,14 @@ class MessageStore:
             self.sizes.measure_metadata(message.id, message.metadata)
 
     def _note_early_output(self, call_id: str) -> None:
-        """An output comes. If it is that of a call that is open, this will want none when it is done."""
+        """Note an output of a call that is still open, and so needs none when it is done."""
         if (id := self._open_calls.get(call_id)) is not None:
             self._answered_early[id] = None
 
     # -- closing
 
     def close(self, key: str, message: Message, status: Status, cause: e.Event) -> Iterator[e.Event]:
-        """A message is done. `key` is the id that the decoder uses for it."""
+        """Close a message with this status. `key` is the id that the decoder uses for it."""
         status = "completed" if status == "in_progress" else status
         call = message if isinstance(message, ToolCallMessage) and not message.provider_executed else None
         pending_key = ""
@@ -248,7 +250,9 @@ class MessageStore:
             return
         repaired = repaired_arguments(call.content)
         how = (
-            "are no JSON object; `arguments` is empty" if repaired is None else f"{repaired.fault}; they were replaced"
+            "are not a JSON object; `arguments` is empty"
+            if repaired is None
+            else f"{repaired.fault}; they were replaced"
         )
         fault = f"the arguments of tool call {key!r} {how}"
         if not self._warning_list.has_fault(fault):  # another engine may have reported it
@@ -261,7 +265,7 @@ class MessageStore:
 
 
 def _beginning_of(template: Message) -> Message:
-    """An empty message with the header of this one, of the class that belongs to its type."""
+    """Return an empty message with the header of this one, of the class that belongs to its type."""
     if type(template) is not message_class(template.type, template.format, template.role):
         template = Message.from_dict(template.to_dict())
     return template.header()

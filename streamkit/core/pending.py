@@ -29,18 +29,19 @@ __all__ = ["NoWaker", "PendingAnswers", "Waker"]
 
 
 class Waker(Protocol):
-    """Wakes whoever waits for answers. It is no function, which would be one more object in each stream."""
+    """Wakes the thread or task that waits for answers. An object, because a function would be one more in each
+    stream."""
 
     def answer_came(self) -> None:
-        """Something was answered or deferred, perhaps in another thread."""
+        """Note that something was answered or deferred, perhaps in another thread."""
         ...
 
 
 class NoWaker:
-    """The waker of an engine for whose answers nobody waits."""
+    """The waker of an engine for whose answers nothing waits."""
 
     def answer_came(self) -> None:
-        """Nobody is to be woken."""
+        """Do nothing."""
 
 
 def _never(call: ToolCallMessage) -> bool:
@@ -59,19 +60,20 @@ class PendingAnswers:
         waiting: what waits: confirmations by their id, tool calls by their call id.
         confirmations: all of them, in the order they came.
         changes: the answers that were given, deferred or decided since they were looked at last. Any thread appends.
-        removed: the keys of what waits no longer; None unless somebody takes them.
+        removed: the keys of what waits no longer; None unless the run is written to a log, which takes them.
         answered_later: the ids of confirmations, and of calls that were promised an output, whose answer comes after the
             source's end, as a recording has it.
         not_approved: a confirmation was not approved and pulling on would run it all the same, so nothing more is pulled.
 
-    What the source can do with answers. Who opens a source sets the first and third; `then=`, an agent or a relay the rest:
+    These say what the source can do with answers. Opening a source sets the first and third; `then=`, an agent or a relay
+    the rest:
         pull_approves: pulling on runs what a confirmation shows.
         pull_approved: it did so when the source was recorded. The recording has the outcomes of its confirmations.
         has_outcomes: the source is a recording that has the outcomes of all its confirmations.
         is_canonical: the source is another stream's events, which have the outcomes.
         takes_approvals: the next request carries the decisions.
         takes_edits: an approval may carry edited code.
-        takes_outputs: outputs of tool calls lead somewhere.
+        takes_outputs: the next request carries outputs of tool calls.
         takes_awaitables: an output may be an awaitable.
         executes: whether the source itself answers a call.
     """
@@ -141,16 +143,17 @@ class PendingAnswers:
         self._undeferred: dict[Answer, None] = {}  # confirmations that nobody deferred
 
     def release(self) -> None:
-        """Nothing more comes: refer to nobody who waits."""
+        """Refer to the waker no more, because nothing more comes."""
         self.waker = NoWaker()
 
     # -- confirmations
 
     def confirmation_created(self, event: e.ConfirmationCreated, own: Message | None) -> Iterator[e.Event]:
-        """The source asks for a confirmation. `own` is the stream's message with the id of its subject, if there is one."""
+        """Add a confirmation that the source asks for. `own` is the stream's message with the id of its subject, if
+        there is one."""
         question = event.confirmation
         if isinstance(self.waiting.get(question.id), Confirmation):
-            fault = f"confirmation {question.id!r} came twice"
+            fault = f"confirmation {question.id!r} was created twice; the second was dropped"
             yield self._warning_list.warn("duplicate-confirmation", fault, event)
             return
         yield from self._runs.open_step(event)
@@ -177,7 +180,7 @@ class PendingAnswers:
             yield from self.settle(confirmation, "unanswered", reason="malformed")
 
     def confirmation_done(self, event: e.ConfirmationDone) -> Iterator[e.Event]:
-        """The source decided: `settle` emits the outcome."""
+        """Settle a confirmation as the source decided it."""
         outcome = event.confirmation
         confirmation = self.waiting.get(outcome.id)
         if isinstance(confirmation, Confirmation):
@@ -187,7 +190,7 @@ class PendingAnswers:
     def settle(
         self, confirmation: Confirmation, outcome: Outcome, *, edited: str | None = None, reason: str | None = None
     ) -> Iterator[e.Event]:
-        """Decide a confirmation, and emit the outcome. Nothing happens if it was decided before."""
+        """Decide a confirmation, and emit the outcome. Does nothing if it was decided before."""
         if confirmation.id not in self.waiting:
             return
         self._remove(confirmation.id)
@@ -202,29 +205,30 @@ class PendingAnswers:
         yield e.ConfirmationDone(confirmation)
 
     def end_declined(self) -> None:
-        """The run ends here because a confirmation was declined."""
+        """Record that the run ends here because a confirmation was declined."""
         self._runs.outcome = e.Run(status="completed", finish_reason="declined")
         if self._runs.run is not None:
             self._runs.run.finish_reason = "declined"
 
     def code_runs(self, call_id: str | None) -> Iterator[e.Event]:
-        """Code of this call runs, so whoever could decide has approved it. A question about another call stays open."""
+        """Settle as approved what could be decided elsewhere alone, because the code of this call runs. A confirmation
+        of another call stays open."""
         for confirmation in [*self._passive_by_call.get(call_id, {}).values()]:
             yield from self.settle(confirmation, "approved")
 
     def source_done(self) -> Iterator[e.Event]:
-        """The source has ended: what nobody could answer here is unanswered."""
+        """Settle as unanswered what nothing here could answer, because the source has ended."""
         for confirmation in [self._undecided[id] for id in self._passive if id not in self.answered_later]:
             yield from self.settle(confirmation, "unanswered")
 
     @property
     def undecided(self) -> list[Confirmation]:
-        """The confirmations that were not decided yet."""
+        """The confirmations that are not decided."""
         return [*self._undecided.values()]
 
     @property
     def has_open_questions(self) -> bool:
-        """Whether the run cannot go on before somebody answers: a confirmation that nobody decided, or a tool call."""
+        """Whether the run cannot go on without an answer: to a confirmation that is not decided, or to a tool call."""
         undecided = ("pending", "unanswered")
         return any(confirmation.status in undecided for confirmation in self.confirmations) or bool(self.unanswered)
 
@@ -232,26 +236,27 @@ class PendingAnswers:
 
     @property
     def unanswered(self) -> list[ToolCallMessage]:
-        """The tool calls that want our output and have none."""
+        """The tool calls that wait for an output of ours."""
         return [waiting for waiting in self.waiting.values() if isinstance(waiting, ToolCallMessage)]
 
     @property
     def open_calls(self) -> list[ToolCallMessage]:
-        """Those of them to which no answer was given yet, and comes none after the source's end."""
+        """The tool calls that have no answer yet, and get none after the source's end."""
         waiting = [call for call in self.unanswered if (call.call_id or call.id) not in self.answered_later]
-        return [call for call in waiting if call.answer_slot is None or not call.answer_slot.given]
+        return [call for call in waiting if call.answer_slot is None or not call.answer_slot.has_answer]
 
     def unanswered_with(self, id: str | None) -> list[ToolCallMessage]:
-        """Those of them that have this call id, or are the message with this id."""
+        """Return the tool calls that wait and have this call id, or are the message with this id."""
         waiting = [self.waiting[key] for key in self._call_keys.get(id, ())] if id is not None else []
         return [call for call in waiting if isinstance(call, ToolCallMessage)]
 
     def free_key(self, call: ToolCallMessage) -> str:
-        """A key for a call that nothing has that waits: its call id, or that with a number."""
+        """Return a key under which nothing waits for a call: its call id, or that with a number."""
         return self._ids.free(call.call_id or call.id)
 
     def expect_output(self, call: ToolCallMessage, key: str) -> None:
-        """A complete call wants an output, ours unless the source executes it. `key` is its key in `waiting`."""
+        """Add a complete call that wants an output, ours unless the source executes it. `key` is its key in
+        `waiting`."""
         if self.executes(call):
             return
         if call.answer_slot is None and self.takes_outputs:
@@ -261,14 +266,15 @@ class PendingAnswers:
             self._call_keys.setdefault(id, OrderedDict())[key] = None
 
     def call_answered(self, call_id: str) -> bool:
-        """A call got its output: it takes none of ours any more. Returns whether one with this id was pending."""
+        """Remove a call that got its output, so that it takes none of ours. Returns whether one with this id was
+        pending."""
         if keys := self._call_keys.get(call_id):
             self._drop_call(next(iter(keys)))
             return True
         return False
 
     def drop_calls(self) -> None:
-        """The pending calls take no answer any more."""
+        """Remove the pending calls: they take no answer any more."""
         for key, waiting in [*self.waiting.items()]:
             if isinstance(waiting, ToolCallMessage):
                 self._drop_call(key)
@@ -282,7 +288,7 @@ class PendingAnswers:
     # -- answers of ours
 
     def _new_answer(self, what: str, key: str, *, awaitables: bool = False) -> Answer:
-        """The place for the application's answer to what waits under this key."""
+        """Make the `Answer` to what waits under this key."""
         answer = Answer(what, self.waker.answer_came, awaitables=awaitables, changes=self.changes)
         self._own_count += 1
         self._own[answer] = (self._own_count, key)
@@ -293,14 +299,14 @@ class PendingAnswers:
         return answer in self._own
 
     def key_of(self, waiting: Confirmation | ToolCallMessage) -> str:
-        """The key in `waiting` of something that waits."""
+        """Return the key in `waiting` of something that waits."""
         own = self._own.get(waiting.answer_slot) if waiting.answer_slot is not None else None
         if own is not None:
             return own[1]
         return waiting.call_id or waiting.id if isinstance(waiting, ToolCallMessage) else waiting.id
 
     def _remove(self, key: str) -> None:
-        """What was pending under this key waits no longer."""
+        """Remove what waits under this key."""
         waiting = self.waiting.pop(key)
         if self.removed is not None:
             self.removed.append(key)
@@ -319,7 +325,7 @@ class PendingAnswers:
                 answers.pop(answer, None)
 
     def _take_changes(self, *, leaves_ready: bool = False) -> None:
-        """Sort out what has changed, or only what is not ready to be delivered."""
+        """Sort the answers that have changed, or only those that are not ready to be delivered."""
         ready: list[Answer] = []
         changes = self.changes[:]
         del self.changes[: len(changes)]  # another thread may have appended more
@@ -333,11 +339,11 @@ class PendingAnswers:
                 from heapq import heappush  # few streams have questions
 
                 heappush(self._ready, (self._own[answer][0], answer))
-            elif answer.given:
+            elif answer.has_answer:
                 self._unstarted.append(answer)
             elif answer.deferred:
                 self._deferred.append(answer)
-            if answer.given or answer.deferred:
+            if answer.has_answer or answer.deferred:
                 self._awaited[answer] = None
                 self._undeferred.pop(answer, None)
             else:  # its time is over
@@ -347,7 +353,8 @@ class PendingAnswers:
         self.changes.extend(ready)
 
     def next_answered(self) -> Confirmation | ToolCallMessage | None:
-        """The first of the pending questions whose answer has come and was not returned here before; None if there is none."""
+        """Return the first of what waits whose answer has come and was not returned here before; None if there is
+        none."""
         self._take_changes()
         while self._ready:
             from heapq import heappop
@@ -362,14 +369,14 @@ class PendingAnswers:
         return None
 
     def take_awaitables(self) -> list[Answer]:
-        """The answers that are awaitables and were not returned here before. Others stay among the changes, after which the
-        delta loop looks."""
+        """Return the answers that are awaitables and were not returned here before. Others stay among the changes, for
+        the delta loop."""
         self._take_changes(leaves_ready=True)
         unstarted, self._unstarted = self._unstarted, []
         return unstarted
 
     def take_deferred(self) -> list[Answer]:
-        """The answers that were deferred since the last time."""
+        """Return the answers that were deferred since the last time."""
         deferred, self._deferred = self._deferred, []
         return deferred
 
@@ -380,12 +387,12 @@ class PendingAnswers:
             return False
         undeferred, self._undeferred = self._undeferred, {}
         for answer in undeferred:
-            answer.give_up(("unanswered", None))
+            answer.decide(("unanswered", None))
         return bool(self._own_approvals or (at_end and self._awaited))
 
 
 def _subject(subject: Message, own: Message | None) -> Message:
-    """The stream's own message of what wants to run, if it says the same as the confirmation, else the latter's."""
+    """Return the stream's own message of what wants to run, if it equals the confirmation's, else the latter."""
     if own is None:
         return subject
     shown = (own.type, own.format, own.content)

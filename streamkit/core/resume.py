@@ -25,17 +25,17 @@ from ..events import (
 from .engine import Engine
 from .snapshot import Snapshot, events_so_far
 
-# A snapshot is imported from here by what makes one for a stream: this module says what an engine does with it.
+# Import `Snapshot` from here where an engine completes it: this module registers how.
 __all__ = ["Resumption", "Snapshot"]
 
 
 class ResumePoint(Event):
-    """Not an event of streams: it makes the engine emit again what is open."""
+    """Makes the engine emit again what is open. It is not an event of streams."""
 
 
 def _emit_open(engine: Engine, event: Event) -> Iterator[Event]:
-    """The events that re-create what is open: the run, its step, its messages and confirmations. Nothing of a run whose
-    end was delivered."""
+    """Yield the events that re-create what is open: the run, its step, its messages and confirmations. Nothing of a run
+    whose end was delivered."""
     position = event.position
     engine.ends_before = frozenset(engine.source_ends)
     if RunDone in engine.ends_before:
@@ -51,7 +51,7 @@ def _emit_open(engine: Engine, event: Event) -> Iterator[Event]:
 
 
 def _catch_up(engine: Engine, snapshot: Snapshot) -> Iterator[Event]:
-    """The events that are missing between an engine's state and that of a snapshot."""
+    """Yield the events that are missing between an engine's state and that of a snapshot."""
     for event in snapshot.events:
         event.position = snapshot.position
         match event:
@@ -85,7 +85,7 @@ def _has(engine: Engine, event: Event) -> bool:
 
 
 def _extend(engine: Engine, id: str, content: str, cause: Event) -> Iterator[Event]:
-    """What an open message has more in a snapshot."""
+    """Yield what a snapshot has of an open message beyond its content here."""
     message = engine.messages.open_by_id.get(id)
     if message is None or message.content == content:
         return
@@ -99,7 +99,7 @@ Engine.completions[Snapshot] = _catch_up
 
 
 class Resumption:
-    """What a source still has after a cursor."""
+    """Drops the events of a source up to a cursor, from which the engine rebuilds its state."""
 
     def __init__(self, after: str, engine: Engine) -> None:
         self._after = after
@@ -107,22 +107,22 @@ class Resumption:
         self._over = False
 
     def feed(self, events: Sequence[Event]) -> Sequence[Event]:
-        """The events that are still to be delivered. Those up to the cursor go into the engine alone."""
+        """Return the events that are still to be delivered. Those up to the cursor go into the engine alone."""
         if self._over:
             return events
-        place = max((number for number, event in enumerate(events, 1) if event.cursor == self._after), default=None)
-        if place is None:
+        start = max((number for number, event in enumerate(events, 1) if event.cursor == self._after), default=None)
+        if start is None:
             gaps = (number for number, event in enumerate(events) if type(event) is Snapshot and event.is_gap)
-            place = next(gaps, None)
-        for _ in self._engine.complete(events if place is None else events[:place]):
+            start = next(gaps, None)
+        for _ in self._engine.complete(events if start is None else events[:start]):
             pass  # silently
-        if place is None:
+        if start is None:
             return []
         self._over = True
-        return [ResumePoint(position=self._after), *events[place:]]
+        return [ResumePoint(position=self._after), *events[start:]]
 
     def finish(self) -> None:
-        """The source is at its end.
+        """Check that the cursor came before the source's end.
 
         Raises:
             UsageError: the cursor was not in it.

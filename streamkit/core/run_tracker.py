@@ -19,10 +19,10 @@ class RunTracker(msgspec.Struct, eq=False):
     """The run of one stream, and its steps.
 
     Attributes:
-        run: live; None before it begins.
+        run: the run, live; None before it begins.
         step: the step that is open, None between two.
-        steps: all of them, in order.
-        outcome: how the source said that its run ended, until the stream ends the run.
+        steps: all steps, in order.
+        outcome: how the source's run ended, until the stream ends the run.
         ended: whether the run is done, or can begin no more.
         requires_action: whether `RunRequiresAction` was emitted in the present step.
         usage: the run's tokens: the sum of its steps'.
@@ -40,7 +40,7 @@ class RunTracker(msgspec.Struct, eq=False):
     _made_by_id: dict[str, e.RunStep] | None = None  # most sources give their steps no ids
 
     def release(self) -> None:
-        """Nothing more comes: forget the ids of steps."""
+        """Forget the ids of steps, because nothing more comes."""
         self._made_by_id = None
 
     @property
@@ -66,13 +66,13 @@ class RunTracker(msgspec.Struct, eq=False):
         return ()
 
     def end_with(self, outcome: e.Run) -> None:
-        """The source said how its run ended."""
+        """Record how the source's run ended."""
         assert self.run is not None
         merge(self.run, outcome, keep=("status", "usage"))
         self.outcome = outcome
 
     def require_action(self, template: e.Run, cause: e.Event) -> Iterator[e.Event]:
-        """The run cannot go on before its tool calls are answered."""
+        """Record that the run cannot go on before its tool calls are answered."""
         assert self.run is not None
         merge(self.run, template, keep=("usage",))
         self.run.status = "requires_action"
@@ -80,7 +80,7 @@ class RunTracker(msgspec.Struct, eq=False):
         yield e.RunRequiresAction(self.run, position=cause.position, raw_item=cause.raw_item)
 
     def resume(self) -> None:
-        """The run goes on with another source."""
+        """Go on with another source."""
         self.outcome = None
         if self.run is not None:
             self.run.status = "in_progress"
@@ -108,12 +108,12 @@ class RunTracker(msgspec.Struct, eq=False):
     # -- its steps
 
     def open_step(self, cause: e.Event) -> Iterator[e.Event]:
-        """A run with an open step, for what is about to happen in it."""
+        """Begin the run and a step, if none is open, for what is about to happen in it."""
         if self.step is None:
             yield from self.begin_step(e.RunStep(), cause)
 
     def begin_step(self, template: e.RunStep, cause: e.Event) -> Iterator[e.Event]:
-        """Begin a step; the one before ends. A step whose id there was already does not begin again."""
+        """Begin a step; the one before ends. A step whose id was used already does not begin again."""
         if self.run is None:
             yield from self.open(e.Run(), cause)
         if template.id and template.id in self._by_id:
@@ -139,7 +139,7 @@ class RunTracker(msgspec.Struct, eq=False):
         yield e.RunStepCreated(step, position=cause.position, raw_item=cause.raw_item)
 
     def end_step(self, template: e.RunStep, cause: e.Event) -> Iterator[e.Event]:
-        """End the open step. What comes late about a step that is over updates it."""
+        """End the open step. An update of a step that is over is merged into it."""
         step = self.step
         if template.id and template.id != (step.id if step is not None else None):
             if template.id in self._by_id:
@@ -183,8 +183,8 @@ _NUMBERS = (int, float, bool)
 
 
 def merge(live: e.Run | e.RunStep, update: e.Run | e.RunStep, keep: tuple[str, ...] = ()) -> None:
-    """Take over every field that the update has a value for, but for those to keep. No value is None, or an empty text, list
-    or mapping; 0 is one."""
+    """Take over every field that has a value in the update, except those to keep. None, an empty text, list or mapping
+    is not a value; 0 is one."""
     values = astuple(update)
     for key, value in compress(zip(update.__struct_fields__, values, strict=True), map(is_not, values, repeat(None))):
         if (value or value.__class__ in _NUMBERS) and key not in keep:

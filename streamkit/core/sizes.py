@@ -40,11 +40,11 @@ class Sizes:
         self._unmeasured = 0  # bytes of long items since all open messages were measured
         self._total = 0  # characters of all messages, as far as they were measured
         self._contents: dict[str, int] = {}  # characters of the open messages, when they were measured
-        self._besides: dict[str, int] = {}  # of what they have beside their content
-        self._metadata: dict[str, int] = {}  # of the part of it that is metadata
+        self._besides: dict[str, int] = {}  # characters that they have beside their content
+        self._metadata: dict[str, int] = {}  # the part of these that is metadata
 
     def release(self) -> None:
-        """Nothing more comes: only the limits are left."""
+        """Forget all sizes, because nothing more comes. The limits stay."""
         for sizes in (self._contents, self._besides, self._metadata):
             sizes.clear()
 
@@ -99,6 +99,6 @@ class Sizes:
         return False
 
     def message_done(self, message: Message) -> None:
-        """The message is done: its size stays in the total, and is not looked up again."""
+        """Stop measuring a message that is done: its size stays in the total."""
         for sizes in (self._contents, self._besides, self._metadata):
             sizes.pop(message.id, None)

@@ -1,6 +1,6 @@
 """Snapshots: the events that re-create what a stream has received so far, in place of all events up to a cursor.
 
-A log that drops its oldest events has one for whoever comes later, and a stream that missed some catches up with it.
+A log that drops its oldest events has one for later readers, and a stream that missed some catches up with it.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ __all__ = ["Snapshot", "SnapshotMaker", "events_so_far"]
 
 
 class Snapshot(Event):
-    """Not an event of streams: it brings a stream to the state that all events up to its cursor led to.
+    """Brings a stream to the state that all events up to its cursor led to. It is not an event of streams.
 
     Attributes:
-        events: those that re-create the state: an open message as created plus one delta, one that has ended as done alone.
+        events: the events that re-create the state: an open message as created plus one delta, one that has ended as done alone.
         dropped: how many messages and other events are missing in them.
         is_gap: whether a stream that resumes after a cursor has missed events that it stands for.
     """
@@ -41,7 +41,7 @@ class Snapshot(Event):
 
 
 class SnapshotMaker:
-    """Makes snapshots of one engine's state, time and again. What does not change any more is encoded once.
+    """Makes snapshots of one engine's state. What does not change any more is encoded once.
 
     Args:
         engine: the one that completes the events of a run.
@@ -59,7 +59,7 @@ class SnapshotMaker:
         self._used: dict[object, list[bytes]] = {}
 
     def lines(self) -> tuple[list[bytes], int]:
-        """The encoded events that re-create the state, and how many messages are in them."""
+        """Return the encoded events that re-create the state, and the number of messages in them."""
         messages, waiting = [*self._engine.messages.all], {id(call) for call in self._engine.pending.unanswered}
         included: list[tuple[Message, list[bytes]]] = []
         size = self._size
@@ -85,7 +85,8 @@ class SnapshotMaker:
         return lines
 
     def _in_steps(self, messages: list[tuple[Message, list[bytes]]]) -> Iterator[list[bytes]]:
-        """The run with its steps, in each its messages, and then what is not a part of a message."""
+        """Yield the lines of the run with its steps, in each its messages, and then of what is not a part of a
+        message."""
         runs = self._engine.runs
         if runs.run is None:
             return
@@ -123,7 +124,7 @@ def _state_of(message: Message) -> Iterator[Event]:
 
 
 def _steps_of(messages: list[tuple[Message, list[bytes]]], steps: list[RunStep]) -> list[RunStep]:
-    """The steps of these messages, forgotten ones too, and those after them."""
+    """Return the steps of these messages, forgotten ones too, and those after them."""
     there = {step.id: number for number, step in enumerate(steps)}
     ids = dict.fromkeys(message.step_id for message, _ in messages if message.step_id)
     first = min((there[id] for id in ids if id in there), default=max(0, len(steps) - 1))
@@ -144,7 +145,8 @@ def _end_of(step: RunStep, *, is_over: bool = True) -> Iterator[Event]:
 
 
 def events_so_far(message: Message, position: int | str | None) -> Iterator[Event]:
-    """The events that re-create an open message. It is emptied first, and has its content again after the last one."""
+    """Yield the events that re-create an open message. It is emptied first, and has its content again after the last
+    one."""
     content = message.content
     message.replace_content("")
     annotations: list[Annotation] = []

@@ -1,7 +1,7 @@
 """Text that was cut between the two halves of a surrogate pair, as servers do that cut UTF-16.
 
 A decoder wraps such a delta as a `SplitDelta`. The engine holds the first half until the second one comes, and emits them
-as one character. A half that stays alone is U+FFFD. So is each half in an event that is no delta.
+as one character. A half that stays alone becomes U+FFFD, as does each half in any event but a delta.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 class SplitDelta(Event, kw_only=False):
-    """Not an event of streams: a delta whose text begins or ends with half of a surrogate pair.
+    """A delta whose text begins or ends with half of a surrogate pair. It is not an event of streams.
 
     Attributes:
         delta: the delta.
@@ -33,7 +33,8 @@ class SplitDelta(Event, kw_only=False):
 
 
 def split_deltas(events: Iterable[Event], halves: Mapping[str, str]) -> list[Event]:
-    """Events of an item, with the deltas wrapped that have one of these texts. `Lenient.halves` says how they were."""
+    """Return the events of an item, with the deltas wrapped that have one of these texts, which are in
+    `Lenient.halves`."""
     return [
         SplitDelta(event, halves[event.value])
         if isinstance(event, Delta) and event.value in halves and not event.replace
@@ -43,7 +44,7 @@ def split_deltas(events: Iterable[Event], halves: Mapping[str, str]) -> list[Eve
 
 
 def with_text(event: SplitDelta, text: str) -> Delta:
-    """The delta with this text, which has no halves, for those who read single deltas."""
+    """Return the delta with this text, which has no halves, for code that reads single deltas."""
     return msgspec.structs.replace(
         event.delta,
         value=text,
@@ -54,14 +55,15 @@ def with_text(event: SplitDelta, text: str) -> Delta:
 
 
 def split_or_whole(event: Event) -> Event:
-    """An event that was made in this process, as a decoder would give it: halves in a delta's text may be joined."""
+    """Return an event that was made in this process as a decoder would report it: halves in a delta's text may be
+    joined."""
     if not isinstance(event, Delta):
         return whole_event(event)
     return SplitDelta(event, event.value, position=event.position) if has_surrogates(event.value) else event
 
 
 def whole_event(event: Event) -> Event:
-    """An event that is no delta. If a text in it has half of a surrogate pair, it is a copy with U+FFFD there."""
+    """Return an event that is not a delta; a copy with U+FFFD if a text in it has half of a surrogate pair."""
     return _whole_struct(event)
 
 
@@ -72,7 +74,7 @@ _LEFT = frozenset(
 
 
 def _whole(value: Any) -> Any:
-    """The value; a copy with U+FFFD if a text in it has half of a surrogate pair."""
+    """Return the value; a copy with U+FFFD if a text in it has half of a surrogate pair."""
     match value:
         case str():
             return well_formed(value).value if has_surrogates(value) else value
@@ -105,15 +107,15 @@ def _whole_message(message: Message) -> Message:
 
 
 def _changes(value: Any, keys: Iterable[str]) -> dict[str, Any]:
-    """The attributes of a value that have to be replaced."""
+    """Return the attributes of a value that have to be replaced."""
     values = ((key, getattr(value, key)) for key in keys if key not in _LEFT)
     return {key: clean for key, one in values if (clean := _whole(one)) is not one}
 
 
 def _whole_values(values: Any) -> Any:
-    """As `_whole`, of parsed JSON, or of a list of structs."""
+    """As `_whole`, for parsed JSON, or a list of structs."""
     structs: list[Any] = [_whole(one) if isinstance(one, msgspec.Struct) else one for one in values]
-    if [*map(id, structs)] != [*map(id, values)]:  # so `values` is a list: the keys of an object are no structs
+    if [*map(id, structs)] != [*map(id, values)]:  # so `values` is a list: the keys of an object are not structs
         return structs
     clean = well_formed(values)
     return clean.value if clean.lost or clean.halves else values

@@ -1,11 +1,11 @@
-"""What a stream's lifecycle asks of the manager that drives it.
+"""The steps that a stream's lifecycle yields to the manager that drives it.
 
 The lifecycle is a generator that does no input or output. It yields, one after the other:
 
 | it yields | the manager |
 |---|---|
 | a `Step` of this module | performs it, and sends the result back |
-| an `Event` | hands it to whoever iterates over the stream |
+| an `Event` | returns it to the loop over the stream |
 | an awaitable (on an async stream) | awaits it: a hook returned it |
 
 What a step, a loop over the events or an awaitable raises, the manager throws into the lifecycle. So a manager decides
@@ -24,18 +24,18 @@ __all__ = ["CLOSE", "END", "PULL", "CallForSource", "OpenSource", "Step", "Stopp
 
 
 class Stopped(BaseException):
-    """The stream ends because `close` or `cancel` was called. It is not an error, so nothing may handle it as one."""
+    """Ends the stream because `close` or `cancel` was called. It is not an error, so nothing may handle it as one."""
 
 
 class Step:
-    """One thing that the manager does."""
+    """A step of a stream, which the manager performs."""
 
     __slots__ = ()
 
 
 class OpenSource(Step):
-    """Open what the user gave as a source, within the limits, and in the time of the clock if there is one. Its result is
-    the source, or None if a cancellation came first."""
+    """Open what the user passed as a source, within the limits, and in the time of the clock if there is one. The
+    result is the source, or None if a cancellation came first."""
 
     __slots__ = ("clock", "limits", "value")
 
@@ -46,7 +46,7 @@ class OpenSource(Step):
 
 
 class CallForSource(Step):
-    """Call a function that gives the run's next source. Its result is what the function gave, None for no source."""
+    """Call a function that returns the run's next source. The result is what it returned, None for no source."""
 
     __slots__ = ("function",)
 
@@ -55,8 +55,8 @@ class CallForSource(Step):
 
 
 class WaitForAnswers(Step):
-    """Wait until something is answered, or the time of something that was deferred is over: of these, which were deferred
-    since the last wait, or of those of earlier waits. Its result is those whose time is over, each with the number of its
+    """Wait until something is answered, or the time of a deferral is over: of these answers, which were deferred since
+    the last wait, or of those of earlier waits. The result is those whose time is over, each with the number of its
     deferral. The wait may end early."""
 
     __slots__ = ("deferred",)
@@ -70,7 +70,7 @@ PULL: Final = Step()
 wait for it in a way of its own has a function that does (`Delivery._pull_now`), and gets no such step."""
 
 END: Any = Step()
-"""In the place of the next batch at the end of a source whose items are pulled as they are, as one may be None."""
+"""Stands for the next batch at the end of a source whose items are pulled as they are, because one may be None."""
 
 CLOSE: Final = Step()
 """Close the source that is being read, if there is one."""

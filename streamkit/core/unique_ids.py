@@ -30,7 +30,7 @@ class UniqueIds:
         return id in self.used
 
     def free(self, id: str) -> str:
-        """This id if it is free, else the next of `id.2`, `id.3` … that is. It is not marked as used."""
+        """Return this id if it is free, else the next of `id.2`, `id.3` … that is. It is not marked as used."""
         free = id
         while free in self.used:
             self._times[id] = self._times.get(id, 1) + 1
@@ -43,7 +43,7 @@ class UniqueIds:
         self._times.pop(id, None)
 
     def unused(self, id: str) -> str:
-        """As `free`, and marks the result as used."""
+        """Return what `free` returns, and mark it as used."""
         if id in self.used:
             id = self.free(id)
         self._own[id] = None
@@ -51,7 +51,7 @@ class UniqueIds:
 
 
 class NumberedIds:
-    """The ids `message-1`, `message-2` …, each given once: by a call."""
+    """Returns the ids `message-1`, `message-2` …, each once."""
 
     __slots__ = ("_count",)
 
@@ -59,6 +59,6 @@ class NumberedIds:
         self._count = 0
 
     def __call__(self) -> str:
-        """The next one."""
+        """Return the next one."""
         self._count += 1
         return f"message-{self._count}"

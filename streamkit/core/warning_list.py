@@ -20,13 +20,13 @@ ADVICE = frozenset({"missing-outputs"})
 
 
 class ItemDecoder(Protocol):
-    """What decodes the source's items."""
+    """The decoder of a source's items."""
 
     exhausted: bool
 
 
 class NoDecoder:
-    """In the place of a decoder, before there is one and after the end."""
+    """Stands for the decoder before the first source and after the end."""
 
     __slots__ = ("exhausted",)
 
@@ -41,10 +41,10 @@ class WarningList:
         strict: raise `ProtocolError` in place of a warning about the source.
 
     Attributes:
-        warnings: those warnings.
-        decoder: the present source's.
+        warnings: the first 1000 warnings.
+        decoder: the decoder of the present source.
         cause: the event that is being completed, or was last.
-        item_index: the number of the item that it came from.
+        item_index: the number of the item that `cause` came from.
     """
 
     __slots__ = (
@@ -62,14 +62,14 @@ class WarningList:
         self.cause: Event | None = None
         self.item_index: int | None = None
         self._strict = strict
-        self._faults: dict[str, None] = {}  # those of the warnings
+        self._faults: dict[str, None] = {}  # the faults of the warnings
 
     def release(self) -> None:
-        """Nothing more comes: refer to no item any more."""
+        """Refer to no item any more, because nothing more comes."""
         self.decoder, self.cause = NoDecoder(), None
 
     def has_fault(self, fault: str) -> bool:
-        """Whether one of the warnings is about this fault."""
+        """Whether a warning with this fault was added."""
         return fault in self._faults
 
     def warn(self, code: str, fault: str, cause: Event) -> StreamWarning:

@@ -24,8 +24,8 @@ HOOKS: tuple[str, ...] = ("on_event", *dict.fromkeys(name for kind in EVENTS.val
 
 @cache
 def _events_by_hook(version: int) -> dict[str, list[type[Event]]]:
-    """The events that call each hook, in the order of HOOKS. `version` is the number of the newest event class: the
-    result is computed again when an application declares another one."""
+    """Return the events that call each hook, in the order of HOOKS. `version` is the number of the newest event class:
+    the result is computed again when an application declares another one."""
     by_hook: dict[str, list[type[Event]]] = {"on_event": [*EVENTS.values()]}
     for kind in EVENTS.values():
         for name in kind.hooks:
@@ -34,7 +34,7 @@ def _events_by_hook(version: int) -> dict[str, list[type[Event]]]:
 
 
 def hook_events() -> dict[str, list[type[Event]]]:
-    """The events that call each hook, the hooks of an application's events too."""
+    """Return the events that call each hook, the hooks of an application's events too."""
     return _events_by_hook(version())
 
 
@@ -63,7 +63,7 @@ def warn_of_near_misses(cls: type, hooks: Collection[str], others: Mapping[str, 
                 stacklevel=stacklevel,
             )
         elif near is not None:
-            text = f"{cls.__name__}.{name} is no hook and will never be called; did you mean {near}?"
+            text = f"{cls.__name__}.{name} is not a hook and will never be called; did you mean {near}?"
             warnings.warn(text, UserWarning, stacklevel=stacklevel)
 
 
@@ -82,10 +82,12 @@ def warn_of_unknown_hooks(kind: type, roots: Collection[object], *, stacklevel: 
         for name in () if base in roots else vars(base):
             if name.startswith("on_") and name not in hooks and (base.__qualname__, name) not in _warned:
                 _warned.add((base.__qualname__, name))
-                import difflib  # only for names that are no hooks
+                import difflib  # only for names that are not hooks
 
                 nearest = difflib.get_close_matches(name, hooks, 1, 0)
-                text = f"{base.__name__}.{name} is no hook and will never be called; the nearest hook is {nearest[0]}"
+                text = (
+                    f"{base.__name__}.{name} is not a hook and will never be called; the nearest hook is {nearest[0]}"
+                )
                 warnings.warn(text, UserWarning, stacklevel=stacklevel)
 
 
@@ -108,7 +110,7 @@ def warn_of_returned_value(hook: object, value: object) -> None:
         return
     names.add(code.co_name)
     name = getattr(function, "__qualname__", code.co_name)
-    text = f"{name} returned {_shortened(repr(value))}, which nobody receives: a hook returns nothing"
+    text = f"{name} returned {_shortened(repr(value))}, which is not used: a hook returns nothing"
     if code.co_name.startswith("on_tool_call"):
         text += "; a tool call is answered by `respond`"
     # The hook has returned, so it is on no stack level.
@@ -120,7 +122,7 @@ def _shortened(text: str) -> str:
 
 
 def _differing_characters(one: str, other: str) -> int:
-    """How many characters of two names are only in one of them, at their place in the order."""
+    """Return how many characters of two names are only in one of them, at their place in the order."""
     import difflib  # only for names that are nearly hooks
 
     blocks = difflib.SequenceMatcher(None, one, other, autojunk=False).get_matching_blocks()

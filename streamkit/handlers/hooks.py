@@ -74,7 +74,7 @@ class Hooks(Handler, Generic[R]):
     A hook may also be assigned to the object, even while the stream runs: it is called from the next event on that is no
     delta.
 
-    What a hook raises ends the stream, and is raised to whoever reads it.
+    An error in a hook ends the stream, and is raised to its reader.
     """
 
     streamkit_plan_shows_async = True
@@ -115,7 +115,7 @@ class Hooks(Handler, Generic[R]):
                 warn_of_returned_value(call.function, result)
 
     def streamkit_plan(self) -> Mapping[type[Event], tuple[Call, ...]]:
-        """The calls that each kind of event makes to the overridden hooks, or to an overridden `handle`."""
+        """Return the calls that each kind of event makes to the overridden hooks, or to an overridden `handle`."""
         if self._streamkit_handles():
             return super().streamkit_plan()
         events = hook_events()
@@ -128,7 +128,7 @@ class Hooks(Handler, Generic[R]):
         return {kind: tuple(calls[name] for name in ("on_event", *kind.hooks) if name in calls) for kind in kinds}
 
     def _streamkit_hook_calls(self, kind: type[Event]) -> Iterator[Call]:
-        """The calls of the overridden hooks for this kind of event."""
+        """Yield the calls of the overridden hooks for this kind of event."""
         for name in ("on_event", *kind.hooks):
             if name in getattr(self, "__dict__", ()) or _is_overridden(type(self), name):
                 yield self._streamkit_call(name)
@@ -144,7 +144,8 @@ class Hooks(Handler, Generic[R]):
         return Call(hook, name == "on_event", inspect.iscoroutinefunction(hook))
 
     def _streamkit_overridden(self, events: Mapping[str, object]) -> list[str]:
-        """The names of the hooks, out of all that there are, that the subclass or the object itself overrides."""
+        """Return the names of the hooks, out of all that there are, that the subclass or the object itself
+        overrides."""
         kind, own = type(self), self.__dict__
         found = events.keys() & set(own).union(*map(vars, kind._streamkit_classes))
         names = found if len(found) < 2 else [name for name in events if name in found]
@@ -156,7 +157,7 @@ class Hooks(Handler, Generic[R]):
         return own is not Hooks.__dict__["handle"]
 
     def streamkit_needs_async(self) -> str | None:
-        """The name of a hook that only an async stream can call; None if there is none."""
+        """Return the name of a hook that only an async stream can call; None if there is none."""
         overridden = self._streamkit_overridden(hook_events())
         if isinstance(self, AsyncEventHandler):
             return overridden[0] if overridden else "handle"
@@ -260,7 +261,7 @@ class Hooks(Handler, Generic[R]):
         return self._nothing
 
     def on_console_delta(self, delta: ConsoleDelta, snapshot: ConsoleMessage, /) -> R:
-        """The same as `on_console_output`, in the name that deltas of other families have."""
+        """Called as `on_console_output`, by the name that the deltas of other families have."""
         return self._nothing
 
     def on_console_done(self, message: ConsoleMessage, /) -> R:
@@ -367,7 +368,7 @@ class Hooks(Handler, Generic[R]):
     def on_exception(self, exception: Exception, /) -> R:
         """Called when the stream failed, before `on_end`.
 
-        The error is raised to whoever reads the stream as well, so nothing needs to be raised here.
+        The error is raised to the reader of the stream as well, so nothing needs to be raised here.
         """
         return self._nothing
 

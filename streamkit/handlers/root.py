@@ -94,11 +94,11 @@ class Handler:
         return type(self).__name__
 
     def streamkit_attachable(self) -> Handler:
-        """The handler that streams attach and call for this one: itself, unless its class says otherwise."""
+        """Return the handler that streams attach and call for this one: itself, unless its class says otherwise."""
         return self
 
     def streamkit_receiver(self) -> Callable[[Sequence[Any]], None] | None:
-        """The method that takes the raw items, None if the handler's class does not override `receive`.
+        """Return the method that takes the raw items, None if the handler's class does not override `receive`.
 
         Raises:
             UsageError: it does not take them.
@@ -113,7 +113,7 @@ class Handler:
         return self._streamkit_live is stream
 
     def streamkit_plan(self) -> Mapping[type[Event], tuple[Call, ...]]:
-        """The calls that each kind of event makes to this handler; kinds that make none may be missing.
+        """Return the calls that each kind of event makes to this handler; kinds that make none may be missing.
 
         Raises:
             UsageError: it does not take an event.
@@ -132,22 +132,22 @@ class Handler:
             raise UsageError(f"{type(self).__name__}.__init__ has to call super().__init__({arguments})")
 
     def streamkit_needs_async(self) -> str | None:
-        """The name of a method that only an async stream can call; None if there is none."""
+        """Return the name of a method that only an async stream can call; None if there is none."""
         return "handle" if inspect.iscoroutinefunction(self.handle) else None
 
 
 def no_handler(value: object) -> UsageError:
-    """The error for a value that is no handler."""
+    """Return the error for a value that is not a handler."""
     if isinstance(value, type) and issubclass(value, Handler):
         hint = f"but the class of one; pass an object of it: {value.__name__}()"
-        return UsageError(f"{value.__name__} is no handler {hint}")
+        return UsageError(f"{value.__name__} is not a handler {hint}")
     if isinstance(value, (list, tuple)):
-        return UsageError(f"{value!r} is no handler; handlers are passed one by one")
-    return UsageError(f"{value!r} is no handler; subclass EventHandler, AsyncEventHandler or Handler")
+        return UsageError(f"{value!r} is not a handler; handlers are passed one by one")
+    return UsageError(f"{value!r} is not a handler; subclass EventHandler, AsyncEventHandler or Handler")
 
 
 def needs_async(handler: object) -> str | None:
-    """The name of a hook of this handler that only an async stream can call; None if there is none."""
+    """Return the name of a hook of this handler that only an async stream can call; None if there is none."""
     if not isinstance(handler, Handler):
         return None  # it is refused later
     return handler.streamkit_attachable().streamkit_needs_async()
@@ -170,14 +170,15 @@ _is_async = attrgetter("is_async")
 
 
 def own_hooks(handlers: Iterable[Handler]) -> tuple[tuple[str, int], ...]:
-    """The hooks that were assigned to these objects themselves, each by name and identity: what `plan` has to be
-    computed again for. A stream compares it at every event that is no delta."""
+    """Return the hooks that were assigned to these objects themselves, each by name and identity: what `plan` has to be
+    computed again for. A stream compares it at every event that is not a delta."""
     names = hook_events().keys()
     return tuple((name, id(vars(handler)[name])) for handler in handlers for name in names & vars(handler).keys())
 
 
 def plan(handlers: Sequence[Handler], *, awaits: bool) -> Mapping[type[Event], tuple[Call, ...]]:
-    """The calls that each kind of event makes to these handlers, in their order. Kinds that make none may be missing.
+    """Return the calls that each kind of event makes to these handlers, in their order. Kinds that make none may be
+    missing.
 
     Raises:
         UsageError: one of them has an async hook, which the stream cannot await.

@@ -1,4 +1,4 @@
-"""The place for one answer, which any thread may give. The first answer wins.
+"""An answer that any thread may give. The first one wins.
 
 The engine makes an `Answer` where a source can take one, and the managers wait for it.
 """
@@ -20,11 +20,11 @@ def is_duration(value: object) -> bool:
 
 
 class Answer:
-    """The place for one answer. It is open until an answer is given, or the stream goes on without one.
+    """The answer to one question. It is open until there is an answer, or the stream goes on without one.
 
-        open -> given                 `give`: the answer, from any thread; `ready` at once, or after `resolve` if awaitable
-        open -> given and given up    `give_up`: the stream decided instead
-        open -> closed                `close`, or `expire` when the time of a deferral is over
+        open -> answered    `give`: the answer, from any thread; `ready` at once, or after `resolve` if awaitable
+        open -> decided     `decide`: the stream decided instead
+        open -> closed      `close`, or `expire` when the time of a deferral is over
 
     Args:
         what: names the question in error texts.
@@ -35,26 +35,26 @@ class Answer:
     Attributes:
         value: the answer; an awaitable as long as it is not `ready`.
         error: what the awaitable raised, None if nothing.
-        given: whether there is an answer.
+        has_answer: whether there is an answer, the application's or the stream's.
         ready: whether `value` is the final answer, which needs no awaiting.
         closed: whether no answer is taken any more.
-        given_up: whether the stream decided, because nobody answered.
+        by_stream: whether the answer is the stream's decision.
         deferred: whether `defer` was called and its time is not over: the stream waits.
         deferrals: how often `defer` was called; each call starts the time again.
         timeout: seconds that the last deferral lasts, None for no limit.
-        no_awaitable: why an awaitable is refused; with a place for it.
+        no_awaitable: the error text that refuses an awaitable; `{}` stands for it.
     """
 
     __slots__ = (
         "_lock",
         "awaitables",
+        "by_stream",
         "changes",
         "closed",
         "deferrals",
         "deferred",
         "error",
-        "given",
-        "given_up",
+        "has_answer",
         "ready",
         "timeout",
         "value",
@@ -78,10 +78,10 @@ class Answer:
         self.changes = changes
         self.value: object = None
         self.error: BaseException | None = None
-        self.given = False
+        self.has_answer = False
         self.ready = False
         self.closed = False
-        self.given_up = False
+        self.by_stream = False
         self.deferred = False
         self.deferrals = 0
         self.timeout: float | None = None
@@ -90,12 +90,12 @@ class Answer:
     @property
     def open(self) -> bool:
         """Whether an answer would be taken now."""
-        return not self.given and not self.closed
+        return not self.has_answer and not self.closed
 
     @property
     def answered(self) -> bool:
         """Whether the application answered. A decision by the stream itself does not count."""
-        return self.given and not self.given_up
+        return self.has_answer and not self.by_stream
 
     def give(self, value: object) -> None:
         """Take the answer.
@@ -108,27 +108,27 @@ class Answer:
             self._check()
 
     def offer(self, value: object) -> bool:
-        """As `give`, but one that comes too late is no error. Returns whether it was taken."""
+        """As `give`, but an answer that comes too late is not an error. Returns whether it was taken."""
         awaitable = inspect.isawaitable(value)
         if awaitable and not self.awaitables:
             if inspect.iscoroutine(value):
                 value.close()
             raise UsageError(f"{self.what}: {self.no_awaitable.format(value)}")
         with self._lock:
-            if self.given or self.closed:
+            if self.has_answer or self.closed:
                 return False
             self.value = value
-            self.given = True
+            self.has_answer = True
             self.ready = not awaitable
         self._changed()
         return True
 
-    def give_up(self, value: object) -> bool:
-        """Decide without an answer; for the stream. Returns False if there is one already."""
+    def decide(self, value: object) -> bool:
+        """Set the stream's own decision as the answer. Returns False if there is one already."""
         with self._lock:
-            if self.given:
+            if self.has_answer:
                 return False
-            self.closed = self.given = self.ready = self.given_up = True
+            self.closed = self.has_answer = self.ready = self.by_stream = True
             self.value = value
         if self.changes is not None:
             self.changes.append(self)
@@ -142,7 +142,7 @@ class Answer:
         self._changed()
 
     def result(self) -> object:
-        """The answer. Raises what its awaitable raised."""
+        """Return the answer. Raises what its awaitable raised."""
         if self.error is not None:
             raise self.error
         return self.value
@@ -151,7 +151,7 @@ class Answer:
         """Make the stream wait for the answer. Does nothing if another thread has answered already.
 
         Raises:
-            UsageError: the timeout is no number of seconds, or the stream went on without an answer.
+            UsageError: the timeout is not a number of seconds, or the stream went on without an answer.
         """
         if timeout is not None and not is_duration(timeout):
             raise UsageError(f"{self.what}: a timeout cannot be {timeout!r} seconds")
@@ -177,10 +177,10 @@ class Answer:
         """Take no answer from now on. Returns False if there is one already."""
         with self._lock:
             self.closed = True
-            return not self.given
+            return not self.has_answer
 
     def __reduce__(self) -> tuple[Callable[[str], Answer], tuple[str]]:
-        """A copy, in this process or another, is closed: nothing waits for it."""
+        """Return what makes a closed copy, in this process or another: nothing waits for its answer."""
         return _closed, (self.what,)
 
     def _changed(self) -> None:

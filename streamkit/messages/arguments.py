@@ -43,7 +43,7 @@ def readable_part(text: str) -> dict[str, Any]:
 
 
 def repaired_arguments(text: str) -> Repaired | None:
-    """Return what arguments that are no JSON object surely mean: an object that was encoded twice, as a string, and one that
+    """Return what arguments that are not a JSON object surely mean: an object that was encoded twice, as a string, and one that
     comes after an empty one, which some servers send first. None where it is not certain."""
     stripped = text.strip()
     if stripped.startswith('"'):

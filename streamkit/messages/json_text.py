@@ -75,7 +75,7 @@ def shallow(data: bytes) -> bytes:
 
 
 def damaged(data: bytes) -> bytes:
-    """A line of a recording that cannot be read, marked in the same way."""
+    """Return a line of a recording that cannot be read, marked in the same way."""
     return _DAMAGED_MARK + data
 
 
@@ -96,8 +96,8 @@ def is_nested_too_deep(value: Any) -> bool:
 
 
 def bounded(value: Any) -> Any:
-    """A value of parsed JSON without what no reader takes: None in place of what is nested too deep or contains itself, and
-    of numbers with more digits than Python reads; and text in place of other keys."""
+    """Return a value of parsed JSON without what no reader takes: None in place of what is nested too deep or contains
+    itself, and of numbers with more digits than Python reads; and text in place of other keys."""
     around: set[int] = set()
 
     def copy(value: Any) -> Any:
@@ -126,7 +126,7 @@ def _is_list(value: object) -> TypeGuard[list[Any]]:
 
 
 def decode_json(text: bytes | bytearray | str) -> Any:
-    """The value of JSON text.
+    """Return the value of JSON text.
 
     Raises:
         ValueError: it is not JSON, or nested too deep.
@@ -178,7 +178,8 @@ class Lenient(msgspec.Struct, frozen=True):
 
 
 def read_leniently(text: bytes | bytearray | str) -> Lenient | None:
-    """What `decode_json` refused, as `json.loads` would read it; None if that refuses it too, or it is nested too deep."""
+    """Return what `decode_json` refused, as `json.loads` would read it; None if that refuses it too, or it is nested
+    too deep."""
     if is_too_deep(text):
         return None
     faults: list[str] = []
@@ -197,7 +198,7 @@ def read_leniently(text: bytes | bytearray | str) -> Lenient | None:
 
 
 def read_json(text: bytes | bytearray | str) -> Any:
-    """The value of JSON text, or of what is not quite JSON; None where it cannot be read."""
+    """Return the value of JSON text, or of what is not quite JSON; None where it cannot be read."""
     try:
         return decode_json(text)
     except (ValueError, RecursionError):
@@ -206,7 +207,7 @@ def read_json(text: bytes | bytearray | str) -> Any:
 
 
 def well_formed(value: Any) -> Lenient:
-    """A value of parsed JSON, without lone surrogates. Other objects inside it are left as they are."""
+    """Return a value of parsed JSON, without lone surrogates. Other objects inside it are left as they are."""
     return _without_surrogates(value, "")
 
 
@@ -239,8 +240,8 @@ def json_key(value: Any) -> bytes:
 
 
 def held_size(value: Any) -> int:
-    """How much a value takes in memory, about: the characters of its JSON text. Log probabilities are objects of a few
-    numbers, which take five to seven times their text."""
+    """Return how much a value takes in memory, about: the characters of its JSON text. Log probabilities are objects of
+    a few numbers, which take five to seven times their text."""
     text = json_key(value)
     size = len(text)
     if (value.__class__ is dict or isinstance(value, Mapping)) and "logprobs" in value:

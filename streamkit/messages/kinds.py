@@ -63,17 +63,17 @@ class TextMessage(Message):
 
     @classmethod
     def fields(cls) -> frozenset[str]:
-        """The keys that the static form of such a message can have."""
+        """Return the keys that the static form of such a message can have."""
         return FIELDS | {"annotations"}
 
     def header(self) -> Self:
-        """The same message before its first delta."""
+        """Return the same message before its first delta."""
         other = super().header()
         other.annotations = []
         return other
 
     def copy(self) -> Self:
-        """A copy that does not change when this message grows."""
+        """Return a copy that does not change when this message grows."""
         other = super().copy()
         other.annotations = list(self.annotations)
         return other
@@ -122,7 +122,7 @@ class ConsoleMessage(Message):
         self.active_line: int | None = None
 
     def header(self) -> Self:
-        """The same message before its first delta."""
+        """Return the same message before its first delta."""
         other = super().header()
         other.active_line = None
         return other
@@ -252,7 +252,7 @@ class ToolCallMessage(Message):
         self._open_slot().defer(timeout)
 
     def _open_slot(self) -> Answer:
-        """Where the output is put. Raises `UsageError` if the stream takes none."""
+        """Return where the output is put. Raises `UsageError` if the stream takes none."""
         if self.answer_slot is None:
             raise UsageError(
                 f"tool call {self.call_id or self.id!r} cannot be answered: "
@@ -273,11 +273,11 @@ class ToolCallMessage(Message):
 
     @classmethod
     def fields(cls) -> frozenset[str]:
-        """The keys that the static form of such a message can have."""
+        """Return the keys that the static form of such a message can have."""
         return FIELDS | {"provider_executed"}
 
     def header(self) -> Self:
-        """The same message before its first delta."""
+        """Return the same message before its first delta."""
         other = super().header()
         other.provider_executed = self.provider_executed
         other.answer_slot = None
@@ -314,8 +314,8 @@ CLASSES.update(
 
 
 def output_text(output: object) -> str:
-    """A tool's output as text: a str unchanged, any other value as JSON. Half of a surrogate pair, as the names of files
-    have for bytes that are not UTF-8, is U+FFFD.
+    """Return a tool's output as text: a str unchanged, any other value as JSON. Half of a surrogate pair, as the names
+    of files have for bytes that are not UTF-8, is U+FFFD.
 
     Raises:
         UsageError: JSON cannot hold it.
@@ -337,7 +337,7 @@ def output_text(output: object) -> str:
 def _plain(value: Any) -> Any:
     dump = getattr(value, "model_dump", None)
     if not callable(dump) or isinstance(value, type):
-        raise TypeError(f"{value!r} is no JSON value")
+        raise TypeError(f"{value!r} is not a JSON value")
     return dump(mode="json")
 
 
@@ -349,7 +349,7 @@ def _joined(pieces: list[str]) -> str:
 
 
 def _decode_piece(piece: str) -> bytes:
-    """The bytes of one base64 piece. Other characters are dropped, and so is an incomplete last byte."""
+    """Return the bytes of one base64 piece. Other characters are dropped, and so is an incomplete last byte."""
     import base64
 
     text = piece.rstrip("=")

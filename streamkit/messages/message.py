@@ -154,7 +154,7 @@ class Message:
         self._has_content = content is not None
         self._text = content or ""  # without the pieces that are new
         self.pieces: list[str] = []
-        self._read = 0  # those of them that are in the text already, as somebody has read it
+        self._read = 0  # the pieces that are in the text already, because it was read
         self._compacted = 0
 
     @property
@@ -212,7 +212,8 @@ class Message:
                 self._read = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """The static form: a dict for JSON, without fields that are unset. `Message.from_dict(m.to_dict()) == m`."""
+        """Return the static form: a dict for JSON, without fields that are unset. `Message.from_dict(m.to_dict()) ==
+        m`."""
         out: dict[str, Any] = {"id": self.id, "role": self.role, "type": self.type}
         for key in _OPTIONAL:
             if value := getattr(self, key):
@@ -227,8 +228,8 @@ class Message:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Message:
-        """The message of a dict, as `to_dict` returns it, in the class of its `type`, `format` and `role`. Unknown keys are put
-        into `metadata`.
+        """Return the message of a dict, as `to_dict` returns it, in the class of its `type`, `format` and `role`.
+        Unknown keys are put into `metadata`.
 
         Raises:
             UsageError: a field has a value of the wrong type.
@@ -256,11 +257,11 @@ class Message:
 
     @classmethod
     def fields(cls) -> frozenset[str]:
-        """The keys that the static form of such a message can have."""
+        """Return the keys that the static form of such a message can have."""
         return FIELDS
 
     def copy(self) -> Self:
-        """A copy that does not change when this message grows."""
+        """Return a copy that does not change when this message grows."""
         other = self.header()
         other.status = self.status
         other._has_content = self._has_content
@@ -268,7 +269,7 @@ class Message:
         return other
 
     def header(self) -> Self:
-        """The same message without its content, as before its first delta."""
+        """Return the same message without its content, as before its first delta."""
         other = self.__class__.__new__(self.__class__)
         # Written out: a loop over the names takes four times as long.
         other.id = self.id
@@ -340,7 +341,7 @@ def _check_type(key: str, field: object) -> None:
 
 
 def _wrong_type(key: str, value: object, wanted: type | tuple[type, ...]) -> str:
-    """What is wrong with a field of a static form."""
+    """Return what is wrong with a field of a static form."""
     names = " or ".join(kind.__name__ for kind in (wanted if isinstance(wanted, tuple) else (wanted,)))
     found = type(value).__name__
     hint = "; a message is flat, so each part is a message of its own" if (key, found) == ("content", "list") else ""
@@ -348,7 +349,8 @@ def _wrong_type(key: str, value: object, wanted: type | tuple[type, ...]) -> str
 
 
 def message_class(type: Any, format: Any = None, role: Any = None) -> type[Message]:
-    """The class of messages with this type, format and role; `Message` itself where there is no class for them."""
+    """Return the class of messages with this type, format and role; `Message` itself where there is no class for
+    them."""
     if type == "code" and role == "computer":
         return Message  # a document to display, not code to run
     if type == "tool_output" and role == "tool":

@@ -37,7 +37,7 @@ is faster than a call of `is_plain_model`."""
 
 
 def as_item(value: Any) -> Any:
-    """The dict of an SDK's object; any other value as it is.
+    """Return the dict of an SDK's object; any other value as it is.
 
     Raises:
         SourceError: the object cannot make a dict of itself.
@@ -71,7 +71,7 @@ def is_helper_event(kind: type[Any]) -> bool:
 
 
 def without_helper(values: Iterable[Any]) -> Iterator[Any]:
-    """These values, with the chunks of a helper's events in their place."""
+    """Yield these values, with the chunks of a helper's events in their place."""
     for value in values:
         if not is_helper_event(value.__class__):
             yield value
@@ -85,7 +85,8 @@ def is_model(value: object) -> bool:
 
 
 def opened(value: Any) -> Any:
-    """A value, with dicts in the place of the SDK's objects that are in it, as in `dict(chunk)`. Raises as `as_item`."""
+    """Return a value, with dicts in the place of the SDK's objects that are in it, as in `dict(chunk)`. Raises as
+    `as_item`."""
     any_value: Any = value  # which stays without a type where `value` gets an unknown one
     if is_model(value):
         return as_item(value)
@@ -97,13 +98,14 @@ def opened(value: Any) -> Any:
 
 
 def fields_of(value: Any) -> dict[str, Any]:
-    """The fields of an object that is a plain model, which are not to be changed. Fields that were not set are None.
+    """Return the fields of an object that is a plain model, which are not to be changed. Fields that were not set are
+    None.
 
     Raises:
         TypeError: it is another object.
     """
     if value.__class__ not in PLAIN_KINDS and not is_plain_model(value.__class__):
-        raise TypeError("it is no plain model of an SDK")
+        raise TypeError("it is not a plain model of an SDK")
     if value.__pydantic_extra__:
         return {**value.__dict__, **value.__pydantic_extra__}
     fields: dict[str, Any] = value.__dict__
@@ -111,8 +113,9 @@ def fields_of(value: Any) -> dict[str, Any]:
 
 
 def open_model(value: Any, nesting: Nesting) -> Any:
-    """The fields of an SDK's object as a dict, which is not to be changed; so are the objects in the fields that `nesting`
-    names. Other objects stay, and so does a value that is not a plain model. Fields that were not set are None."""
+    """Return the fields of an SDK's object as a dict, which is not to be changed; so are the objects in the fields that
+    `nesting` names. Other objects stay, and so does a value that is not a plain model. Fields that were not set are
+    None."""
     if not is_plain_model(value.__class__):
         return value
     fields = fields_of(value)

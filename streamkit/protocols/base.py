@@ -1,4 +1,4 @@
-'''What a decoder and an encoder of a wire protocol are, for whoever writes a new protocol.
+'''The base classes of a wire protocol's decoder and encoder, for authors of a new protocol.
 
 A decoder turns the items that a provider sends into events, and keeps nothing but what it needs to name them. The
 engine completes these events: it opens and closes messages, runs and steps, numbers them, and keeps snapshots. So a
@@ -69,7 +69,7 @@ from .values import WireObject, containers_in, is_object
 
 __all__ = ["Decoder", "Encoder", "OwnEvents"]
 
-_NOT_PLAIN = (LookupError, TypeError, *NOT_JSON)  # what an item raises that is no plain one
+_NOT_PLAIN = (LookupError, TypeError, *NOT_JSON)  # what an item raises that is not a plain one
 
 
 class _HoldsObjects(Exception):
@@ -160,25 +160,27 @@ class Decoder:
         return False
 
     def feed(self, item: WireObject) -> Iterable[Event]:
-        """The events of one item, in order. Called once for each item, which must be neither kept nor changed.
+        """Return the events of one item, in order. Called once for each item, which must be neither kept nor changed.
 
         An exception becomes a warning with the code `decoder-error`, and loses the item's events.
         """
         raise NotImplementedError(f"{type(self).__name__}.feed")
 
     def plain(self, item: Any) -> Delta | None:
-        """The one event of an item that was read as `plain_item`; None if it does more than extend an open message.
+        """Return the one event of an item that was read as `plain_item`; None if it does more than extend an open
+        message.
 
         A LookupError or a TypeError means the same. The item then goes to `feed`, so nothing may have changed.
         """
         return None
 
     def item_data(self, name: bytes, data: bytes) -> bytes:
-        """The data of an SSE event with this name, as JSON text: for protocols whose servers send something else there."""
+        """Return the data of an SSE event with this name, as JSON text: for protocols whose servers send something else
+        there."""
         return data
 
     def named_item(self, name: bytes, item: Any) -> Any:
-        """The item of an SSE event with this name, as `feed` gets it."""
+        """Return the item of an SSE event with this name, as `feed` gets it."""
         if self.wraps_event_name and not (is_object(item) and "event" in item and "data" in item):
             return {"event": _text(name), "data": item}
         if name == b"error" and is_object(item) and "error" not in item and "type" not in item:
@@ -186,18 +188,20 @@ class Decoder:
         return item
 
     def sentinel(self, data: bytes) -> Iterable[Event]:
-        """The events of `[DONE]`, or of other data that begins with `[DONE`. By default it meets the terminal rule."""
+        """Return the events of `[DONE]`, or of other data that begins with `[DONE`. By default it meets the terminal
+        rule."""
         self.complete = True
         return ()
 
     def finish(self) -> Iterable[Event]:
-        """The events that follow from the end of the source. Called once, after the last item."""
+        """Return the events that follow from the end of the source. Called once, after the last item."""
         return ()
 
     # -- what a protocol inherits
 
     def feed_frames(self, frames: Frames) -> list[Event]:
-        """The events of frames, in order. Called for each chunk of a source of bytes; nothing after the end is read."""
+        """Return the events of frames, in order. Called for each chunk of a source of bytes; nothing after the end is
+        read."""
         events: list[Event] = []
         if self.exhausted:
             return events
@@ -221,14 +225,15 @@ class Decoder:
         return events
 
     def _plain_frame(self, id: bytes, name: bytes, data: bytes) -> Delta | None:
-        """The event of a frame that has an id or a name, if it is a plain one. It may raise as `plain`."""
+        """Return the event of a frame that has an id or a name, if it is a plain one. It may raise as `plain`."""
         event = self.plain(self._plain_readers.named[name](data))
         if event is not None:
             event.raw_item, event.position = data, _text(id) if id else event.position
         return event
 
     def feed_frame(self, id: bytes, name: bytes, data: bytes) -> list[Event]:
-        """The events of one frame, each with the frame's data as its `raw_item` and the frame's id as its cursor."""
+        """Return the events of one frame, each with the frame's data as its `raw_item` and the frame's id as its
+        cursor."""
         events: list[Event]
         text = self.item_data(name, data) if name else data
         if text.startswith(b"[DONE"):
@@ -252,7 +257,7 @@ class Decoder:
         return events
 
     def feed_items(self, items: Sequence[Any]) -> list[Event]:
-        """The events of items that are parsed already, as a producer in this process yields them."""
+        """Return the events of items that are parsed already, as a producer in this process yields them."""
         events: list[Event] = []
         read, plain, index = self._plain_readers.item, self.plain, self.index
         for item in items:
@@ -273,7 +278,7 @@ class Decoder:
         return events
 
     def feed_other_item(self, item: Any) -> list[Event]:
-        """The events of a parsed item that is no plain one."""
+        """Return the events of a parsed item that is not a plain one."""
         item = as_item(item)
         try:
             events = self._feed_item(item)
@@ -286,7 +291,7 @@ class Decoder:
         return events
 
     def _feed_leniently(self, name: bytes, data: bytes, error: Exception) -> list[Event]:
-        """The events of data that is not quite JSON, as far as it can be read."""
+        """Return the events of data that is not quite JSON, as far as it can be read."""
         lenient = read_leniently(data)
         if lenient is None:
             kind = name if self.sse_event_names is None or name in self.sse_event_names else b""
@@ -294,7 +299,7 @@ class Decoder:
         return self._feed_repaired(self.named_item(name, lenient.value), lenient)
 
     def _feed_repaired(self, item: Any, lenient: Lenient) -> list[Event]:
-        """The events of an item that was repaired, after the warnings about that."""
+        """Return the events of an item that was repaired, after the warnings about that."""
         kind = item.get("type") if is_object(item) else None
         events = split_deltas(self._guarded(item), lenient.halves)
         joined = {event.text for event in events if isinstance(event, SplitDelta)}
@@ -303,12 +308,12 @@ class Decoder:
             fault = f"its data is not JSON: it has {lenient.fault}; it was read all the same"
             warnings.append(self.warn("lenient-json", fault, kind))
         if lenient.lost or not joined.issuperset(lenient.halves.values()):
-            fault = "it has half of a surrogate pair, which is no text and was replaced by U+FFFD"
+            fault = "it has half of a surrogate pair, which is not text and was replaced by U+FFFD"
             warnings.append(self.warn("lone-surrogate", fault, kind))
         return warnings + events
 
     def _feed_item(self, item: Any) -> list[Event]:
-        """The events of an item that is parsed already. It may hold what JSON text cannot."""
+        """Return the events of an item that is parsed already. It may hold what JSON text cannot."""
         if (item.__class__ is not dict or containers_in(item) is None) and is_nested_too_deep(item):
             return self._guarded(item)  # what is too deep in it reads as if it were absent
         try:
@@ -323,7 +328,7 @@ class Decoder:
         return self._guarded(item)
 
     def remainder(self) -> Self:
-        """The decoder of a source that is over, without what it has read: its name, index and endings."""
+        """Return the decoder of a source that is over, without what it has read: its name, index and endings."""
         left = type(self).__new__(type(self))
         left.index, left.complete, left.exhausted = self.index, self.complete, self.exhausted
         if self.continues_in_next_source:
@@ -334,7 +339,7 @@ class Decoder:
         """Release what was received so far. Called when no more items come."""
 
     def warn(self, code: str, fault: str, kind: Any = None) -> StreamWarning:
-        """A warning about the current item, to be yielded. A strict stream raises `ProtocolError` in its place.
+        """Return a warning about the current item, to be yielded. A strict stream raises `ProtocolError` in its place.
 
         Args:
             code: the fault in a word, such as `bad-index`.
@@ -344,7 +349,7 @@ class Decoder:
         return StreamWarning(code, fault, index=self.index, kind=kind if isinstance(kind, str) and kind else None)
 
     def _guarded(self, item: Any) -> list[Event]:
-        """The events of any JSON value. A fault of the decoder itself must not end the stream either."""
+        """Return the events of any JSON value. A fault of the decoder itself must not end the stream either."""
         if item.__class__ is not dict and not is_object(item):
             return [self.warn("not-an-object", f"it is a JSON {type(item).__name__}, not an object, and was skipped")]
         if self.foreign_decoder is not None and (other := self.foreign_decoder(item)) is not None:
@@ -355,12 +360,12 @@ class Decoder:
             return [self.fault(error, item)]
 
     def fault(self, error: Exception, item: WireObject) -> Event:
-        """The warning that this exception of the decoder itself becomes."""
+        """Return the warning that this exception of the decoder itself becomes."""
         fault = f"the {self.name} decoder could not read it: {type(error).__name__}: {error}"
         return self.warn("decoder-error", fault, item.get("type"))
 
     def _feed_foreign(self, other: Decoder, item: WireObject) -> list[Event]:
-        """The events of an item of another protocol, after a warning about the first such item."""
+        """Return the events of an item of another protocol, after a warning about the first such item."""
         events: list[Event] = []
         if self._foreign_name != other.name:
             self._foreign_name = other.name

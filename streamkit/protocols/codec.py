@@ -37,7 +37,7 @@ __all__ = [
 
 
 def encode_event(event: Event) -> bytes:
-    """The event as one line of JSON, without the newline. What no reader would take is as in `event_to_dict`."""
+    """Return the event as one line of JSON, without the newline. What no reader would take is as in `event_to_dict`."""
     if isinstance(event, Delta) and event.metadata is None and event.__struct_fields__ == Delta.__struct_fields__:
         try:  # the common case, in a twentieth of the time
             return _encoder.encode(msgspec.structs.replace(event, snapshot=None, raw_item=None, item_index=None))
@@ -63,8 +63,9 @@ def encode_delta(event: Delta) -> bytes:
 
 
 def event_to_dict(event: Event, *, keep_surrogates: bool = False) -> dict[str, Any]:
-    """The event as plain JSON values. Half of a surrogate pair, which cannot be encoded, is U+FFFD if it is not kept. None
-    stands for what is nested too deep, and for numbers of thousands of digits; keys that JSON lacks are text."""
+    """Return the event as plain JSON values. Half of a surrogate pair, which cannot be encoded, is U+FFFD if it is not
+    kept. None stands for what is nested too deep, and for numbers of thousands of digits; keys that JSON lacks are
+    text."""
     portable = _portable(event)
     try:
         plain: dict[str, Any] = msgspec.to_builtins(portable, enc_hook=_to_builtin)
@@ -83,14 +84,14 @@ def event_to_dict(event: Event, *, keep_surrogates: bool = False) -> dict[str, A
 
 
 def message_to_dict(message: Message) -> dict[str, Any]:
-    """A message's static form as plain JSON values, as in an event."""
+    """Return a message's static form as plain JSON values, as in an event."""
     plain: dict[str, Any] = msgspec.to_builtins(message.to_dict(), enc_hook=_to_builtin)
     cleaned: dict[str, Any] = well_formed(plain).value
     return cleaned
 
 
 def decode_event(data: bytes | str) -> Event:
-    """The event of one JSON object.
+    """Return the event of one JSON object.
 
     Raises:
         ValueError: the text is not JSON, or not a canonical event.
@@ -115,12 +116,13 @@ def line_decoder() -> Callable[[bytes], Event]:
 
 
 def delta_decoder() -> Callable[[bytes], Delta]:
-    """A decoder of deltas alone, of any kind: faster, and it raises `msgspec.DecodeError` for what is not quite JSON too."""
+    """Return a decoder of deltas alone, of any kind: faster, and it raises `msgspec.DecodeError` for what is not quite
+    JSON too."""
     return _delta_decoder(version())
 
 
 def event_from_dict(value: Mapping[str, Any]) -> Event:
-    """The event of plain JSON values. Raises as `decode_event`."""
+    """Return the event of plain JSON values. Raises as `decode_event`."""
     if is_nested_too_deep(value):
         raise ValueError(TOO_DEEP)
     name = value.get("type") if is_object(value) else None
@@ -145,18 +147,18 @@ _as_snapshot = converter(_SnapshotFrame)
 
 
 def encode_snapshot(events: Iterable[bytes], dropped: int) -> bytes:
-    """The line of a snapshot, of these encoded events."""
+    """Return the line of a snapshot, of these encoded events."""
     return b'{"type":"snapshot","dropped":%d,"events":[%b]}' % (dropped, b",".join(events))
 
 
 def snapshot_from(value: bytes | Mapping[str, Any]) -> Snapshot:
-    """The snapshot of its line, or of its plain JSON values. Raises as `decode_event`."""
+    """Return the snapshot of its line, or of its plain JSON values. Raises as `decode_event`."""
     frame = _decode_snapshot(value) if isinstance(value, bytes) else _as_snapshot(value)
     return Snapshot(events=[event_from_dict(event) for event in frame.events], dropped=frame.dropped)
 
 
 def _portable(event: Event) -> Event:
-    """The event without what belongs to this process alone: its source's item, live snapshots and exceptions."""
+    """Return the event without what belongs to this process alone: its source's item, live snapshots and exceptions."""
     changes: dict[str, Any] = {}
     for key in ("raw_item", "item_index", "snapshot", "exception"):
         if key in event.__struct_fields__ and getattr(event, key) is not None:
@@ -170,7 +172,7 @@ def _portable(event: Event) -> Event:
 
 
 def _to_builtin(value: Any) -> Any:
-    """The JSON form of what msgspec cannot encode by itself."""
+    """Return the JSON form of what msgspec cannot encode by itself."""
     match value:
         case Message() | Confirmation():
             return value.to_dict()
@@ -196,7 +198,7 @@ _as_confirmation_state = converter(_ConfirmationState)
 
 
 def _from_builtin(kind: type, value: Any) -> Any:
-    """The message or confirmation of a static form."""
+    """Return the message or confirmation of a static form."""
     if issubclass(kind, Message):
         return Message.from_dict(value)
     if issubclass(kind, Confirmation):
@@ -219,7 +221,7 @@ def _event_converter(kind: Any) -> Callable[[Any], Event]:
 
 @cache
 def _any_event(version: int) -> Any:
-    """The union of all event classes. `version` is that of the events: applications may declare more."""
+    """Return the union of all event classes. `version` is that of the events: applications may declare more."""
     return Union[tuple(EVENTS.values())]  # noqa: UP007  # the classes are values, not written out
 
 
@@ -231,5 +233,5 @@ def _delta_decoder(version: int) -> Callable[[bytes], Delta]:
 
 @cache
 def _event_decoder(version: int) -> Callable[[bytes | str], Event]:
-    """The decoder of any event's JSON text."""
+    """Return the decoder of any event's JSON text."""
     return decoder(_any_event(version), dec_hook=_from_builtin).decode

@@ -21,7 +21,7 @@ _YEAR_10000 = 253402300800  # in seconds
 
 
 def time_of(value: Any) -> float | None:
-    """The seconds of a date, None if it is no date or not after the beginning of 1970.
+    """Return the seconds of a date, None if it is not a date or not after the beginning of 1970.
 
     Letta's client parses some dates; a `datetime` is read, too.
     """
@@ -48,7 +48,7 @@ def _time_of_object(value: Any) -> float | None:
 
 
 def date_of(time: float | None) -> str:
-    """The date of these seconds; the first of 1970 for None, and for times before it or after the year 9999."""
+    """Return the date of these seconds; the first of 1970 for None, and for times before it or after the year 9999."""
     valid = time if time is not None and 0 < time < _YEAR_10000 else 0.0
     seconds, microseconds = divmod(round(valid * 1_000_000), 1_000_000)
     days, rest = divmod(seconds, _SECONDS_PER_DAY)
@@ -58,14 +58,14 @@ def date_of(time: float | None) -> str:
 
 
 def _days_of(year: int, month: int, day: int) -> int:
-    """The days since 1970 of a date."""
+    """Return the days since 1970 of a date."""
     year -= month <= 2
     day_of_year = (153 * ((month - 3) % 12) + 2) // 5 + day - 1
     return year * 365 + year // 4 - year // 100 + year // 400 + day_of_year - _DAYS_BEFORE_1970
 
 
 def _date_of_days(days: int) -> tuple[int, int, int]:
-    """The year, month and day of these days since 1970."""
+    """Return the year, month and day of these days since 1970."""
     era, day = divmod(days + _DAYS_BEFORE_1970, _DAYS_PER_ERA)
     year = (day - day // 1460 + day // 36524 - day // 146096) // 365
     day -= year * 365 + year // 4 - year // 100

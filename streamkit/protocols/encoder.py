@@ -35,11 +35,11 @@ class Encoder:
     fields: ClassVar[bool] = False
 
     def feed(self, event: Event) -> Iterable[dict[str, Any]]:
-        """The wire items of one event, in order."""
+        """Return the wire items of one event, in order."""
         raise NotImplementedError(f"{type(self).__name__}.feed")
 
     def items(self, event: Event) -> Iterable[dict[str, Any]]:
-        """The wire items of one event of a stream that may have `fields=`: what callers use.
+        """Return the wire items of one event of a stream that may have `fields=`: what callers use.
 
         Text that was extracted from a call is encoded as text. Code is not: a reader would think that it ran. What else
         was extracted is left out, as it is part of the call.
@@ -57,5 +57,5 @@ class Encoder:
         return self.feed(event)
 
     def event_name(self, item: Mapping[str, Any]) -> str | None:
-        """The SSE event name of an item, None if the protocol does not use event names."""
+        """Return the SSE event name of an item, None if the protocol does not use event names."""
         return None

@@ -18,7 +18,7 @@ __all__ = ["left_out_of"]
 
 
 def left_out_of(messages: Iterable[Message], items: Iterable[Mapping[str, Any]], protocol: str) -> list[LeftOut]:
-    """The messages of a stream that are not in its encoded form.
+    """Return the messages of a stream that are not in its encoded form.
 
     Args:
         messages: the stream's messages.

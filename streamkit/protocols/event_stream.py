@@ -8,7 +8,7 @@
     : hb
 
 Lines end with LF. Each block is one frame, and `EventStreamWriter` gives whole frames alone. An event that makes several has
-its cursor in the last one, so that whoever resumes after a cursor has all frames before it.
+its cursor in the last one, so that a client which resumes after a cursor has all frames before it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _MAY_SHOW_AN_ERROR = (b'"error":', b'"decoder-error"')  # in a line whose event 
 
 
 def event_stream_headers(protocol: str) -> Mapping[str, str]:
-    """The headers of an event stream in a protocol.
+    """Return the headers of an event stream in a protocol.
 
     Raises:
         UsageError: there is no such protocol.
@@ -89,11 +89,11 @@ class EventStreamWriter:
         self.headers: Mapping[str, str] = MappingProxyType({**SSE_HEADERS, **self._encoder.headers})
 
     def opening(self) -> bytes:
-        """What comes first, and at once: the headers leave with it."""
+        """Return the first bytes, which are sent at once: the headers leave with them."""
         return KEEPALIVE if self._retry is None else b"retry: %d\n\n" % self._retry
 
     def event(self, event: Event) -> bytes:
-        """The frames of the next event; b"" if the protocol has none for it."""
+        """Return the frames of the next event; b"" if the protocol has none for it."""
         if self._mask is not None and not isinstance(event, Delta):
             event = self._mask(event)
         if self._is_native:
@@ -107,8 +107,8 @@ class EventStreamWriter:
         return b"".join(frames)
 
     def line(self, line: bytes, cursor: str | None = None) -> bytes:
-        """The frame of an event, or of a snapshot, that is encoded already, as a relay has it. It is decoded only where it
-        may show an error.
+        """Return the frame of an event, or of a snapshot, that is encoded already, as a relay has it. It is decoded
+        only where it may show an error.
 
         Raises:
             UsageError: the protocol is not streamkit's own: its encoder needs the events of a stream.
@@ -120,11 +120,11 @@ class EventStreamWriter:
         return self._frame(line, None, cursor)
 
     def snapshot(self, lines: Iterable[bytes], dropped: int = 0, cursor: str | None = None) -> bytes:
-        """The one frame of a snapshot, of its encoded events. Raises as `line`."""
+        """Return the one frame of a snapshot, of its encoded events. Raises as `line`."""
         return self.line(codec.encode_snapshot(lines, dropped), cursor)
 
     def ending(self) -> bytes:
-        """What comes after the last event: the protocol's sentinel, if it has one."""
+        """Return what comes after the last event: the protocol's sentinel, if it has one."""
         return b"" if self._encoder.done is None else sse_frame(self._encoder.done)
 
     def _frame(self, data: bytes, name: str | None, cursor: str | None) -> bytes:
@@ -147,7 +147,7 @@ class JsonLinesWriter(EventStreamWriter):
         return b""
 
     def event(self, event: Event) -> bytes:
-        """The lines of the next event; b"" if the protocol has none for it."""
+        """Return the lines of the next event; b"" if the protocol has none for it."""
         if self._mask is not None and not isinstance(event, Delta):
             event = self._mask(event)
         if self._is_native:
@@ -160,7 +160,7 @@ class JsonLinesWriter(EventStreamWriter):
 
 
 def _encoder_of(protocol: str) -> Encoder:
-    """The protocol's encoder, which shows the errors that it gets: `mask` has changed them already."""
+    """Return the protocol's encoder, which shows the errors that it gets: `mask` has changed them already."""
     kind: Callable[..., Encoder] = registry.find(protocol).Encoder
     return kind(expose_errors=True) if _masks_errors(kind) else kind()
 
@@ -182,7 +182,7 @@ _encode: Callable[[Any], bytes] = msgspec.json.Encoder(enc_hook=str).encode
 
 
 def _masked(line: bytes, mask: Callable[[Event], Event]) -> bytes:
-    """A line as the client may see it."""
+    """Return a line as the client may see it."""
     try:
         if line.startswith(b'{"type":"snapshot"'):
             snapshot = codec.snapshot_from(line)

@@ -65,6 +65,7 @@ def match_final(finals: Sequence[ItemForm], streamed: Sequence[ItemForm]) -> lis
 
 
 def content_key(value: Any) -> int:
-    """A number that is equal for equal contents: text, a list of texts, or arguments, which may be an object or its JSON."""
+    """Return a number that is equal for equal contents: text, a list of texts, or arguments, which may be an object or
+    its JSON."""
     parsed = parse_json(value) if isinstance(value, str) else value
     return hash(json_key(parsed if is_object(parsed) else value))

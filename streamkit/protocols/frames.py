@@ -23,17 +23,17 @@ def is_frame(item: object) -> TypeGuard[Frame]:
 
 
 def as_frame(frame: Frame | bytes) -> Frame:
-    """A frame with its id and its name. Those of plain data are empty."""
+    """Return a frame with its id and its name. Those of plain data are empty."""
     return (b"", b"", frame) if isinstance(frame, bytes) else frame
 
 
 def as_data(frames: Frames, names: Container[bytes]) -> Frames:
-    """These frames, as plain data where they have no id and none of these event names."""
+    """Return these frames, as plain data where they have no id and none of these event names."""
     return [frame if isinstance(frame, bytes) or frame[0] or frame[1] in names else frame[2] for frame in frames]
 
 
 def sse_frame(data: bytes, name: str | None = None, id: str | None = None) -> bytes:
-    """One SSE block. `data` must be one line, as compact JSON text is."""
+    """Return one SSE block. `data` must be one line, as compact JSON text is."""
     if not name and not id:
         return b"data: %b\n\n" % data
     lines = [b"id: " + id.encode() if id else b"", b"event: " + name.encode() if name else b"", b"data: " + data]

@@ -67,7 +67,7 @@ _FOR_PEOPLE = ("open_interpreter", "streamkit", "vercel_ui", "ag_ui")
 
 
 def names() -> list[str]:
-    """The names of all installed protocols."""
+    """Return the names of all installed protocols."""
     return [*_all_names()]
 
 
@@ -84,7 +84,7 @@ def _entry_points() -> dict[str, Any]:
 
 
 def find(name: str) -> ModuleType:
-    """The module of a protocol.
+    """Return the module of a protocol.
 
     Raises:
         UsageError: there is no such protocol. The text lists the installed ones.
@@ -98,7 +98,7 @@ def find(name: str) -> ModuleType:
 
 
 def name_of(decoder: type[Decoder]) -> str | None:
-    """The name under which `find` finds this decoder; None if it is not installed under its name."""
+    """Return the name under which `find` finds this decoder; None if it is not installed under its name."""
     name = decoder.name
     installed = name in BUILT_IN or name in _entry_points()
     return name if installed and find(name).Decoder is decoder else None
@@ -110,7 +110,7 @@ def _built_in(name: str) -> ModuleType:
 
 
 def recognise(item: Any, event_name: str = "") -> type[Decoder] | None:
-    """The decoder of the protocol that this item belongs to, None if several protocols could have it.
+    """Return the decoder of the protocol that this item belongs to, None if several protocols could have it.
 
     Args:
         item: an item of a source, as parsed JSON.
@@ -139,7 +139,7 @@ _FIRST_ITEMS = {
 
 
 def _usual_first(item: Any, event_name: str) -> type[Decoder] | None:
-    """The decoder of an item that begins a stream as most do, found by one look-up; None for any other item."""
+    """Return the decoder of an item that begins a stream as most do, found by one look-up; None for any other item."""
     if item.__class__ is not dict or event_name.startswith("thread."):
         return None
     kind = item.get("type", item.get("object"))
@@ -152,7 +152,7 @@ def _usual_first(item: Any, event_name: str) -> type[Decoder] | None:
 
 @cache
 def _shape(name: str) -> Any:
-    """What recognises a protocol's items: the module `shape` of its package, or else its decoder."""
+    """Return the object that recognises a protocol's items: the module `shape` of its package, or else its decoder."""
     if name in SHAPES:
         return importlib.import_module(f"{__package__}.{name}.shape")
     return find(name).Decoder
@@ -210,14 +210,14 @@ def to_input(
 
 
 def _with_its_class(message: Any) -> Any:
-    """A message as an instance of the class for its type."""
+    """Return a message as an instance of the class for its type."""
     if not isinstance(message, (Message, Confirmation)):
         return Message.from_dict(message)
     return Message.from_dict(message.to_dict()) if type(message) is Message else message
 
 
 def _for_model(messages: Sequence[Any], report: Report | None) -> list[Any]:
-    """These messages without those of which only the user is the recipient."""
+    """Return these messages without those of which only the user is the recipient."""
     kept: list[Any] = []
     for message in messages:
         if isinstance(message, Message) and message.recipient == "user":
@@ -229,7 +229,7 @@ def _for_model(messages: Sequence[Any], report: Report | None) -> list[Any]:
 
 
 def _without_fields(messages: Sequence[Any]) -> list[Any]:
-    """These messages without what was extracted from calls that are among them and go into the request."""
+    """Return these messages without what was extracted from calls that are among them and go into the request."""
     calls = {
         call.call_id or call.id
         for call in messages

@@ -27,10 +27,10 @@ MAX_SHOWN = 40  # characters of a client's text in an error
 
 
 def read_body(body: bytes | bytearray | str | WireObject) -> Fields:
-    """A request's body: JSON text, or what it was parsed to.
+    """Return a request's body: JSON text, or what it was parsed to.
 
     Raises:
-        RequestError: it is not JSON, is nested too deep, or is no object.
+        RequestError: it is not JSON, is nested too deep, or is not an object.
     """
     value: Any = body
     if isinstance(body, (bytes, bytearray, str)):
@@ -51,7 +51,7 @@ class Fields:
         path: its place, "" for the body.
 
     Raises:
-        RequestError: the value is no object.
+        RequestError: the value is not an object.
     """
 
     def __init__(self, value: Any, path: str) -> None:
@@ -61,11 +61,11 @@ class Fields:
         self.path = path
 
     def at(self, key: str) -> str:
-        """The place of the value with this key."""
+        """Return the place of the value with this key."""
         return f"{self.path}.{key}" if self.path else key
 
     def fail(self, key: str, fault: str) -> RequestError:
-        """The error about the value with this key."""
+        """Return the error about the value with this key."""
         return RequestError(self.at(key), fault)
 
     def value(self, key: str) -> Any:
@@ -89,11 +89,11 @@ class Fields:
         if value is not None and not isinstance(value, str):
             raise self.fail(key, f"is {_kind(value)}, not text")
         if value is not None and has_surrogates(value):
-            raise self.fail(key, "has half of a surrogate pair, which is no text")
+            raise self.fail(key, "has half of a surrogate pair, which is not text")
         return value
 
     def one_of(self, key: str, allowed: Collection[str]) -> str:
-        """One of these words, which must be there."""
+        """Return one of these words, which must be there."""
         text = self.text(key)
         if text not in allowed:
             raise self.fail(key, f"is {text[:MAX_SHOWN]!r}, not one of {', '.join(sorted(allowed))}")
@@ -111,11 +111,11 @@ class Fields:
         return self.wire.get(key) is not None and self.flag(key)
 
     def inner(self, key: str) -> Fields:
-        """An object, an empty one where it is absent."""
+        """Return an object, an empty one where it is absent."""
         return Fields({} if self.wire.get(key) is None else self.wire[key], self.at(key))
 
     def list(self, key: str) -> list[Any]:
-        """A list, an empty one where it is absent."""
+        """Return a list, an empty one where it is absent."""
         value = self.wire.get(key)
         if value is None:
             return []
@@ -124,12 +124,12 @@ class Fields:
         return value
 
     def objects(self, key: str) -> Iterator[Fields]:
-        """The objects of a list, none where it is absent."""
+        """Yield the objects of a list, none where it is absent."""
         for place, value in enumerate(self.list(key)):
             yield Fields(value, f"{self.at(key)}[{place}]")
 
     def rest(self, *keys: str) -> dict[str, Any]:
-        """What the object has beside these keys. Nulls are left out."""
+        """Return what the object has beside these keys. Nulls are left out."""
         return without_keys(self.wire, *keys)
 
 

@@ -52,7 +52,7 @@ def is_of_executed_call(output: Message) -> bool:
 
 
 def image_url(image: Message) -> str:
-    """The URL of an image: a data URL for one in base64, else its content."""
+    """Return the URL of an image: a data URL for one in base64, else its content."""
     format = image.format or ""
     if format.startswith("base64."):
         return f"data:image/{format.removeprefix('base64.')};base64,{image.content}"
@@ -65,7 +65,8 @@ def fenced_block(content: str, language: str | None = None) -> str:
 
 
 def cannot_take(api: str, message: Message, alternatives: str = "") -> UsageError:
-    """The error about what a user gave and an API has no place for. `alternatives` states what the API does take."""
+    """Return the error about what a user gave and an API has no place for. `alternatives` states what the API does
+    take."""
     format = f" with the format {message.format!r}" if message.format else ""
     what = f"the user's {message.type} {message.id!r}{format}"
     return UsageError(f"{api} cannot take {what}{'; ' if alternatives else ''}{alternatives}")

@@ -41,7 +41,7 @@ class UiDecoder(base.Decoder):
         self._step_is_over = False  # whether the step ends before the next item; the last step ends with the run
 
     def plain(self, item: Any) -> e.Delta | None:
-        """The event of a piece of the newest text, or of an open call."""
+        """Return the event of a piece of the newest text, or of an open call."""
         growing = self._growing
         if item.type == growing.type and item.id == growing.id and item.value:
             event: e.Delta = growing.event(growing.message_id, item.value)
@@ -53,11 +53,11 @@ class UiDecoder(base.Decoder):
         return None
 
     def _unused_id(self, wanted: str) -> str:
-        """A message id: the wanted one, or a new one if it is "" or there was such a message already."""
+        """Return a message id: the wanted one, or a new one if it is "" or there was such a message already."""
         id = self._made_id() if not wanted or wanted in self._used else wanted
         self._used.add(id)
         return id
 
     def _made_id(self) -> str:
-        """An id that no message has."""
+        """Return an id that no message has."""
         return UniqueIds(self._used).free(self.new_id())

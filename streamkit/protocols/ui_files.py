@@ -24,7 +24,7 @@ _MEDIA_TYPES = {
 
 
 def file_url(message: Message) -> tuple[str, str] | None:
-    """The URL and the media type of a file, an image or audio; None if a browser cannot get it."""
+    """Return the URL and the media type of a file, an image or audio; None if a browser cannot get it."""
     format = message.format or ""
     kind = "image" if isinstance(message, ImageMessage) else None
     if isinstance(message, AudioMessage):
@@ -41,7 +41,7 @@ def file_url(message: Message) -> tuple[str, str] | None:
 
 
 def file_fields(url: str, media_type: str) -> tuple[type[Message], str, str]:
-    """The class, format and content of the message for a file with this URL."""
+    """Return the class, format and content of the message for a file with this URL."""
     kind, _, subtype = media_type.partition("/")
     head, comma, data = url.partition(",")
     is_base64 = bool(comma) and head.startswith("data:") and head.endswith(";base64")

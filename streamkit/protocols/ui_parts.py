@@ -75,13 +75,13 @@ class HeldText:
         self._sent = 0
 
     def add(self, piece: str) -> str:
-        """What is to be sent now: "", or the pieces so far."""
+        """Return what is to be sent now: "", or the pieces so far."""
         self._pieces.append(piece)
         self._held += len(piece)
         return "" if self._held < min(self._sent >> 3, _MOST_HELD) else self.take()
 
     def take(self) -> str:
-        """The pieces that were not sent."""
+        """Return the pieces that were not sent."""
         text = "".join(self._pieces)
         self._sent += self._held
         self._held = 0
@@ -96,16 +96,16 @@ class CodeArguments:
         self._language = language
 
     def begin(self) -> str:
-        """The JSON text before the code."""
+        """Return the JSON text before the code."""
         known = "" if self._language is None else f'"language":{json_text(self._language)},'
         return f'{{{known}"code":"'
 
     def piece(self, code: str) -> str:
-        """A piece of the code, as a part of a JSON string."""
+        """Return a piece of the code, as a part of a JSON string."""
         return msgspec.json.encode(code)[1:-1].decode("utf-8")
 
     def end(self, language: str | None) -> str:
-        """The JSON text after the code, with the language if it was not known before."""
+        """Return the JSON text after the code, with the language if it was not known before."""
         late = f',"language":{json_text(language)}' if self._language is None and language is not None else ""
         return f'"{late}}}'
 
@@ -114,7 +114,7 @@ class CodeArguments:
 
 
 def extra_fields(message: Message, *expressed: str, id: str = "", default_role: str = "assistant") -> dict[str, Any]:
-    """The fields of a message that a reader of ours gets back.
+    """Return the fields of a message that a reader of ours gets back.
 
     Args:
         message: the message.
@@ -135,12 +135,12 @@ def extra_fields(message: Message, *expressed: str, id: str = "", default_role: 
 
 
 def extra_call_id(message: Message, call_id: str | None) -> dict[str, Any]:
-    """The call_id of a message, if a reader would take it to have this one. "" stands for none."""
+    """Return the call_id of a message, if a reader would take it to have this one. "" stands for none."""
     return {} if message.call_id == call_id else {"call_id": message.call_id or ""}
 
 
 def message_fields(extra: WireObject, call_id: str | None = None) -> dict[str, Any]:
-    """The fields of a message that `extra_fields` wrote, as far as they are well-formed. Without its id.
+    """Return the fields of a message that `extra_fields` wrote, as far as they are well-formed. Without its id.
 
     `call_id` is the one that it has if `extra` has none.
     """
@@ -159,7 +159,7 @@ def message_fields(extra: WireObject, call_id: str | None = None) -> dict[str, A
 
 
 def static_form(message: Message) -> dict[str, Any]:
-    """The static form of a message, without what its provider alone understands."""
+    """Return the static form of a message, without what its provider alone understands."""
     form = message.to_dict()
     metadata = {key: message.metadata[key] for key in ("custom", "error") if key in message.metadata}
     return {**without_keys(form, "metadata"), **({"metadata": metadata} if metadata else {})}
@@ -169,7 +169,8 @@ def static_form(message: Message) -> dict[str, Any]:
 
 
 def call_input(call: ToolCallMessage) -> Any:
-    """A call's arguments as a JSON value: an object, or the text of a call that takes any; None if they are neither."""
+    """Return a call's arguments as a JSON value: an object, or the text of a call that takes any; None if they are
+    neither."""
     if call.metadata.get("custom") is True:
         return call.content
     value: Any = parse_json(call.content) if call.content.strip(JSON_BLANKS) else {}
@@ -177,7 +178,7 @@ def call_input(call: ToolCallMessage) -> Any:
 
 
 def output_value(content: str) -> Any:
-    """A tool's output: an object or a list where its text is one in compact JSON, else the text."""
+    """Return a tool's output: an object or a list where its text is one in compact JSON, else the text."""
     if content[:1] in ("{", "["):
         value = parse_json(content)
         if value is not None and json_text(value) == content:
@@ -186,7 +187,7 @@ def output_value(content: str) -> Any:
 
 
 def seconds_of(milliseconds: Any) -> float | None:
-    """A time in seconds, None if this is no time in milliseconds."""
+    """Return a time in seconds, None if this is not a time in milliseconds."""
     value = as_seconds(milliseconds)
     return None if value is None else value / 1000
 
@@ -217,17 +218,17 @@ def usage_of(wire: WireObject) -> Usage:
 
 
 def is_application_event(kind: type[Event]) -> bool:
-    """Whether an event's class is no part of streamkit."""
+    """Whether an event's class is not a part of streamkit."""
     return not kind.__module__.startswith("streamkit.")
 
 
 def application_event(event: Event) -> dict[str, Any]:
-    """The fields of an application's own event."""
+    """Return the fields of an application's own event."""
     return without_keys(event_to_dict(event), "type", "cursor")
 
 
 def restored_event(name: str, value: Any) -> Event | None:
-    """The application's event of this type with these fields, None if it declared none or they do not fit."""
+    """Return the application's event of this type with these fields, None if it declared none or they do not fit."""
     kind = EVENTS.get(name)
     if kind is None or not is_application_event(kind) or not is_object(value):
         return None

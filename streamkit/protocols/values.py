@@ -78,17 +78,19 @@ def is_list(value: Any) -> TypeGuard[list[Any]]:
 
 
 def as_text(value: Any) -> str:
-    """The value if it is text, else ""."""
+    """Return the value if it is text, else ""."""
     return value if isinstance(value, str) else ""
 
 
 def text_or_none(value: Any) -> str | None:
-    """The value if it is text and not empty, else None: for the fields of events and messages that may be None."""
+    """Return the value if it is text and not empty, else None: for the fields of events and messages that may be
+    None."""
     return value if isinstance(value, str) and value else None
 
 
 def containers_in(item: dict[str, Any]) -> list[Any] | None:
-    """The objects and lists in an item, and the item itself. None if there are so many that they may be nested too deep."""
+    """Return the objects and lists in an item, and the item itself. None if there are so many that they may be nested
+    too deep."""
     found: list[Any] = [item]
     for values in islice(found, MAX_NESTING):  # `found` grows in this loop
         if values.__class__ is dict:
@@ -98,32 +100,35 @@ def containers_in(item: dict[str, Any]) -> list[Any] | None:
 
 
 def as_object(value: Any) -> WireObject:
-    """The value if it is an object, else an empty one."""
+    """Return the value if it is an object, else an empty one."""
     return value if value.__class__ is dict or is_object(value) else {}
 
 
 def as_list(value: Any) -> Sequence[Any]:
-    """The value if it is a list (or a tuple, from a producer in this process), else an empty one."""
+    """Return the value if it is a list (or a tuple, from a producer in this process), else an empty one."""
     return value if isinstance(value, _LISTS) else ()
 
 
 def as_objects(value: Any) -> list[WireObject]:
-    """The elements of a list. Those that are not objects read as empty ones, so that the others keep their places."""
+    """Return the elements of a list. Those that are not objects read as empty ones, so that the others keep their
+    places."""
     return [as_object(element) for element in as_list(value)]
 
 
 def as_count(value: Any) -> int | None:
-    """The value if it is a whole number from 0 to `LARGEST_COUNT`, else None. True and False are not numbers."""
+    """Return the value if it is a whole number from 0 to `LARGEST_COUNT`, else None. True and False are not numbers."""
     return value if value.__class__ is int and value in _COUNTS else None
 
 
 def as_seconds(value: Any) -> float | None:
-    """The value if it is a time in seconds since 1970, else None. Many servers send 0 where they have no time: None."""
+    """Return the value if it is a time in seconds since 1970, else None. Many servers send 0 where they have no time:
+    None."""
     return float(value) if value.__class__ in _NUMBERS and 0 < value <= LARGEST_COUNT else None
 
 
 def as_index(value: Any, warn: Callable[[str, str], object]) -> int | None:
-    """The value if it is an index from 0 on, in digits or with a fraction of 0 too; None if it is null or anything else.
+    """Return the value if it is an index from 0 on, in digits or with a fraction of 0 too; None if it is null or
+    anything else.
 
     `warn` is called with a code and a fault where the value is neither an int nor null.
     """
@@ -143,7 +148,7 @@ def as_index(value: Any, warn: Callable[[str, str], object]) -> int | None:
 
 
 def without_keys(wire: WireObject, *keys: str) -> dict[str, Any]:
-    """What an object has beside these keys. Nulls are left out."""
+    """Return what an object has beside these keys. Nulls are left out."""
     if not keys and None not in wire.values():
         return {**wire}
     return without(wire, keys)
@@ -162,7 +167,7 @@ def without(wire: WireObject, keys: Container[str]) -> dict[str, Any]:
 
 
 def parse_json(text: str | bytes | bytearray) -> Any:
-    """The value that JSON text holds; None if it is not JSON, is nested too deep to be read, or is `null`."""
+    """Return the value that JSON text holds; None if it is not JSON, is nested too deep to be read, or is `null`."""
     try:
         return decode_json(text)
     except (ValueError, RecursionError):
@@ -208,7 +213,7 @@ def usage_of(
 def error_object(
     value: Any, default: str = "the run failed", *, message_keys: Sequence[str] = ("code", "type")
 ) -> dict[str, Any]:
-    """An error, which may be an object, text, or anything else, as an object that has a text as its `message`.
+    """Return an error, which may be an object, text, or anything else, as an object that has a text as its `message`.
 
     An error without a message gets the first text that it has at one of the `message_keys`, or else `default`.
     """
@@ -219,7 +224,7 @@ def error_object(
 
 
 def error_item(data: bytes, is_item: Callable[[WireObject], bool]) -> bytes:
-    """The data of an SSE event named `error` as an item with the key `error`.
+    """Return the data of an SSE event named `error` as an item with the key `error`.
 
     Data that `is_item` accepts, or that has an `error` already, is returned unchanged; data that is not JSON is text.
     """
@@ -232,7 +237,8 @@ def error_item(data: bytes, is_item: Callable[[WireObject], bool]) -> bytes:
 
 
 def annotation_of(wire: WireObject) -> Annotation:
-    """A citation in a text, in any form of OpenAI's APIs: flat, or `{"type": kind, kind: {…}}`. `raw` is a copy of it.
+    """Return a citation in a text, in any form of OpenAI's APIs: flat, or `{"type": kind, kind: {…}}`. `raw` is a copy
+    of it.
 
     Of the keys `title` and `filename`, and of `quote` and `content`, the first that has text counts.
     """

@@ -3,7 +3,7 @@ Cluster, and what is tried again while a server is away."""
 
 from .connect import connect
 from .link import FIRST_PAUSE, LONGEST_PAUSE, Link, words_of
-from .server import Away, Script, Server
+from .server import Away, RedisScript, RedisServer
 from .text import check_prefix, ids_of, tag_of, text_from, text_to_bytes
 
 __all__ = [
@@ -11,8 +11,8 @@ __all__ = [
     "LONGEST_PAUSE",
     "Away",
     "Link",
-    "Script",
-    "Server",
+    "RedisScript",
+    "RedisServer",
     "check_prefix",
     "connect",
     "ids_of",

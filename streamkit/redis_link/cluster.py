@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from .link import Link, patiently, words_of
-from .server import Away, Script, Server
+from .server import Away, RedisScript, RedisServer
 from .text import text_to_bytes
 
 __all__ = ["Address", "ClusterLink"]
@@ -20,7 +20,7 @@ _SLOTS = 16_384
 _REDIRECTIONS = 3  # of one command, before it is tried again later
 
 
-class _Redirection(NamedTuple):
+class _ClusterRedirection(NamedTuple):
     """Where a node says that a key is: from now on, or only for this command (`asking`) while it moves."""
 
     slot: int
@@ -43,16 +43,16 @@ class ClusterLink(Link):
 
     def __init__(
         self,
-        make_server: Callable[[Address], Server],
+        make_server: Callable[[Address], RedisServer],
         seeds: Sequence[Address],
-        scripts: Sequence[Script],
+        scripts: Sequence[RedisScript],
         failures: tuple[type[Exception], ...],
     ) -> None:
         super().__init__(failures)
         self._make_server = make_server
         self._seeds = seeds
         self._sharded = {script.sha: script.sharded().sha for script in scripts}
-        self._servers: dict[Address, Server] = {}
+        self._servers: dict[Address, RedisServer] = {}
         self._owners: list[Address | None] = []  # by slot; empty before a node was asked
         self._homes: list[int] = []  # by slot, as it was at first
         self._watchers: list[Callable[[], None]] = []
@@ -70,18 +70,18 @@ class ClusterLink(Link):
             return [away] * len(commands)
         replies: list[Any] = [Away("no node of the Redis Cluster has this slot")] * len(commands)
         routes: dict[int, tuple[Address, bool]] = {}
-        for place, command in enumerate(commands):
+        for index, command in enumerate(commands):
             owner = self._owners[slot_of(_key(command))]
             if owner is not None:
-                routes[place] = owner, False
+                routes[index] = owner, False
         is_stale = len(routes) < len(commands)
         for _ in range(1 + _REDIRECTIONS):
             redirected: dict[int, tuple[Address, bool]] = {}
-            for place, address, reply in self._send(commands, routes):
-                replies[place] = reply
+            for index, address, reply in self._send(commands, routes):
+                replies[index] = reply
                 is_stale = is_stale or isinstance(reply, Away)
                 if (to := _redirection(reply, address)) is not None:
-                    redirected[place] = to.address, to.asking
+                    redirected[index] = to.address, to.asking
                     if not to.asking:
                         self._move(to)
             if not redirected:
@@ -94,26 +94,26 @@ class ClusterLink(Link):
     def _send(
         self, commands: Sequence[Sequence[Any]], routes: dict[int, tuple[Address, bool]]
     ) -> Iterator[tuple[int, Address, Any]]:
-        """Send commands to their nodes; gives the place of each, its node and its reply."""
-        places_of: dict[Address, list[int]] = {}
-        for place, (address, _) in routes.items():
-            places_of.setdefault(address, []).append(place)
-        for address, places in places_of.items():
+        """Send commands to their nodes; gives the position of each, its node and its reply."""
+        indexes_of: dict[Address, list[int]] = {}
+        for index, (address, _) in routes.items():
+            indexes_of.setdefault(address, []).append(index)
+        for address, indexes in indexes_of.items():
             pipeline: list[Sequence[Any]] = []
-            for place in places:
-                if routes[place][1]:
+            for index in indexes:
+                if routes[index][1]:
                     pipeline.append(("ASKING",))
-                pipeline.append(self._for_cluster(commands[place]))
+                pipeline.append(self._for_cluster(commands[index]))
             replies = iter(self._server(address).send(pipeline))
-            for place in places:
-                if routes[place][1]:
+            for index in indexes:
+                if routes[index][1]:
                     next(replies)
-                yield place, address, next(replies)
+                yield index, address, next(replies)
 
     def _for_cluster(self, command: Sequence[Any]) -> Sequence[Any]:
         return ("EVALSHA", self._sharded[command[1]], *command[2:]) if command[0] == "EVALSHA" else command
 
-    def _server(self, address: Address) -> Server:
+    def _server(self, address: Address) -> RedisServer:
         server = self._servers.get(address)
         if server is None:
             with self._lock:
@@ -125,18 +125,18 @@ class ClusterLink(Link):
     # -- who has which slot
 
     def home(self, key: bytes) -> int:
-        """The number of the threads that serve a key."""
+        """Return the number of the threads that serve a key."""
         if not self._homes:
             patiently(lambda: self._know(time.monotonic()))
         return self._homes[slot_of(key)]
 
-    def server_of(self, key: bytes) -> Server | None:
-        """The node that has a key or a channel now."""
+    def server_of(self, key: bytes) -> RedisServer | None:
+        """Return the node that has a key or a channel now."""
         owner = self._owners[slot_of(key)] if self._owners else None
         return None if owner is None else self._server(owner)
 
-    def on(self, server: Server, channels: Iterable[bytes]) -> set[bytes]:
-        """Those of the channels that a node has now."""
+    def on(self, server: RedisServer, channels: Iterable[bytes]) -> set[bytes]:
+        """Return those of the channels that a node has now."""
         mine = {address for address, one in [*self._servers.items()] if one is server}
         return {channel for channel in channels if self._owners and self._owners[slot_of(channel)] in mine}
 
@@ -179,7 +179,7 @@ class ClusterLink(Link):
             self._server(owner).broken_at = time.monotonic()
         return before != owners
 
-    def _move(self, to: _Redirection) -> None:
+    def _move(self, to: _ClusterRedirection) -> None:
         """A node says who has a slot."""
         with self._lock:
             if self._owners[to.slot] == to.address:
@@ -207,7 +207,7 @@ class ClusterLink(Link):
         for channel in channels:
             subscriber.sunsubscribe(channel)
 
-    def lost(self, server: Server, error: Exception | None = None) -> None:
+    def lost(self, server: RedisServer, error: Exception | None = None) -> None:
         """A subscriber has lost its connection, or a channel."""
         address = next((address for address, one in [*self._servers.items()] if one is server), ("", 0))
         to = _redirection(error, address)
@@ -224,25 +224,26 @@ class ClusterLink(Link):
 
 @functools.lru_cache(maxsize=1 << 14)
 def slot_of(key: bytes) -> int:
-    """The slot of a key."""
+    """Return the slot of a key."""
     from redis.crc import key_slot
 
     return key_slot(key)
 
 
 def _key(command: Sequence[Any]) -> bytes:
-    """The first key of a command, or its channel."""
+    """Return the first key of a command, or its channel."""
     key: str | bytes = command[3] if command[0] == "EVALSHA" else command[1]
     return text_to_bytes(key) if isinstance(key, str) else key
 
 
-def _redirection(reply: object, node: Address) -> _Redirection | None:
-    """Where an error says that the key is; None if it says something else. An empty host is that of the node that said it."""
+def _redirection(reply: object, node: Address) -> _ClusterRedirection | None:
+    """Return where an error says that the key is; None if it says something else. An empty host is that of the node
+    that said it."""
     words = words_of(reply) if isinstance(reply, Exception) else [""]
     if words[0] not in ("MOVED", "ASK"):
         return None
     host, _, port = words[2].rpartition(":")
-    return _Redirection(int(words[1]), (host or node[0], int(port)), words[0] == "ASK")
+    return _ClusterRedirection(int(words[1]), (host or node[0], int(port)), words[0] == "ASK")
 
 
 def _owners(reply: Any, node: Address) -> list[Address | None] | None:

@@ -9,7 +9,7 @@ from ..errors import UsageError
 from .cluster import Address, ClusterLink
 from .link import Link, ServerLink
 from .permissions import CheckedServer
-from .server import Script, Server
+from .server import RedisScript, RedisServer
 
 __all__ = ["connect"]
 
@@ -17,12 +17,12 @@ CONNECTIONS = 10  # to one server, the subscriber's included
 _TIMEOUT = 5.0  # seconds for which one reply, or a free connection, is waited for
 _CLUSTER = ("redis+cluster://", "rediss+cluster://")
 
-# Settings of a client that are no connection's: of its pool, and of the client of a Cluster.
+# Settings of a client that are not for a connection: of its pool, and of the client of a Cluster.
 _OF_ITS_POOL = ("maint_notifications", "oss_cluster", "orig_", "event_dispatcher", "redis_connect_func")
 
 
-def connect(target: Any, scripts: Sequence[Script], prefix: str) -> Link:
-    """The link to a server, or to a Cluster. It connects when it is used first.
+def connect(target: Any, scripts: Sequence[RedisScript], prefix: str) -> Link:
+    """Return the link to a server, or to a Cluster. It connects when it is used first.
 
     Args:
         target: a URL, `redis://…` or `redis+cluster://…` with any of its nodes; or a `redis.Redis` (Sentinel's too) or a
@@ -50,7 +50,7 @@ def _redis_py() -> Any:
     return redis
 
 
-def _cluster_at(redis: Any, url: str, scripts: Sequence[Script], failures: Any) -> ClusterLink:
+def _cluster_at(redis: Any, url: str, scripts: Sequence[RedisScript], failures: Any) -> ClusterLink:
     try:
         client = redis.Redis.from_url(url.replace("+cluster", "", 1))
     except ValueError as error:
@@ -59,27 +59,27 @@ def _cluster_at(redis: Any, url: str, scripts: Sequence[Script], failures: Any) 
     if settings.get("db"):
         raise UsageError(f"a Redis Cluster has no database but 0, not {settings['db']!r}")
 
-    def server(address: Address) -> Server:
-        return Server(redis, _pool(redis, client, address), [script.sharded() for script in scripts])
+    def server(address: Address) -> RedisServer:
+        return RedisServer(redis, _pool(redis, client, address), [script.sharded() for script in scripts])
 
     return ClusterLink(server, [(settings.get("host", "localhost"), settings.get("port", 6379))], scripts, failures)
 
 
-def _cluster_of(redis: Any, cluster: Any, scripts: Sequence[Script], failures: Any) -> ClusterLink:
+def _cluster_of(redis: Any, cluster: Any, scripts: Sequence[RedisScript], failures: Any) -> ClusterLink:
     nodes: Any = cluster.nodes_manager
     settings = {name: value for name, value in nodes.connection_kwargs.items() if not name.startswith(_OF_ITS_POOL)}
 
-    def server(address: Address) -> Server:
+    def server(address: Address) -> RedisServer:
         host, port = nodes.remap_host_port(*address)
         client = redis.Redis(**{**settings, "host": host, "port": port})
-        return Server(redis, _pool(redis, client), [script.sharded() for script in scripts])
+        return RedisServer(redis, _pool(redis, client), [script.sharded() for script in scripts])
 
     seeds = [(node.host, node.port) for node in nodes.startup_nodes.values()]
     return ClusterLink(server, seeds, scripts, failures)
 
 
 def _pool(redis: Any, target: Any, address: Address | None = None) -> Any:
-    """A pool of connections of our own: it waits for a free one, and a lost connection is an error at once."""
+    """Return a pool of connections of our own: it waits for a free one, and a lost connection is an error at once."""
     from redis.backoff import NoBackoff
     from redis.retry import Retry
 
@@ -94,7 +94,7 @@ def _pool(redis: Any, target: Any, address: Address | None = None) -> Any:
         options = {**lent, **options, "connection_class": pool.connection_class}
     else:
         raise UsageError(
-            f"what uses Redis takes the URL of a Redis server or Cluster, a `redis.Redis` or a `redis.RedisCluster`, not {target!r}"
+            f"expected the URL of a Redis server or Cluster, a `redis.Redis` or a `redis.RedisCluster`, not {target!r}"
         )
     if address is not None:
         options["host"], options["port"] = address

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from ..errors import SourceError
-from .server import Away, Server
+from .server import Away, RedisServer
 
 __all__ = ["FIRST_PAUSE", "LONGEST_PAUSE", "Link", "ServerLink", "patiently", "words_of"]
 
@@ -36,7 +36,7 @@ _TYPES = {
 
 
 def words_of(error: Exception) -> list[str]:
-    """The words of an error as Redis sent them: its name first."""
+    """Return the words of an error as Redis sent them: its name first."""
     words = str(error).split(" ")
     name = _TYPES.get(type(error).__name__)
     return words if name is None or words[0] == name else [name, *words]
@@ -61,7 +61,7 @@ class Link(ABC):
         whose reply did not arrive, an `Away`: it may have been done."""
 
     def check(self, reply: Any) -> Any:
-        """A reply, if it is no error.
+        """Return a reply that is not an error.
 
         Raises:
             Away: it cannot be done at present.
@@ -101,19 +101,19 @@ class Link(ABC):
 
     @abstractmethod
     def home(self, key: bytes) -> int:
-        """The number of the threads that serve a key: keys that one server had at first have the same, always.
+        """Return the number of the threads that serve a key: keys that one server had at first have the same, always.
 
         Raises:
             SourceError: no server can be reached.
         """
 
     @abstractmethod
-    def server_of(self, key: bytes) -> Server | None:
-        """The server that has a key or a channel now; None if none has, as far as this process has heard."""
+    def server_of(self, key: bytes) -> RedisServer | None:
+        """Return the server that has a key or a channel now; None if none has, as far as this process has heard."""
 
     @abstractmethod
-    def on(self, server: Server, channels: Iterable[bytes]) -> set[bytes]:
-        """Those of the channels that a server has now."""
+    def on(self, server: RedisServer, channels: Iterable[bytes]) -> set[bytes]:
+        """Return those of the channels that a server has now."""
 
     def broken_at(self, key: bytes) -> float:
         """When a connection broke last to the server that has a key, on the monotonic clock."""
@@ -131,7 +131,7 @@ class Link(ABC):
         """End subscriptions."""
 
     @abstractmethod
-    def lost(self, server: Server, error: Exception | None = None) -> None:
+    def lost(self, server: RedisServer, error: Exception | None = None) -> None:
         """A subscriber has lost its connection, or a channel."""
 
     @abstractmethod
@@ -148,7 +148,7 @@ class ServerLink(Link):
 
     publish = "PUBLISH"
 
-    def __init__(self, server: Server, target: object, failures: tuple[type[Exception], ...]) -> None:
+    def __init__(self, server: RedisServer, target: object, failures: tuple[type[Exception], ...]) -> None:
         super().__init__(failures)
         self._server = server
         self._target = target  # a client's pool may be needed to find its server
@@ -158,15 +158,15 @@ class ServerLink(Link):
         return self._server.send(commands)
 
     def home(self, key: bytes) -> int:
-        """The same for all."""
+        """Return the same number for every key."""
         return 0
 
-    def server_of(self, key: bytes) -> Server:
-        """The one."""
+    def server_of(self, key: bytes) -> RedisServer:
+        """Return the one server."""
         return self._server
 
-    def on(self, server: Server, channels: Iterable[bytes]) -> set[bytes]:
-        """All of them."""
+    def on(self, server: RedisServer, channels: Iterable[bytes]) -> set[bytes]:
+        """Return all the channels."""
         return set(channels)
 
     def subscribe(self, subscriber: Any, channels: Iterable[bytes]) -> None:
@@ -177,7 +177,7 @@ class ServerLink(Link):
         """End subscriptions."""
         subscriber.unsubscribe(*channels)
 
-    def lost(self, server: Server, error: Exception | None = None) -> None:
+    def lost(self, server: RedisServer, error: Exception | None = None) -> None:
         """It comes back, or it does not."""
 
     def when_moved(self, call: Callable[[], None]) -> None:

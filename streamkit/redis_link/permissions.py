@@ -8,19 +8,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .server import Away, Script, Server
+from .server import Away, RedisScript, RedisServer
 
 __all__ = ["CheckedServer"]
 
 
-class CheckedServer(Server):
+class CheckedServer(RedisServer):
     """A server at whose first use it is found out what the user of the connections is missing.
 
     Args:
         prefix: what the keys and the channels begin with.
     """
 
-    def __init__(self, redis: Any, pool: Any, scripts: Sequence[Script], prefix: str) -> None:
+    def __init__(self, redis: Any, pool: Any, scripts: Sequence[RedisScript], prefix: str) -> None:
         super().__init__(redis, pool, scripts)
         self._refused = redis.exceptions.NoPermissionError
         self._is_checked = False
@@ -62,7 +62,7 @@ class CheckedServer(Server):
         )
 
 
-_TRIALS = Script(
+_TRIALS = RedisScript(
     5,
     """
 local missing = {}

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from hashlib import sha1
 from typing import Any
 
-__all__ = ["Away", "Script", "Server"]
+__all__ = ["Away", "RedisScript", "RedisServer"]
 
 
 class Away(Exception):
     """Redis cannot be reached, or cannot do this at present."""
 
 
-class Script:
+class RedisScript:
     """A script, called with its keys and then its arguments.
 
     Attributes:
@@ -28,15 +28,15 @@ class Script:
         self._keys = keys
 
     def __call__(self, *arguments: Any) -> Sequence[Any]:
-        """The command that calls it."""
+        """Return the command that calls it."""
         return ("EVALSHA", self.sha, self._keys, *arguments)
 
-    def sharded(self) -> Script:
-        """The same for a Cluster: what it publishes stays on the nodes that have its keys."""
-        return Script(self._keys, self.text.replace("'PUBLISH'", "'SPUBLISH'"))
+    def sharded(self) -> RedisScript:
+        """Return the same for a Cluster: what it publishes stays on the nodes that have its keys."""
+        return RedisScript(self._keys, self.text.replace("'PUBLISH'", "'SPUBLISH'"))
 
 
-class Server:
+class RedisServer:
     """The connections to one server. Thread-safe.
 
     Args:
@@ -48,7 +48,7 @@ class Server:
         broken_at: when a connection broke last, on the monotonic clock.
     """
 
-    def __init__(self, redis: Any, pool: Any, scripts: Sequence[Script]) -> None:
+    def __init__(self, redis: Any, pool: Any, scripts: Sequence[RedisScript]) -> None:
         self._errors = redis.exceptions
         self._client: Any = redis.Redis(connection_pool=pool)
         self._scripts = scripts
@@ -58,12 +58,12 @@ class Server:
         """Send commands together. Returns their replies; of one that Redis refused, the error. Where the replies did not
         arrive, each is an `Away`: any of the commands may have been done."""
         replies = self._execute(commands)
-        missing = [place for place, reply in enumerate(replies) if isinstance(reply, self._errors.NoScriptError)]
+        missing = [index for index, reply in enumerate(replies) if isinstance(reply, self._errors.NoScriptError)]
         if missing:
             self._execute([("SCRIPT", "LOAD", script.text) for script in self._scripts])
-            again = self._execute([commands[place] for place in missing])
-            for place, reply in zip(missing, again, strict=True):
-                replies[place] = reply
+            again = self._execute([commands[index] for index in missing])
+            for index, reply in zip(missing, again, strict=True):
+                replies[index] = reply
         return replies
 
     def _execute(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
@@ -81,7 +81,7 @@ class Server:
         return replies
 
     def subscriber(self) -> Any:
-        """A connection for subscriptions. Only one thread may use it."""
+        """Return a connection for subscriptions. Only one thread may use it."""
         return self._client.pubsub()
 
     def close(self) -> None:

@@ -23,19 +23,19 @@ def text_from(data: bytes) -> str:
     """Return text from what Redis holds.
 
     Raises:
-        UnicodeDecodeError: it is no text.
+        UnicodeDecodeError: it is not text.
     """
     return data.decode("utf-8", "surrogatepass")
 
 
 def ids_of(members: Iterable[bytes]) -> dict[str, bytes]:
-    """Return the entries of a list by the ids that they are. One that is no text is left out, and logged as a warning."""
+    """Return the entries of a list by the ids that they are. One that is not text is left out, and logged as a warning."""
     found: dict[str, bytes] = {}
     for member in members:
         try:
             found[text_from(member)] = member
         except UnicodeDecodeError:
-            _log.warning("the entry %r in a list is no id, and is left out", member)
+            _log.warning("the entry %r in a list is not an id, and is left out", member)
     return found
 
 
@@ -48,7 +48,7 @@ def check_prefix(prefix: str) -> str:
     """Return what keys begin with.
 
     Raises:
-        UsageError: it is no text, is empty, or has a brace, which would change the keys' slots.
+        UsageError: it is not text, is empty, or has a brace, which would change the keys' slots.
     """
     if not isinstance(prefix, str) or not prefix or "{" in prefix or "}" in prefix:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise UsageError(f"a prefix of keys is a word without braces, not {prefix!r}")

@@ -79,7 +79,7 @@ class RelayAnswer(Answer):
                 self.deferred = False
 
     def _forward(self) -> None:
-        if not self.given:
+        if not self.has_answer:
             self._changed_here()
         elif self._is_open:
             self._is_open = False

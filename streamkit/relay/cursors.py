@@ -12,7 +12,7 @@ from zlib import crc32
 
 from ..errors import UsageError
 
-__all__ = ["Cursor", "Entry", "Place", "cursor_of", "place_of", "run_name"]
+__all__ = ["Cursor", "Entry", "LogPosition", "cursor_of", "position_of", "run_name"]
 
 Cursor: TypeAlias = str
 """`<epoch>-<number>.<crc32 of the run's id>`; opaque to clients."""
@@ -29,7 +29,7 @@ class Entry(NamedTuple):
     snapshot: bool = False
 
 
-class Place(NamedTuple):
+class LogPosition(NamedTuple):
     """What a cursor says: the epoch, and the event's number. Their order is that of the events."""
 
     epoch: int
@@ -46,11 +46,11 @@ def cursor_of(epoch: int, number: int, name: str) -> str:
     return f"{epoch}-{number}{name}"
 
 
-def place_of(cursor: object, run_id: str) -> Place:
+def position_of(cursor: object, run_id: str) -> LogPosition:
     """Return the place of a cursor in this run.
 
     Raises:
-        UsageError: it is no cursor, or one of another run.
+        UsageError: it is not a cursor, or one of another run.
     """
     match = _match(cursor) if isinstance(cursor, str) else None
     name = run_name(run_id)
@@ -58,4 +58,4 @@ def place_of(cursor: object, run_id: str) -> Place:
         raise UsageError(f"run {run_id!r}: invalid cursor {cursor!r}; expected one such as {cursor_of(1, 17, name)!r}")
     if match[3] != name:
         raise UsageError(f"run {run_id!r}: cursor {cursor!r} belongs to another run; those of this one end in {name!r}")
-    return Place(int(match[1]), int(match[2]))
+    return LogPosition(int(match[1]), int(match[2]))

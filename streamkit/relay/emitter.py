@@ -40,11 +40,11 @@ from ..streams.api import astream, stream
 from .call_index import CallIndex
 from .interface import Relay
 from .lanes import Lane, Part
-from .questions import Approval, Output
+from .questions import ApprovalRequest, OutputRequest
 from .reader import Reader
 from .writer import Writer
 
-__all__ = ["Approval", "Emitter", "Lane", "Output", "Part"]
+__all__ = ["ApprovalRequest", "Emitter", "Lane", "OutputRequest", "Part"]
 
 
 class Emitter(Writer, Readable):
@@ -85,7 +85,8 @@ class Emitter(Writer, Readable):
 
     @classmethod
     async def acreate(cls, relay: Relay | None = None, run_id: str | None = None, **options: Any) -> Self:
-        """A new emitter, for tasks: beginning a run may wait for the relay. Arguments and errors are those of the class."""
+        """Return a new emitter, for tasks: beginning a run may wait for the relay. Arguments and errors are those of
+        the class."""
         create = partial(cls, relay, run_id, **options)
         return create() if relay is None else await relay.in_task(create)
 
@@ -153,7 +154,7 @@ class Emitter(Writer, Readable):
         return self.begin_part(ConsoleMessage)
 
     def lane(self, name: str) -> Lane:
-        """A lane of its own for one of several agents that emit into this run at the same time."""
+        """Return a lane of its own for one of several agents that emit into this run at the same time."""
         return Lane(self, name)
 
     def begin_part(self, kind: type[Message], lane: str | None = None, **header: Any) -> Part:
@@ -188,7 +189,7 @@ class Emitter(Writer, Readable):
         provider_executed: bool = False,
         timeout: float | None = None,
         lane: str | None = None,
-    ) -> Output:
+    ) -> OutputRequest:
         """Emit a tool call. A reader may answer it with `call.respond(…)`: `wait()` for the output in a thread, `await`
         it in a task. Or emit `tool_output` where the agent runs the tool itself.
 
@@ -218,7 +219,7 @@ class Emitter(Writer, Readable):
             )
             call = self._engine.messages.all[-1]
             assert isinstance(call, ToolCallMessage)
-            return Output(self, self._engine.pending.key_of(call), call, timeout)
+            return OutputRequest(self, self._engine.pending.key_of(call), call, timeout)
 
     def tool_output(
         self, output: object, *, call_id: str | None = None, name: str | None = None, lane: str | None = None
@@ -245,7 +246,7 @@ class Emitter(Writer, Readable):
         id: str | None = None,
         editable: bool = True,
         timeout: float | None = None,
-    ) -> Approval:
+    ) -> ApprovalRequest:
         """Ask the readers whether something may run: the newest code or tool call, unless `subject` names another message.
 
             if emitter.confirm():            # in a thread
@@ -276,7 +277,7 @@ class Emitter(Writer, Readable):
             self._engine.pending.takes_approvals, self._engine.pending.takes_edits = True, editable
             self._complete(ConfirmationCreated(Confirmation(id, subject)))
             self._engine.pending.takes_edits = True
-            return Approval(self, self._engine.pending.confirmations[-1], timeout)
+            return ApprovalRequest(self, self._engine.pending.confirmations[-1], timeout)
 
     def _unused_id(self, name: str) -> str:
         self._question_count += 1
@@ -287,24 +288,24 @@ class Emitter(Writer, Readable):
     # -- reading
 
     def reader(self, after: str | None = None, *, timeout: float | None = None) -> Reader:
-        """A reader of this run, from its beginning or after a cursor. It does not keep the emitter alive. `timeout` are seconds of
-        silence, by default as many as the emitter was made with."""
+        """Return a reader of this run, from its beginning or after a cursor. It does not keep the emitter alive.
+        `timeout` are seconds of silence, by default as many as the emitter was made with."""
         return self.relay.reader(self.run_id, after, timeout=self._timeout if timeout is None else timeout)
 
     def for_stream(self) -> Reader:
-        """A reader from the beginning, for a stream."""
+        """Return a reader from the beginning, for a stream."""
         return self.reader()
 
     def source(self) -> Source:
-        """The run as a source that a thread pulls."""
+        """Return the run as a source that a thread pulls."""
         return self.reader().source()
 
     def async_source(self) -> AsyncSource:
-        """The run as a source that a task pulls."""
+        """Return the run as a source that a task pulls."""
         return self.reader().async_source()
 
     def __iter__(self) -> Iterator[Event]:
-        """The events of a stream over this run, from its beginning. Raises as a stream does."""
+        """Return the events of a stream over this run, from its beginning. Raises as a stream does."""
         return iter(stream(self.reader()))
 
     def __aiter__(self) -> AsyncIterator[Event]:
@@ -313,12 +314,12 @@ class Emitter(Writer, Readable):
 
 
 def _plain_text(value: object) -> str:
-    """A text as a plain str, whatever subclass it has. Raises `UsageError` if it is no text."""
+    """Return a text as a plain str, whatever subclass it has. Raises `UsageError` if it is not text."""
     if not isinstance(value, str):
         raise UsageError(f"emitted text is a str, not {value!r}")
     return str.__str__(value)
 
 
 def _in_lane(lane: str | None) -> dict[str, Any]:
-    """What a message's metadata says about its lane."""
+    """Return the metadata with which a message names its lane."""
     return {} if lane is None else {"lane": lane}

@@ -5,7 +5,7 @@ entries are lines of JSON that the producer encoded and readers decode. An entry
 
     writer = relay.open("run-1", control=received)       # one producer at a time holds the run
     writer.append([b'{"type":"run_created"}'])
-    writer.ask("q", {"kind": "confirmation"})            # `received` gets the answer, whoever gives it
+    writer.ask("q", {"kind": "confirmation"})            # `received` gets the answer, from any process
     writer.end("completed")
 
     for entries in relay.read("run-1", after=cursor):    # each event once, in order; `async for` as well
@@ -89,7 +89,7 @@ class LogWriter(InTasks, ABC):
 
         Raises:
             ProducerFenced: the run is known to be another producer's, ended or gone.
-            UsageError: an event is no line.
+            UsageError: an event is not a line.
         """
 
     @abstractmethod
@@ -126,7 +126,7 @@ class LogWriter(InTasks, ABC):
 
     @abstractmethod
     def pause(self) -> None:
-        """Leave the run to whoever takes it over: the status is `paused`, and its questions stay open."""
+        """Leave the run to the process that takes it over: the status is `paused`, and its questions stay open."""
 
     @abstractmethod
     def end(
@@ -250,7 +250,7 @@ class Relay(Closable, ABC):
 
     @abstractmethod
     def answer(self, run_id: str, question_id: str, answer: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
-        """Answer a question. The first answer counts; the same once more is none the worse, and another one is no error.
+        """Answer a question. The first answer counts; the same once more is none the worse, and another one is not an error.
 
         Returns:
             Whether this answer counts, and the question with its outcome, as in `RunRecord.questions`.
@@ -262,7 +262,7 @@ class Relay(Closable, ABC):
         """
 
     def pass_on(self, run_id: str, question_id: str, answer: Mapping[str, Any]) -> None:
-        """As `answer`, for a reader that does not need to know what became of it: a run that is gone is no error. In an event
+        """As `answer`, for a reader that does not need to know what became of it: a run that is gone is not an error. In an event
         loop, which would be blocked while the relay waits, the answer is stored soon.
 
         Raises:
@@ -296,7 +296,7 @@ class Relay(Closable, ABC):
                 `math.inf` for none.
 
         Raises:
-            UsageError: it is no cursor, or one of another run.
+            UsageError: it is not a cursor, or one of another run.
             SourceError: there is no such run: `status_code` is 404. With `gap="error"`, the events after the cursor are
                 not in the log: 410, here or where the reading comes to it.
         """
@@ -305,9 +305,9 @@ class Relay(Closable, ABC):
         """Release what the relay holds. Its readers fail, and it is not used any more. Leaving `with` closes it, too."""
 
     def reader(self, run_id: str, after: Cursor | None = None, *, timeout: float | None = None) -> Reader:
-        """A reader of a run: a source for `stream` and `astream`, and an iterable of the events in the log. Arguments
-        and errors are those of `read`. In a task, with a relay whose methods wait, nothing is looked up here: a run that does
-        not exist is reported when it is read, or by `areader`."""
+        """Return a reader of a run: a source for `stream` and `astream`, and an iterable of the events in the log.
+        Arguments and errors are those of `read`. In a task, with a relay whose methods wait, nothing is looked up here:
+        a run that does not exist is reported when it is read, or by `areader`."""
         return Reader(self, run_id, after, timeout)
 
     # -- for tasks

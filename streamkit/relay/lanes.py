@@ -21,7 +21,7 @@ from ..messages import CodeMessage, ConsoleMessage, Message, ReasoningMessage, T
 
 if TYPE_CHECKING:
     from .emitter import Emitter
-    from .questions import Approval, Output
+    from .questions import ApprovalRequest, OutputRequest
 
 __all__ = ["Lane", "Part"]
 
@@ -46,7 +46,7 @@ class Part:
         """Write some more of the message; `stream` is `stdout` or `stderr` of console output, if that is known.
 
         Raises:
-            UsageError: the message has ended, or this is no text.
+            UsageError: the message has ended, or this is not text.
         """
         self._emitter.write_piece(self.message, value, {"stream": stream} if stream else None)
 
@@ -104,7 +104,7 @@ class Lane:
         if part is not None:
             part.end()
 
-    def tool_call(self, name: str, arguments: Mapping[str, Any] | str, **options: Any) -> Output:
+    def tool_call(self, name: str, arguments: Mapping[str, Any] | str, **options: Any) -> OutputRequest:
         """Emit a tool call, as `Emitter.tool_call` does."""
         self.end_message()
         output = self._emitter.tool_call(name, arguments, lane=self.name, **options)
@@ -118,7 +118,7 @@ class Lane:
             call_id = self._newest.call_id
         self._emitter.tool_output(output, call_id=call_id, name=name, lane=self.name)
 
-    def confirm(self, subject: Message | None = None, **options: Any) -> Approval:
+    def confirm(self, subject: Message | None = None, **options: Any) -> ApprovalRequest:
         """Ask whether something may run, as `Emitter.confirm` does: the lane's newest code or tool call."""
         self.end_message()
         return self._emitter.confirm(subject or self._newest, **options)

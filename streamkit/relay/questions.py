@@ -23,14 +23,14 @@ from ..in_tasks import InTasks
 from ..messages import ToolCallMessage
 from .wakers import async_wait_until, in_event_loop, wait_until
 
-__all__ = ["Approval", "Forwarded", "Output"]
+__all__ = ["ApprovalRequest", "Forwarded", "OutputRequest"]
 
 LONGEST = 300.0  # seconds for which a question waits where nobody set a limit
 UNATTENDED = 30.0  # seconds for which a question waits for another reader after the last one left
 _HEARTBEAT = 1.0  # seconds between two heartbeats of a producer that waits
 
 
-class _Asker(Protocol):
+class _QuestionWriter(Protocol):
     """The writer of a run, as its questions use it."""
 
     @property
@@ -59,14 +59,16 @@ class _Asker(Protocol):
         ...
 
     def close_unanswered(self, question_id: str) -> bool:
-        """Close a question that nobody answered. Returns False if somebody did."""
+        """Close a question without an answer. Returns False if there is one."""
         ...
 
 
-class _Question:
+class _EmittedQuestion:
     """One question and its answer. `answer` is None where readers cannot give one."""
 
-    def __init__(self, writer: _Asker, id: str, waiting: Confirmation | ToolCallMessage, timeout: float | None) -> None:
+    def __init__(
+        self, writer: _QuestionWriter, id: str, waiting: Confirmation | ToolCallMessage, timeout: float | None
+    ) -> None:
         self._writer = writer
         self._id = id
         self._waiting = waiting
@@ -97,12 +99,12 @@ class _Question:
         answer = self._answer
         if self._is_over or answer is None:
             return True
-        if not answer.given:
+        if not answer.has_answer:
             if not answer.closed and (self._may_be_answered() or not self._writer.close_unanswered(self._id)):
                 return False
             self._give_up(answer)
         self._writer.write_answers()
-        self._is_over = not answer.given or not self._writer.is_pending(self._id, self._waiting)
+        self._is_over = not answer.has_answer or not self._writer.is_pending(self._id, self._waiting)
         return self._is_over
 
     def _may_be_answered(self) -> bool:
@@ -114,7 +116,7 @@ class _Question:
         answer.close()
 
 
-class Approval(_Question):
+class ApprovalRequest(_EmittedQuestion):
     """The answer to a confirmation: true where it may run. `wait()` for it in a thread, `await` it in a task; using it
     as a bool waits, too.
 
@@ -122,7 +124,7 @@ class Approval(_Question):
         confirmation: the question and, once it is decided, the answer.
     """
 
-    def __init__(self, writer: _Asker, confirmation: Confirmation, timeout: float | None) -> None:
+    def __init__(self, writer: _QuestionWriter, confirmation: Confirmation, timeout: float | None) -> None:
         super().__init__(writer, confirmation.id, confirmation, timeout)
         self.confirmation = confirmation
 
@@ -154,17 +156,17 @@ class Approval(_Question):
         return self.confirmation.reason
 
     def _give_up(self, answer: Answer) -> None:
-        answer.give_up(("unanswered", None))
+        answer.decide(("unanswered", None))
 
     def __repr__(self) -> str:
         return f"<Approval {self.confirmation.id} {self.confirmation.status}>"
 
 
-class Forwarded(_Question):
+class Forwarded(_EmittedQuestion):
     """The answer to a confirmation of another stream whose events are written. That stream waits for it; where no reader can
     answer any more, its wait ends."""
 
-    def __init__(self, writer: _Asker, confirmation: Confirmation) -> None:
+    def __init__(self, writer: _QuestionWriter, confirmation: Confirmation) -> None:
         super().__init__(writer, confirmation.id, confirmation, None)
 
     def start(self) -> None:
@@ -182,19 +184,19 @@ class Forwarded(_Question):
         answer.wake()
 
 
-class Output(_Question):
+class OutputRequest(_EmittedQuestion):
     """The output of a tool call, from a reader. `wait()` for it in a thread, `await` it in a task.
 
     Attributes:
         call: the tool call's message.
     """
 
-    def __init__(self, writer: _Asker, id: str, call: ToolCallMessage, timeout: float | None) -> None:
+    def __init__(self, writer: _QuestionWriter, id: str, call: ToolCallMessage, timeout: float | None) -> None:
         super().__init__(writer, id, call, timeout)
         self.call = call
 
     def wait(self) -> Any:
-        """The output, as the reader passed it to `respond`.
+        """Return the output, as the reader passed it to `respond`.
 
         Raises:
             UsageError: no reader answered; or waiting here would block an event loop.
@@ -210,7 +212,7 @@ class Output(_Question):
         answer = self._answer
         if answer is None:
             raise UsageError(f"tool call {self.call.call_id!r} takes no answer: the agent runs it itself")
-        if not answer.given:
+        if not answer.has_answer:
             raise UsageError(
                 f"{answer.what} was not answered: every reader has gone on without it, or its time is over"
             )

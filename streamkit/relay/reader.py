@@ -23,7 +23,7 @@ from ..protocols.base import OwnEvents
 from ..sources.source import AsyncSource, Readable, Source, SourceTraits
 from ..streams.deadlines import Deadlines
 from .answers import RelayAnswer, answer_of
-from .cursors import Entry, place_of
+from .cursors import Entry, position_of
 from .reading import RunSource
 from .replay import decoded
 from .wakers import in_event_loop
@@ -42,13 +42,13 @@ class Reader(Readable):
         if not (relay.waits and in_event_loop()):
             self._begin().close()  # raises now where there is no such run or cursor
         elif after is not None:
-            place_of(after, run_id)  # raises where it is no cursor of this run
+            position_of(after, run_id)  # raises where it is not a cursor of this run
 
     def _begin(self, after: str | None = None) -> _Events:
         return _Events(self, after)
 
     def __iter__(self) -> Iterator[Event]:
-        """The events in the log: canonical, each with its cursor, without snapshots."""
+        """Yield the events in the log: canonical, each with its cursor, without snapshots."""
         events = self._begin()
         try:
             while (batch := events.reading.pull()) is not None:
@@ -58,23 +58,23 @@ class Reader(Readable):
 
     def __aiter__(self) -> AsyncIterator[Event]:
         """As `__iter__`, for tasks."""
-        return _Loop(self)
+        return _ReadingLoop(self)
 
     def for_stream(self) -> Reader:
         """Itself: a stream reads it when it starts."""
         return self
 
     def source(self) -> Source:
-        """The run as a source that a thread pulls."""
+        """Return the run as a source that a thread pulls."""
         events = self._begin()
         return Source(iter(events.reading.pull, None), events.close, events.traits, upstream=events.reading)
 
     def async_source(self) -> AsyncSource:
-        """The run as a source that a task pulls."""
+        """Return the run as a source that a task pulls."""
         return self._begin().async_source()
 
     async def open_async(self, after: str | None) -> AsyncSource:
-        """The same, without blocking the event loop where the relay waits."""
+        """Open the run as a source that a task pulls, without blocking the event loop where the relay waits."""
         return (await self.begin_in_task(after)).async_source()
 
     async def begin_in_task(self, after: str | None = None) -> _Events:
@@ -115,11 +115,11 @@ class _Events:
         after = after if after is not None else self._after
         if after is None or not self.reading.rewind(after):
             return None
-        self._silent_until = place_of(after, self._run_id).number
+        self._silent_until = position_of(after, self._run_id).number
         return after if self._silent_until else None
 
     def async_source(self) -> AsyncSource:
-        """What a task pulls."""
+        """Return the source that a task pulls."""
         return AsyncSource(self.reading.apull, self.aclose, self.traits, cancel=self.reading.cancel)
 
     def close(self) -> None:
@@ -158,7 +158,7 @@ class _Events:
         return events
 
     def _number_of(self, cursor: str) -> int:
-        return place_of(cursor, self._run_id).number
+        return position_of(cursor, self._run_id).number
 
     def _decoded_carefully(self, line: bytes, cursor: str, *, is_snapshot: bool) -> Event:
         """Return the event of a line that the line decoder refuses; a warning if there is no such event."""
@@ -257,7 +257,7 @@ def _flat(events: Sequence[Event]) -> Iterator[Event]:
             yield event
 
 
-class _Loop(AsyncIterator[Event]):
+class _ReadingLoop(AsyncIterator[Event]):
     """A loop over the events of a reading. Not an async generator, which a loop that is left early would leave open."""
 
     def __init__(self, reader: Reader) -> None:

@@ -64,7 +64,7 @@ class Reading(ABC):
         pull. False where the cursor is not in the log, so that a snapshot of what came after it is the first entry.
 
         Raises:
-            UsageError: it is no cursor of this run.
+            UsageError: it is not a cursor of this run.
         """
 
     def pull(self) -> Any:

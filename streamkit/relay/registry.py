@@ -13,7 +13,7 @@ from ..messages import output_text
 if TYPE_CHECKING:
     from .run_record import Status
 
-__all__ = ["Question", "Questions", "check_answer", "outcome_of", "status_without_producer"]
+__all__ = ["Questions", "RegisteredQuestion", "check_answer", "outcome_of", "status_without_producer"]
 
 _MOST = 1000  # questions that are kept, beyond which the oldest of those that are settled go
 
@@ -22,7 +22,7 @@ def outcome_of(answer: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a question's record says once it has this answer.
 
     Raises:
-        UsageError: it is no answer.
+        UsageError: it is not an answer.
     """
     if isinstance(cast("object", answer), Mapping):
         if isinstance(approved := answer.get("approved"), bool):
@@ -35,10 +35,10 @@ def outcome_of(answer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_answer(id: str, question: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
-    """Refuse what is no answer to this question. One whose `kind` is neither of emitters' two takes any.
+    """Refuse what is not an answer to this question. One whose `kind` is neither of emitters' two takes any.
 
     Raises:
-        UsageError: it is no answer, or one to a question of the other kind.
+        UsageError: it is not an answer, or one to a question of the other kind.
     """
     status, kind = outcome_of(answer)["status"], question.get("kind")
     if status == "answered":
@@ -76,7 +76,7 @@ def status_without_producer(questions: Iterable[_Asked], *, busy: bool) -> Statu
     return "paused" if kept and not busy and all(record.get("resumable", True) for record in kept) else "lost"
 
 
-class Question:
+class RegisteredQuestion:
     """One question.
 
     Attributes:
@@ -120,7 +120,7 @@ class Question:
         return self.skipped.issuperset(readings)
 
 
-class Questions(dict[str, Question]):
+class Questions(dict[str, RegisteredQuestion]):
     """A run's questions. Not thread-safe: its owner locks. Of a run that never ends, the oldest outcomes are forgotten."""
 
     def ask(self, id: str, question: Mapping[str, Any], epoch: int) -> Mapping[str, Any] | None:
@@ -130,7 +130,7 @@ class Questions(dict[str, Question]):
             before.epoch = epoch
             return before.answer
         self.pop(id, None)
-        self[id] = Question(id, question, epoch)
+        self[id] = RegisteredQuestion(id, question, epoch)
         if len(self) > _MOST:
             settled = [id for id, one in self.items() if not one.is_open]
             for old in settled[: len(self) - _MOST + _MOST // 8]:

@@ -10,7 +10,7 @@ from ..core.engine import Engine
 from ..core.snapshot import Snapshot
 from ..events import Event, RunDone, RunStatus, StreamEnd, StreamException, StreamTimeout
 from ..protocols import codec
-from .cursors import Cursor, Entry, place_of
+from .cursors import Cursor, Entry, position_of
 from .reading import RunSource
 
 __all__ = ["Replay", "decoded", "entries_up_to"]
@@ -74,9 +74,9 @@ def entries_up_to(relay: RunSource, run_id: str, cursor: Cursor | None) -> Itera
     """
     if cursor is None:
         return
-    newest = place_of(cursor, run_id)
+    newest = position_of(cursor, run_id)
     with closing(relay.read(run_id, timeout=_PATIENCE)) as reading:
         for entries in reading:
             yield from entries
-            if place_of(entries[-1].cursor, run_id) >= newest:
+            if position_of(entries[-1].cursor, run_id) >= newest:
                 return

@@ -52,7 +52,7 @@ class RunWriter:
         self._interval = _NEVER if limit is None else (limit + 1) // 2
         self.until_snapshot = self._interval
         self.forwarded: list[Confirmation] = []
-        self._open: dict[str, _OpenQuestion] = {}  # that the relay has open, by their ids
+        self._open: dict[str, _WrittenQuestion] = {}  # that the relay has open, by their ids
         self._engine = engine
         self._log = log
         self._resumable = resumable
@@ -119,7 +119,7 @@ class RunWriter:
     def ask(self, waiting: Confirmation | ToolCallMessage, lines: Sequence[bytes] = ()) -> None:
         """Register a question, and append the encoded events up to the one that shows it, which is the last."""
         id = self._engine.pending.key_of(waiting)
-        self._open[id] = _OpenQuestion(waiting)
+        self._open[id] = _WrittenQuestion(waiting)
         record = self._record_of(waiting)
         self._wait_for_readers(waiting)
         if cursors := self._log.ask(id, record, lines):
@@ -202,7 +202,7 @@ class RunWriter:
         return value_of(own if counts or record.get("status") not in _ANSWERED else _answer_in(record))
 
     def close_unanswered(self, id: str) -> bool:
-        """Close a question that nobody answered. Returns False if somebody did, and the answer is about to come."""
+        """Close a question without an answer. Returns False if there is one, which is about to come."""
         counts, record = self._log.settle(id, None)
         return counts or record.get("status") not in _ANSWERED
 
@@ -220,7 +220,7 @@ class RunWriter:
         return self._log.end(status, error, info)
 
 
-class _OpenQuestion:
+class _WrittenQuestion:
     """A question that the relay has open.
 
     Attributes:

@@ -233,7 +233,7 @@ _loop_calls: weakref.WeakKeyDictionary[Any, _LoopCalls] = weakref.WeakKeyDiction
 
 
 def task_waker() -> TaskWaker:
-    """A waker for a task of the running event loop, of asyncio or trio."""
+    """Return a waker for a task of the running event loop, of asyncio or trio."""
     token: Any = anyio.lowlevel.current_token().native_token
     on_trio = hasattr(token, "run_sync_soon")
     calls = _loop_calls.get(token)

@@ -48,7 +48,7 @@ __all__ = ["Writer"]
 _FEWEST = 1000  # messages that a writer keeps at least, however small its log is
 
 
-class _Waker:
+class _CallingWaker:
     """Calls a function when an answer came."""
 
     __slots__ = ("_function",)
@@ -77,7 +77,7 @@ class Writer(StreamState):
             if (this := writer()) is not None:
                 this.receive(control)
 
-        super().__init__((), StreamOptions(strict=strict), waker=_Waker(answered), awaitables=False)
+        super().__init__((), StreamOptions(strict=strict), waker=_CallingWaker(answered), awaitables=False)
         self._engine.pending.takes_approvals = self._engine.pending.takes_edits = self._engine.pending.takes_outputs = (
             True
         )
@@ -142,7 +142,7 @@ class Writer(StreamState):
         `StreamException` ends the run as failed.
 
         Raises:
-            UsageError: it is no event, or a delta whose id or text is no text.
+            UsageError: it is not an event, or a delta whose id or text is not text.
             ProtocolError: the event is malformed, and the emitter is strict.
         """
         event = _copy(event)
@@ -262,7 +262,7 @@ class Writer(StreamState):
         return not self._ended and self._engine.pending.waiting.get(question_id) is waiting
 
     def close_unanswered(self, question_id: str) -> bool:
-        """Close a question that nobody answered. Returns False if somebody did, and the answer is about to come."""
+        """Close a question without an answer. Returns False if there is one, which is about to come."""
         return self._events.close_unanswered(question_id)
 
     def is_unattended(self, question_id: str, seconds: float) -> bool:

@@ -21,7 +21,7 @@ from ..relay import MemoryRelay, Relay
 from ..stores import MemoryStore, Store
 from .conversation_routes import ConversationRoutes
 from .core import Authorize, Server, relay_problem
-from .event_stream import EventStream
+from .event_stream import RunEventStream
 from .inputs import problem_of
 from .json_response import JsonResponse
 from .page_files import page_response
@@ -71,7 +71,7 @@ def create_app(
     expose_errors: bool = False,
     page: bool = False,
 ) -> App:
-    """An ASGI app that runs agents, and lets clients follow, answer and stop them.
+    """Return an ASGI app that runs agents, and lets clients follow, answer and stop them.
 
         app = create_app(lambda context: sk.AsyncAgent(client, model="gpt-5-mini"), token=os.environ["TOKEN"])
 
@@ -216,7 +216,7 @@ class App:
                 return
 
     async def _respond(self, request: Request) -> Response:
-        """The response, whatever happens."""
+        """Return the response, whatever happens."""
         expose = self._server.expose_errors
         try:
             return await self._pass(request)
@@ -232,7 +232,7 @@ class App:
             return problem_response(Problem("internal"), error, expose=expose)
 
     async def _pass(self, request: Request) -> Response:
-        """The checks, in their order, and the endpoint."""
+        """Run the checks, in their order, and call the endpoint."""
         guard = self._guard
         row, params, allowed = self._find(request.scope)
         if row is None or not row.any_host:
@@ -253,7 +253,7 @@ class App:
         return await row.endpoint(request, body)
 
     def _find(self, scope: Scope) -> tuple[_Row | None, dict[str, str], Collection[str]]:
-        """The endpoint, the parts of the path, and the methods that the path allows."""
+        """Return the endpoint, the parts of the path, and the methods that the path allows."""
         allowed: set[str] = set()
         for row, route in self._table:
             match, child = route.matches(scope)
@@ -276,8 +276,8 @@ class App:
 
 
 def _without_body(response: Response) -> Response:
-    """The response to a HEAD request, by that to a GET."""
-    if isinstance(response, EventStream):
+    """Return the response to a HEAD request, by that to a GET."""
+    if isinstance(response, RunEventStream):
         response.close()
     head = Response(status_code=response.status_code)
     head.raw_headers = response.raw_headers

@@ -32,25 +32,25 @@ class ConversationRoutes:
         self._server = server
 
     async def all(self, request: Request, body: Any) -> Response:
-        """The conversations, the last updated first."""
+        """Return the conversations, the last updated first."""
         limit, before = limit_in(request.query_params), request.query_params.get("before")
         page = await self._server.visible_conversations(request, limit=limit, before=before)
         return list_response("conversations", page)
 
     async def get(self, request: Request, body: Any) -> Response:
-        """One conversation."""
+        """Return one conversation."""
         found = await self._server.conversation(request, request.path_params["conversation"])
         return JsonResponse(conversation_of(*found))
 
     async def messages(self, request: Request, body: Any) -> Response:
-        """The messages of runs that have ended, and the open run."""
+        """Return the messages of runs that have ended, and the open run."""
         conversation, run = await self._server.conversation(request, request.path_params["conversation"])
         saved = await self.saved(conversation)
         shown = None if run is None else {"id": run.id, "cursor": run.cursor}
         return JsonResponse({"messages": [one.to_dict() for one in messages_before(run, saved.messages)], "run": shown})
 
     async def saved(self, conversation: Conversation) -> Saved:
-        """The messages of a conversation."""
+        """Return the messages of a conversation."""
         return await self._server.store.aload(conversation.id) or Saved([], 0)
 
     async def rollback(self, request: Request, body: Any) -> Response:
@@ -74,15 +74,15 @@ class ConversationRoutes:
             Problem: the user has no such message, or a run has begun meanwhile.
         """
         messages, version = saved
-        place = _place_of(messages, before)
-        if place is None:
+        index = _turn_start(messages, before)
+        if index is None:
             fault = "is the id of no message of the user" if before is not None else "is missing: the user said nothing"
             raise Problem("invalid", extra={"errors": [{"path": "before", "fault": fault}]})
         try:
-            await self._server.store.asave(conversation.id, messages[:place], version)
+            await self._server.store.asave(conversation.id, messages[:index], version)
         except StaleVersionError:
             raise Problem("conversation-busy", "The conversation was changed meanwhile.") from None
-        return messages[place:]
+        return messages[index:]
 
     async def delete(self, request: Request, body: Any) -> Response:
         """Remove a conversation."""
@@ -98,16 +98,16 @@ class ConversationRoutes:
 
 
 def messages_before(run: RunRecord | None, messages: Sequence[Message]) -> list[Message]:
-    """The messages before those of a run; all of them without one."""
+    """Return the messages before those of a run; all of them without one."""
     return [*takewhile(lambda message: run is None or message.run_id != run.id, messages)]
 
 
-def _place_of(messages: list[Message], before: str | None) -> int | None:
-    """Where the turn begins that has this message of the user, by its id or that of its group."""
-    for place in range(len(messages) - 1, -1, -1):
-        message = messages[place]
+def _turn_start(messages: list[Message], before: str | None) -> int | None:
+    """Return where the turn begins that has this message of the user, by its id or that of its group."""
+    for index in range(len(messages) - 1, -1, -1):
+        message = messages[index]
         if message.role == "user" and (before is None or before in (message.id, message.group)):
-            while place and messages[place - 1].role == "user" and messages[place - 1].run_id == message.run_id:
-                place -= 1
-            return place
+            while index and messages[index - 1].role == "user" and messages[index - 1].run_id == message.run_id:
+                index -= 1
+            return index
     return None

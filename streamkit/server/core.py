@@ -64,7 +64,8 @@ class Server:
         self._shared: weakref.WeakValueDictionary[tuple[object, ...], Any] = weakref.WeakValueDictionary()
 
     def shared(self, kind: type[_T], run_id: str, *options: object) -> _T:
-        """What the readers of a run share who read it with the same options, for as long as there are any."""
+        """Return the object that the readers of a run share who read it with the same options, for as long as there are
+        any."""
         shared: _T = self._shared.setdefault((kind, run_id, *options), kind())
         return shared
 
@@ -111,7 +112,7 @@ class Server:
     # -- authorization
 
     async def owner(self, request: Request) -> str | None:
-        """The owner of what this request creates.
+        """Return the owner of what this request creates.
 
         Raises:
             Problem: it may not create anything.
@@ -138,11 +139,11 @@ class Server:
     # -- runs
 
     def run_of(self, record: RunRecord) -> Run:
-        """The run as clients see it."""
+        """Return the run as clients see it."""
         return run_of(record, expose=self.expose_errors)
 
     async def record(self, request: Request, run_id: str) -> RunRecord:
-        """The record of a run that the request may see.
+        """Return the record of a run that the request may see.
 
         Raises:
             Problem: there is no such run, or the request may not see it.
@@ -154,8 +155,8 @@ class Server:
         return record
 
     async def begun_record(self, run_id: str) -> RunRecord | None:
-        """The record of a run, None if there is none. One that is only about to begin, which has no event yet, may still be
-        refused: it is waited for, up to five seconds."""
+        """Return the record of a run, None if there is none. One that is only about to begin, which has no event yet,
+        may still be refused: it is waited for, up to five seconds."""
         record = await self.relay.aget(run_id)
         for _ in range(250):
             if record is None or record.cursor is not None or record.status != "in_progress":
@@ -179,7 +180,7 @@ class Server:
     async def visible_runs(
         self, request: Request, *, status: str | None, conversation: str | None, limit: int, before: str | None
     ) -> Page:
-        """The newest runs that the request may see, with this status if one is given."""
+        """Return the newest runs that the request may see, with this status if one is given."""
         owner = await self.owner(request)
         options = {
             "conversation": conversation,
@@ -196,7 +197,7 @@ class Server:
     # -- conversations
 
     async def visible_conversations(self, request: Request, *, limit: int, before: str | None) -> Page:
-        """The conversations that the request may see, the last updated first."""
+        """Return the conversations that the request may see, the last updated first."""
         owner = await self.owner(request)
 
         async def shown(found: Sequence[Conversation]) -> Sequence[dict[str, Any] | None]:
@@ -212,7 +213,7 @@ class Server:
         return await _page(partial(self.store.alist, owner=owner), shown, limit, before)
 
     async def conversation(self, request: Request, id: str) -> FoundConversation:
-        """A conversation that the request may see.
+        """Return a conversation that the request may see.
 
         Raises:
             Problem: there is no such conversation, or the request may not see it.
@@ -226,7 +227,7 @@ class Server:
     async def find_conversation(
         self, request: Request, id: str, *, besides: str | None = None
     ) -> FoundConversation | None:
-        """A conversation; None if there is none.
+        """Return a conversation; None if there is none.
 
         Args:
             besides: the id of a run that does not count, because it only tries to begin.
@@ -257,7 +258,7 @@ class Server:
             await self.find_conversation(request, context.conversation_id, besides=context.run_id)
 
     async def _may_see(self, request: Request, conversation: Conversation, holder: RunRecord | None) -> bool:
-        """Whether the request may see a conversation: the run that holds it, or else the store, says whose it is."""
+        """Whether the request may see a conversation: the run that holds it, or else the store, has its owner."""
         return await self.may(_past_run(conversation) if holder is None else self.run_of(holder), request)
 
 
@@ -276,7 +277,7 @@ class Page(NamedTuple):
 
 
 def list_response(name: str, page: Page) -> Response:
-    """The response with a part of a list."""
+    """Return the response with a part of a list."""
     more: dict[str, Any] = {"more": False} if page.next is None else {"more": True, "next": page.next}
     return JsonResponse({name: msgspec.to_builtins(page.found), **more})
 
@@ -310,7 +311,7 @@ def _open(record: RunRecord | None) -> RunRecord | None:
 
 
 def _past_run(conversation: Conversation) -> Run:
-    """The newest run of a conversation, where the relay no longer has it."""
+    """Return the newest run of a conversation, where the relay no longer has it."""
     return Run(
         id="",
         conversation=conversation.id,
@@ -328,7 +329,7 @@ def _past_run(conversation: Conversation) -> Run:
 
 
 def relay_problem(error: SourceError) -> Problem:
-    """The problem that clients receive when the relay or the store fails."""
+    """Return the problem that clients receive when the relay or the store fails."""
     if isinstance(error, StoredDataError):
         return Problem("unreadable")
     match error.status_code:

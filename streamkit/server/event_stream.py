@@ -21,7 +21,7 @@ from ..errors import SourceError, UsageError
 from ..events import Event, RunDone, RunRequiresAction, RunStepDone, StreamException
 from ..protocols.event_stream import KEEPALIVE, EventStreamWriter
 from ..relay import Entry, Reading, RunRecord
-from ..relay.cursors import place_of
+from ..relay.cursors import position_of
 from ..relay.replay import Replay
 from ..streams.failures import details_of
 from .core import Server
@@ -30,9 +30,9 @@ from .problem import Problem
 __all__ = [
     "AtQuestion",
     "Encoded",
-    "EventStream",
-    "Frames",
     "Native",
+    "RunEventStream",
+    "RunFrames",
     "SharedFrames",
     "at_question_of",
     "ends_as_waiting",
@@ -47,7 +47,7 @@ _MOST = 256  # entries in one write
 _WAITS = b'"run_requires_action"'
 
 
-class Frames:
+class RunFrames:
     """Turns the entries of a log into frames of one protocol. It does no input or output.
 
     Attributes:
@@ -66,11 +66,11 @@ class Frames:
         self.beginning = beginning
 
     def of(self, entries: Sequence[Entry]) -> Iterator[bytes]:
-        """The frames of each entry."""
+        """Return the frames of each entry."""
         raise NotImplementedError
 
     def body(self, entries: Sequence[Entry]) -> bytes:
-        """The frames of all entries."""
+        """Return the frames of all entries."""
         return b"".join(self.of(entries))
 
     def needs_questions(self, entries: Sequence[Entry]) -> bool:
@@ -78,18 +78,18 @@ class Frames:
         return self.ends_at_questions and any(_WAITS in entry.data for entry in entries)
 
     def failure(self, event: Event) -> bytes:
-        """The frames of an event that says that the log cannot be read."""
+        """Return the frames of an event that says that the log cannot be read."""
         return self.writer.event(event)
 
 
 class SharedFrames:
-    """The newest frames of one run. Who reads at the same place has the same entries, which are made into frames once."""
+    """The newest frames of one run. Who reads at the same position has the same entries, which are made into frames once."""
 
     def __init__(self) -> None:
         self._newest: tuple[Sequence[Entry], bytes] = ((), b"")
 
     def of(self, entries: Sequence[Entry], make: Callable[[Sequence[Entry]], bytes]) -> bytes:
-        """The frames of these entries, which `make` makes unless they are the newest ones."""
+        """Return the frames of these entries, which `make` makes unless they are the newest ones."""
         newest, frames = self._newest
         if entries != newest:  # almost always the same objects, so that no bytes are compared
             frames = make(entries)
@@ -97,7 +97,7 @@ class SharedFrames:
         return frames
 
 
-class Native(Frames):
+class Native(RunFrames):
     """Sends the lines of the log as they are: streamkit's own protocol.
 
     Args:
@@ -109,11 +109,11 @@ class Native(Frames):
         self._shared = shared
 
     def body(self, entries: Sequence[Entry]) -> bytes:
-        """The frames of all entries."""
+        """Return the frames of all entries."""
         return self._shared.of(entries, super().body)
 
     def of(self, entries: Sequence[Entry]) -> Iterator[bytes]:
-        """One frame of each entry."""
+        """Yield one frame of each entry."""
         for entry in entries:
             yield self.writer.line(entry.data, entry.cursor)
 
@@ -121,7 +121,7 @@ class Native(Frames):
 _ID_LINE = re.compile(rb"^id: [^\n]*\n", re.MULTILINE)
 
 
-class Encoded(Frames):
+class Encoded(RunFrames):
     """Encodes events.
 
     Args:
@@ -156,11 +156,11 @@ class Encoded(Frames):
         self._questions_from = questions_from
 
     def of(self, entries: Sequence[Entry]) -> Iterator[bytes]:
-        """The frames of each entry; the last of an entry has its cursor."""
+        """Yield the frames of each entry; the last of an entry has its cursor."""
         for entry in entries:
             if self.has_ended:
                 return
-            number = place_of(entry.cursor, self._run_id).number
+            number = position_of(entry.cursor, self._run_id).number
             is_new = number > self._after
             frames: list[bytes] = []
             for event in self.events.read(entry):
@@ -186,7 +186,8 @@ class Encoded(Frames):
 
 
 def ends_as_waiting(events: Replay, writer: EventStreamWriter, before_end: bytes = b"") -> list[bytes]:
-    """The frames of a run that requires action: the ends of its step and of itself, with other frames between them."""
+    """Return the frames of a run that requires action: the ends of its step and of itself, with other frames between
+    them."""
     runs = events.engine.runs
     frames: list[bytes] = []
     if runs.step is not None:
@@ -214,7 +215,7 @@ def at_question_of(protocol: str) -> AtQuestion | None:
 # -- the response
 
 
-class EventStream(StreamingResponse):
+class RunEventStream(StreamingResponse):
     """A response with the events of a run.
 
     Args:
@@ -231,7 +232,7 @@ class EventStream(StreamingResponse):
         server: Server,
         record: RunRecord,
         reading: Reading,
-        frames: Frames,
+        frames: RunFrames,
         headers: Mapping[str, str] | None = None,
         on_disconnect: Callable[[], Any] | None = None,
     ) -> None:
@@ -282,7 +283,7 @@ class EventStream(StreamingResponse):
 
 
 async def open_reading(server: Server, record: RunRecord, after: str | None, gap: Any = "snapshot") -> Reading:
-    """A reading of a run.
+    """Return a reading of a run.
 
     Raises:
         Problem: the cursor is not one of this run; or the events after it are gone, and `gap` is `error`.
@@ -298,7 +299,7 @@ async def open_reading(server: Server, record: RunRecord, after: str | None, gap
 
 
 async def _snapshot_after(server: Server, run_id: str, after: str | None) -> dict[str, Any]:
-    """The cursor of the snapshot that a reader receives in place of what is gone after this cursor."""
+    """Return the cursor of the snapshot that a reader receives in place of what is gone after this cursor."""
     reading = await server.relay.aread(run_id, after, timeout=math.inf)
     try:
         entries = await reading.apull(5.0)
@@ -308,7 +309,7 @@ async def _snapshot_after(server: Server, run_id: str, after: str | None) -> dic
 
 
 async def open_questions(server: Server, run_id: str) -> set[str]:
-    """The ids of the questions of a run that nobody has answered."""
+    """Return the ids of the questions of a run that nobody has answered."""
     record = await server.relay.aget(run_id)
     questions = {} if record is None else record.questions
     return {id for id, question in questions.items() if question["status"] == "pending"}
@@ -318,12 +319,12 @@ def is_within(cursor: str | None, record: RunRecord) -> bool:
     """Whether a run has come as far as a cursor of it. It has not, if its relay lost what was written last."""
     if cursor is None or record.cursor is None:
         return cursor is None
-    place, newest = place_of(cursor, record.id), place_of(record.cursor, record.id)
-    return place.epoch <= newest.epoch and place.number <= newest.number
+    position, newest = position_of(cursor, record.id), position_of(record.cursor, record.id)
+    return position.epoch <= newest.epoch and position.number <= newest.number
 
 
 def number_of(cursor: str | None, run_id: str) -> int:
-    """The number of the event at a cursor; 0 without one.
+    """Return the number of the event at a cursor; 0 without one.
 
     Raises:
         Problem: it is none of this run.
@@ -331,6 +332,6 @@ def number_of(cursor: str | None, run_id: str) -> int:
     if cursor is None:
         return 0
     try:
-        return place_of(cursor, run_id).number
+        return position_of(cursor, run_id).number
     except UsageError as error:
         raise Problem("bad-cursor", str(error)) from None

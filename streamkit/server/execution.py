@@ -32,7 +32,7 @@ from .publisher import Publisher
 from .records import AG_UI, Context
 from .saved_conversation import SavedConversation
 
-__all__ = ["Execution"]
+__all__ = ["AgentExecution"]
 
 log = logging.getLogger("streamkit.server")
 
@@ -40,7 +40,7 @@ _LONGEST = 7 * 86_400.0  # seconds that a question waits; a paused run is kept f
 _PATIENCE = 60.0  # seconds to wait until the relay knows that the agent acts on an answer
 
 
-class Execution:
+class AgentExecution:
     """A run and its agent.
 
     Args:
@@ -116,7 +116,7 @@ class Execution:
             scheduler(self._token)(self._making.cancel)
 
     def pause(self) -> None:
-        """Leave the run to whoever takes it over."""
+        """Leave the run to the process that takes it over."""
         publisher = self.publisher
         with self._lock:
             if publisher is None or self.waits_since is None:
@@ -351,7 +351,7 @@ class Execution:
 class _Publishing(EventHandler):
     """Publishes the events of an `Agent`."""
 
-    def __init__(self, execution: Execution) -> None:
+    def __init__(self, execution: AgentExecution) -> None:
         self._execution = execution
 
     def on_event(self, event: Event) -> None:
@@ -365,7 +365,7 @@ class _Publishing(EventHandler):
 class _AsyncPublishing(AsyncEventHandler):
     """Publishes the events of an `AsyncAgent`."""
 
-    def __init__(self, execution: Execution) -> None:
+    def __init__(self, execution: AgentExecution) -> None:
         self._execution = execution
 
     async def on_event(self, event: Event) -> None:
@@ -398,7 +398,8 @@ def _question_in(event: Event) -> Any:
 
 
 def _not_shown_again(messages: Sequence[Message]) -> list[Message]:
-    """The messages without open calls: those of a run that goes on, whose stream repeats its calls with the same ids."""
+    """Return the messages without open calls: those of a run that goes on, whose stream repeats its calls with the same
+    ids."""
     calls = open_calls(messages)
     ids = {call.id for call in calls}
     call_ids = {call.call_id or call.id for call in calls}

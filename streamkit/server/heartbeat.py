@@ -53,7 +53,7 @@ class WatchedExecution(Protocol):
         ...
 
     def pause(self) -> None:
-        """Leave the run to whoever takes it over."""
+        """Leave the run to the process that takes it over."""
         ...
 
 

@@ -15,7 +15,7 @@ from ..protocols.values import is_list
 from .problem import Problem
 
 __all__ = [
-    "RunRequest",
+    "PostedRun",
     "answer_in",
     "check_metadata",
     "checked_input",
@@ -31,7 +31,7 @@ _FORMATS = (None, "url", "base64", "base64.png", "base64.jpeg", "base64.gif", "b
 _TYPES = ("message", "image", "file", "audio")
 
 
-class RunRequest:
+class PostedRun:
     """The body of `POST /runs`.
 
     Raises:
@@ -52,7 +52,7 @@ class RunRequest:
             from .core import is_id
 
             if not is_id(self.conversation):
-                raise fields.fail("conversation", "is no id: those have letters, digits, `-` and `_`, 128 at most")
+                raise fields.fail("conversation", "is not an id: those have letters, digits, `-` and `_`, 128 at most")
 
 
 def _input(fields: Fields) -> list[Message]:
@@ -91,7 +91,7 @@ def _check_message(message: Message, path: str) -> None:
 
 
 def checked_input(messages: Iterable[Message]) -> list[Message]:
-    """The user's new messages in what a user interface posted. Those that name a file of the server are refused.
+    """Return the user's new messages in what a user interface posted. Those that name a file of the server are refused.
 
     Raises:
         RequestError: one of them is another.
@@ -106,7 +106,7 @@ def checked_input(messages: Iterable[Message]) -> list[Message]:
 
 
 def answer_in(body: Any, question: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer to a question in a body.
+    """Return the answer to a question in a body.
 
     Raises:
         RequestError: it is none, or the question takes no such answer.
@@ -130,7 +130,7 @@ def answer_in(body: Any, question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def limit_in(query: Mapping[str, str]) -> int:
-    """The `limit` of a list.
+    """Return the `limit` of a list.
 
     Raises:
         Problem: it is out of range.
@@ -152,12 +152,12 @@ def check_metadata(metadata: Mapping[str, Any]) -> None:
 
 
 def fingerprint(value: Any) -> str:
-    """A hash that is equal for equal bodies, whatever the order of their keys."""
+    """Return a hash that is equal for equal bodies, whatever the order of their keys."""
     return hashlib.sha256(json.encode(value, order="deterministic")).hexdigest()
 
 
 def problem_of(error: RequestError) -> Problem:
-    """The problem that a malformed request is answered with."""
+    """Return the problem that a malformed request is answered with."""
     if error.code == "bad-json":
         return Problem("bad-json", error.fault)
     return Problem("invalid", str(error), extra={"errors": [{"path": error.path, "fault": error.fault}]})

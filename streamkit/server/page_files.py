@@ -33,7 +33,7 @@ _HEADERS = {
 
 
 async def page_response(request: Request, body: Any) -> Response:
-    """One of the files; the page itself at `/`."""
+    """Return one of the files; the page itself at `/`."""
     path = _FILES.get(request.path_params.get("file", "index.html"))
     kind = None if path is None else _TYPES.get(path.suffix)
     if path is None or kind is None:

@@ -81,7 +81,7 @@ class Problem(Exception):
 
 
 def problem_response(problem: Problem, error: BaseException | None = None, *, expose: bool = False) -> Response:
-    """The response for a problem, which is logged.
+    """Return the response for a problem, which is logged.
 
     Args:
         error: what the server itself failed with.
@@ -109,7 +109,7 @@ def problem_response(problem: Problem, error: BaseException | None = None, *, ex
 
 
 def run_error(error: Mapping[str, Any] | None, *, expose: bool = False) -> dict[str, Any] | None:
-    """The error that ended a run, as a client may see it."""
+    """Return the error that ended a run, as a client may see it."""
     if error is None:
         return None
     code = error.get("code")

@@ -225,7 +225,7 @@ class Publisher:
         self._run.append(self._replay.engine.end(status, self._error))
 
     def pause(self) -> None:
-        """Leave the run to whoever takes it over. Further events of the agent's stream are not written."""
+        """Leave the run to the process that takes it over. Further events of the agent's stream are not written."""
         with self._lock:
             if not self._is_over:
                 self._is_over = True
@@ -233,7 +233,7 @@ class Publisher:
 
 
 def _copy(confirmation: Confirmation) -> Confirmation:
-    """A copy of a confirmation, which no stream waits for."""
+    """Return a copy of a confirmation, which no stream waits for."""
     copy = Confirmation(
         confirmation.id,
         confirmation.subject,

@@ -87,7 +87,7 @@ class Run(msgspec.Struct, kw_only=True):
 
 
 def run_of(record: RunRecord, *, expose: bool = False) -> Run:
-    """The run of a relay's record."""
+    """Return the run of a relay's record."""
     info = record.info
     pending = [question_of(one) for one in record.questions.values() if one["status"] == "pending"]
     return Run(
@@ -107,12 +107,12 @@ def run_of(record: RunRecord, *, expose: bool = False) -> Run:
 
 
 def question_of(question: Mapping[str, Any]) -> dict[str, Any]:
-    """A question, without what only the relay uses."""
+    """Return a question, without what only the relay uses."""
     return {key: question[key] for key in _QUESTION if key in question}
 
 
 def conversation_of(conversation: Conversation, run: RunRecord | None) -> dict[str, Any]:
-    """A conversation, and its open run."""
+    """Return a conversation, and its open run."""
     return {
         "id": conversation.id,
         "title": conversation.title,

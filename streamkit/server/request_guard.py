@@ -77,7 +77,7 @@ class RequestGuard:
         return _with_port(host, scheme) == _with_port(request.headers.get("host", ""), scheme)
 
     def cors_headers(self, request: Request) -> dict[str, str]:
-        """The headers with which a browser lets a page of an allowed origin read the response."""
+        """Return the headers with which a browser lets a page of an allowed origin read the response."""
         if not self._origins:
             return {}
         origin = request.headers.get("origin", "")
@@ -112,7 +112,7 @@ class RequestGuard:
         return self._token is not None
 
     def session(self, request: Request) -> str:
-        """The `Set-Cookie` of a new session."""
+        """Return the `Set-Cookie` of a new session."""
         expiry = str(int(time.time()) + _SESSION)
         path = request.scope.get("root_path", "") or "/"
         secure = "; Secure" if request.url.scheme == "https" else ""
@@ -138,7 +138,7 @@ class RequestGuard:
     # -- the body
 
     async def body(self, request: Request) -> bytes:
-        """The body of a request.
+        """Return the body of a request.
 
         Raises:
             Problem: it is too large, or its Content-Type is not that of JSON.
@@ -162,7 +162,7 @@ def _as_names(names: Collection[str]) -> Collection[str]:
 
 
 def json_of(body: bytes) -> Any:
-    """The value of a body.
+    """Return the value of a body.
 
     Raises:
         Problem: it is not JSON, or nested too deep.
@@ -179,7 +179,7 @@ def json_of(body: bytes) -> Any:
 
 
 def preflight_headers() -> Mapping[str, str]:
-    """The headers of the response to a CORS preflight."""
+    """Return the headers of the response to a CORS preflight."""
     return {
         "Access-Control-Allow-Methods": "GET, POST, DELETE",
         "Access-Control-Allow-Headers": "authorization, content-type, idempotency-key, last-event-id",

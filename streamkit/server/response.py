@@ -86,7 +86,8 @@ class JsonLinesResponse(EventStreamResponse):
 
 
 async def _in_threads(body: Iterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """What a sync iterator gives. A task that is cancelled does not wait for its thread: closing it ends that."""
+    """Yield the values of a sync iterator. A task that is cancelled does not wait for its thread: closing the iterator
+    ends that."""
     limiter = anyio.CapacityLimiter(1)  # its own, as each thread may wait for as long as the stream lasts
     take = partial(next, body, None)
     while (chunk := await anyio.to_thread.run_sync(take, abandon_on_cancel=True, limiter=limiter)) is not None:

@@ -26,16 +26,16 @@ from .core import Server, list_response
 from .event_stream import (
     AtQuestion,
     Encoded,
-    EventStream,
-    Frames,
     Native,
+    RunEventStream,
+    RunFrames,
     SharedFrames,
     at_question_of,
     is_within,
     number_of,
     open_reading,
 )
-from .inputs import RunRequest, answer_in, check_metadata, fingerprint, limit_in
+from .inputs import PostedRun, answer_in, check_metadata, fingerprint, limit_in
 from .json_response import JsonResponse
 from .problem import Problem
 from .records import AG_UI, Context, question_of
@@ -63,7 +63,7 @@ class RunRoutes:
 
     async def begin(self, request: Request, body: Any) -> Response:
         """Begin a run."""
-        wanted = RunRequest(body)
+        wanted = PostedRun(body)
         check_protocol(wanted.protocol)
         key = request.headers.get("idempotency-key")
         if key is not None and _KEY(key) is None:
@@ -99,7 +99,7 @@ class RunRoutes:
         )
 
     def id_of(self, *names: str) -> str:
-        """The id of a run that these names identify, such as an Idempotency-Key."""
+        """Return the id of a run that these names identify, such as an Idempotency-Key."""
         value = "\0".join(names).encode("utf-8", "surrogatepass")
         return hmac.new(self._secret, value, hashlib.sha256).hexdigest()[:40]
 
@@ -155,11 +155,11 @@ class RunRoutes:
         return list_response("runs", page)
 
     async def get(self, request: Request, body: Any) -> Response:
-        """One run."""
+        """Return one run."""
         return self._response(await self._server.record(request, request.path_params["run"]))
 
     async def events(self, request: Request, body: Any) -> Response:
-        """The events of a run."""
+        """Return the events of a run."""
         query = request.query_params
         gap, protocol = query.get("gap", "snapshot"), query.get("protocol") or "streamkit"
         if gap not in ("snapshot", "error"):
@@ -180,9 +180,9 @@ class RunRoutes:
         headers: Mapping[str, str] | None = None,
         on_disconnect: Any = None,
     ) -> Response:
-        """The response with a run's events after a cursor: none, if it has ended there."""
+        """Return the response with a run's events after a cursor: none, if it has ended there."""
         number = number_of(after, record.id)
-        has_ended = record.ended_at is not None  # a lost run's end is not written before somebody reads it
+        has_ended = record.ended_at is not None  # a lost run's end is not written before a client reads it
         if has_ended and after is not None and after == record.cursor:
             return Response(status_code=204)
         self._server.add_reader(request)
@@ -193,12 +193,12 @@ class RunRoutes:
             gap, number = "snapshot", number if is_within(after, record) else 0
         reading = await open_reading(self._server, record, after if is_native else None, gap)
         writer = self.writer(protocol)
-        frames: Frames
+        frames: RunFrames
         if is_native:
             frames = Native(writer, self._server.shared(SharedFrames, record.id))
         else:
             frames = self.encoded(writer, record, at_question_of(protocol), protocol, after=number)
-        return EventStream(self._server, record, reading, frames, headers, on_disconnect)
+        return RunEventStream(self._server, record, reading, frames, headers, on_disconnect)
 
     def encoded(
         self,
@@ -207,8 +207,8 @@ class RunRoutes:
         at_question: AtQuestion | None,
         *options: object,
         after: int = 0,
-    ) -> Frames:
-        """The frames of a run in another protocol, from its beginning; `options` are those of the encoder."""
+    ) -> RunFrames:
+        """Return the frames of a run in another protocol, from its beginning; `options` are those of the encoder."""
         newest = number_of(record.cursor, record.id)
         state = Encoded(
             writer,
@@ -222,7 +222,7 @@ class RunRoutes:
         return EncodedTogether(state, shared, record.id, max(after, newest))
 
     def writer(self, protocol: Any) -> EventStreamWriter:
-        """The writer of frames in a protocol, or with an encoder. It masks the texts of errors."""
+        """Return the writer of frames in a protocol, or with an encoder. It masks the texts of errors."""
         return EventStreamWriter(protocol, mask=ErrorMask(expose=self._server.expose_errors))
 
     # -- change

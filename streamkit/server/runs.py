@@ -16,7 +16,7 @@ from ..protocols.values import is_list, is_object
 from ..relay import LogWriter, Relay, RunRecord
 from ..stores import Store
 from ..streams.tasks import start_soon
-from .execution import Execution
+from .execution import AgentExecution
 from .heartbeat import Heartbeat, WatchedExecution
 from .problem import Problem
 from .records import AG_UI, Context
@@ -30,7 +30,7 @@ _SHUTDOWN = 10.0  # seconds that runs get
 
 
 class _Default(float):
-    """A default, which can be told from the same number when an application passes it."""
+    """A default, which differs from the same number that an application passes."""
 
 
 DEFAULT_PAUSE = _Default(300.0)
@@ -49,7 +49,7 @@ class Runs:
         self.factory = factory
         self.relay = relay
         self.store = store
-        self.active: dict[str, Execution] = {}
+        self.active: dict[str, AgentExecution] = {}
         self.heartbeat = Heartbeat(self)
         self._max_runs = max_runs
         self._beginning = 0
@@ -66,8 +66,8 @@ class Runs:
         return self._pause_after
 
     def tools_of(self, context: Context) -> Iterable[Mapping[str, Any]]:
-        """The tools that the client itself runs. Any client may send this metadata: what is no tool is left out, and so is a
-        second one of the same name."""
+        """Return the tools that the client itself runs. Any client may send this metadata: what is not a tool is left out,
+        and so is a second one of the same name."""
         sent = context.metadata.get(AG_UI)
         tools = sent.get("tools") if is_object(sent) else None
         found: dict[str, Mapping[str, Any]] = {}
@@ -119,7 +119,7 @@ class Runs:
             self._beginning -= 1
 
     async def _begin(self, context: Context, info: Mapping[str, Any], check: Callable[[], Awaitable[None]]) -> None:
-        execution = Execution(self, context)
+        execution = AgentExecution(self, context)
         writer = await self.relay.aopen(context.run_id, info, control=execution.receive)
         try:
             holder = await self._lock(context)
@@ -203,7 +203,7 @@ class Runs:
             metadata=_metadata_in(record.info),
             owner=record.info.get("owner"),
         )
-        execution = Execution(self, context)
+        execution = AgentExecution(self, context)
         writer = await self.relay.atake_over(run_id, control=execution.receive)
         if writer is None:
             return False
@@ -216,7 +216,7 @@ class Runs:
                 await writer.apause()
             raise
 
-    async def _resume(self, execution: Execution, writer: LogWriter) -> bool:
+    async def _resume(self, execution: AgentExecution, writer: LogWriter) -> bool:
         """Go on with a run that was taken over. False if that is not possible."""
         if writer.busy or not await execution.conversation.take_over():
             self.remove(execution)  # busy: another one took it over at the same moment, and died at work
@@ -248,6 +248,6 @@ class Runs:
 
 
 def _metadata_in(info: Mapping[str, Any]) -> dict[str, Any]:
-    """The `Context.metadata` of a run."""
+    """Return the `Context.metadata` of a run."""
     ag_ui = {AG_UI: info[AG_UI]} if info.get(AG_UI) is not None else {}
     return {**(info.get("metadata") or {}), **ag_ui}

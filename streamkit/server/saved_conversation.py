@@ -83,7 +83,7 @@ class SavedConversation:
         self._version = await self._store.asave(context.conversation_id, mine, self._version, run=context.run_id)
 
     def _of_this_run(self, messages: Sequence[Message]) -> list[Message]:
-        """The messages, of which the new ones have this run's id."""
+        """Return the messages, of which the new ones have this run's id."""
         return [
             message if message.run_id in self._earlier else changed(message, run_id=self._context.run_id)
             for message in as_messages(messages)
@@ -105,7 +105,7 @@ def _name(input: Iterable[Message], earlier: Iterable[Message], run_id: str) -> 
 
 
 def _title_of(messages: Sequence[Message]) -> str:
-    """The title of a conversation: the beginning of the user's first text."""
+    """Return the title of a conversation: the beginning of the user's first text."""
     for message in messages:
         if message.role == "user" and message.type == "message" and message.content.strip():
             return " ".join(message.content.split())[:_TITLE]

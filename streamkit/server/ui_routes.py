@@ -25,7 +25,7 @@ from ..relay.registry import outcome_of
 from ..stores import Conversation, Saved
 from .conversation_routes import ConversationRoutes, messages_before
 from .core import Server, is_id
-from .event_stream import EventStream, ends_as_waiting, open_reading
+from .event_stream import RunEventStream, ends_as_waiting, open_reading
 from .inputs import checked_input
 from .json_response import JsonResponse
 from .problem import Problem
@@ -89,7 +89,7 @@ class UiRoutes:
         return await chat_continued(self._server, run, version, found)
 
     async def chat_stream(self, request: Request, body: Any) -> Response:
-        """The open run, from the beginning of its message; 204 if there is none."""
+        """Return the open run, from the beginning of its message; 204 if there is none."""
         run, version = await self._open_run(request), _version(request)
         if run is None:
             return Response(status_code=204)
@@ -106,18 +106,18 @@ class UiRoutes:
         return JsonResponse(msgspec.to_builtins(self._server.run_of(now)), 200 if had_ended else 202)
 
     async def chat_messages(self, request: Request, body: Any) -> Response:
-        """The messages of runs that have ended, and the input of the open one, for `useChat({messages})`."""
+        """Return the messages of runs that have ended, and the input of the open one, for `useChat({messages})`."""
         found, run = await self._server.conversation(request, request.path_params["conversation"])
         saved = (await self._conversations.saved(found)).messages
         input = [one for one in saved if run is not None and one.run_id == run.id and one.role == "user"]
         shown = vercel_ui.to_input([*messages_before(run, saved), *input], version=_version(request))
         return JsonResponse({"id": found.id, "messages": shown})
 
-    async def _chat_from_beginning(self, record: RunRecord, version: Any) -> EventStream:
+    async def _chat_from_beginning(self, record: RunRecord, version: Any) -> RunEventStream:
         reading = await open_reading(self._server, record, None)
         encoder = vercel_ui.Encoder(version, message_id=record.id, expose_errors=True)
         frames = self._runs.encoded(self._runs.writer(encoder), record, ends_as_waiting, "chat", version)
-        return EventStream(self._server, record, reading, frames)
+        return RunEventStream(self._server, record, reading, frames)
 
     # -- AG-UI
 
@@ -160,12 +160,13 @@ class UiRoutes:
         return await self._seen(request, runs[0].id) if runs else None
 
     async def _seen(self, request: Request, run_id: str) -> RunRecord | None:
-        """A run, if there is one that the request may see: it outlives the conversation that it was checked with."""
+        """Return a run, if there is one that the request may see: it outlives the conversation that it was checked
+        with."""
         record = await self._server.begun_record(run_id)
         return record if record is not None and await self._server.may(self._server.run_of(record), request) else None
 
     async def _past(self, conversation: Conversation | None, run: RunRecord | None) -> list[Message]:
-        """The messages before a run."""
+        """Return the messages before a run."""
         return (
             []
             if conversation is None
@@ -177,9 +178,9 @@ class UiRoutes:
     async def _find(
         self, request: Request, name: str, id: str
     ) -> tuple[str | None, Conversation | None, RunRecord | None]:
-        """The owner, the conversation if there is one, and its open run."""
+        """Return the owner, the conversation if there is one, and its open run."""
         if not is_id(id):
-            raise RequestError(name, "is no id: those have letters, digits, `-` and `_`, 128 at most")
+            raise RequestError(name, "is not an id: those have letters, digits, `-` and `_`, 128 at most")
         owner = await self._server.owner(request)
         found = await self._server.find_conversation(request, id)
         return (owner, None, None) if found is None else (owner, found.conversation, found.run)
@@ -232,32 +233,32 @@ class UiRoutes:
 
 
 def _version(request: Request) -> Any:
-    """The major version of the client's `ai` package: `?version=5`, 6 by default."""
+    """Return the major version of the client's `ai` package: `?version=5`, 6 by default."""
     version = request.query_params.get("version", "6")
     if version not in ("5", "6", "7"):
         raise Problem("bad-query", "`version` is 5, 6 or 7")
     return int(version)
 
 
-class _Turn(NamedTuple):
+class _RequestedTurn(NamedTuple):
     """A turn of a conversation that is taken back: that with this message of the user, or the last one."""
 
     before: str | None
 
 
-def _turn_in(messages: Sequence[Message], wanted: vercel_ui.ChatRequest, *, again: bool) -> _Turn | None:
-    """The turn that a request puts another one in place of: the one of the message that it names, which is to be answered
-    `again`, or which the user has edited; None if there is none.
+def _turn_in(messages: Sequence[Message], wanted: vercel_ui.ChatRequest, *, again: bool) -> _RequestedTurn | None:
+    """Return the turn that a request puts another one in place of: the one of the message that it names, which is to be
+    answered `again`, or which the user has edited; None if there is none.
 
     Raises:
         RequestError: it is to be answered again, and there is no such message.
     """
     id = wanted.message_id
     if id is None:
-        return _Turn(None) if again else None
+        return _RequestedTurn(None) if again else None
     for message in messages:
         if message.role == "user" and id in (message.id, message.group, message.run_id if again else None):
-            return _Turn(message.id)
+            return _RequestedTurn(message.id)
     if again:
         raise RequestError("messageId", "is the id of no message in this conversation")
     return None
@@ -270,8 +271,8 @@ def _pending(run: RunRecord) -> dict[str, dict[str, Any]]:
 def _checked_answers(
     run: RunRecord | None, answers: Sequence[UiAnswer]
 ) -> list[tuple[dict[str, Any], Mapping[str, Any]]]:
-    """The answers to questions of a run, each with its question. Outputs of tools that nobody asked the client about are
-    left out.
+    """Return the answers to questions of a run, each with its question. Outputs of tools that nobody asked the client
+    about are left out.
 
     Raises:
         Problem: an approval answers no question that is open, or that has this very answer.

@@ -15,11 +15,11 @@ from ..messages import Message
 from ..protocols import ag_ui, vercel_ui
 from ..protocols.event_stream import EventStreamWriter
 from ..relay import Entry, RunRecord
-from ..relay.cursors import place_of
+from ..relay.cursors import position_of
 from ..relay.replay import Replay
 from ..streams.error_mask import ErrorMask
 from .core import Server
-from .event_stream import Encoded, EventStream, ends_as_waiting, number_of, open_questions, open_reading
+from .event_stream import Encoded, RunEventStream, ends_as_waiting, number_of, open_questions, open_reading
 from .run_routes import is_no_input
 
 __all__ = ["AgUiStream", "chat_continued", "frame_of", "so_far"]
@@ -57,12 +57,14 @@ async def _entries_so_far(server: Server, record: RunRecord, newest: str) -> Asy
                 if b'"run_done"' in entry.data[:30] or b'"stream_e' in entry.data[:30]:
                     return
                 yield entry
-                if place_of(entry.cursor, record.id) >= place_of(newest, record.id):  # a snapshot may stand for more
+                if position_of(entry.cursor, record.id) >= position_of(
+                    newest, record.id
+                ):  # a snapshot may stand for more
                     return
 
 
 def frame_of(item: Any) -> bytes:
-    """The frame of one item of a protocol."""
+    """Return the frame of one item of a protocol."""
     return b"data: " + msgspec.json.encode(item) + b"\n\n"
 
 
@@ -70,8 +72,8 @@ def _writer(server: Server, encoder: Any) -> EventStreamWriter:
     return EventStreamWriter(encoder, mask=ErrorMask(expose=server.expose_errors))
 
 
-async def chat_continued(server: Server, record: RunRecord, version: Any, found: SoFar) -> EventStream:
-    """The UI message goes on after a question: `start` with the same id, then what comes after it.
+async def chat_continued(server: Server, record: RunRecord, version: Any, found: SoFar) -> RunEventStream:
+    """Go on with the UI message after a question: `start` with the same id, then what comes after it.
 
     Args:
         record: of the moment before the question was answered.
@@ -103,8 +105,8 @@ class AgUiStream:
         request = self._request
         return ag_ui.Encoder(request.version, thread_id=request.thread_id, run_id=request.run_id, expose_errors=True)
 
-    async def beginning(self, record: RunRecord, past: list[Message]) -> EventStream:
-        """A run from its beginning."""
+    async def beginning(self, record: RunRecord, past: list[Message]) -> RunEventStream:
+        """Return a run from its beginning."""
         reading = await open_reading(self._server, record, None)
         frames = Encoded(
             _writer(self._server, self._encoder()),
@@ -113,12 +115,13 @@ class AgUiStream:
             at_question=self._at_question(past),
             questions_from=number_of(record.cursor, record.id),
         )
-        return EventStream(self._server, record, reading, frames)
+        return RunEventStream(self._server, record, reading, frames)
 
     async def attached(
         self, record: RunRecord, past: list[Message], found: SoFar, *, shows_messages: bool
-    ) -> EventStream:
-        """A run from here on: RUN_STARTED, the messages that have ended if they are to be shown, what is open, what is new."""
+    ) -> RunEventStream:
+        """Return a run from here on: RUN_STARTED, the messages that have ended if they are to be shown, what is open,
+        what is new."""
         engine = found.replay.engine
         writer, opener = _writer(self._server, self._encoder()), _writer(self._server, self._encoder())
         for event in filter(is_no_input, found.shown):
@@ -148,7 +151,7 @@ class AgUiStream:
         return ends
 
     def mismatch(self) -> bytes:
-        """The body of a request whose `resume` does not fit what is open."""
+        """Return the body of a request whose `resume` does not fit what is open."""
         request = self._request
         version = {"protocolVersion": "1.0"} if request.version == "1.0" else {}
         started = {"type": "RUN_STARTED", "threadId": request.thread_id, "runId": request.run_id, **version}
@@ -168,8 +171,8 @@ async def _response(
     beginning: bytes,
     at_question: Any,
     waits_still: bool = False,
-) -> EventStream:
-    """The events that follow the part that was read."""
+) -> RunEventStream:
+    """Return the response with the events that follow the part that was read."""
     number = number_of(found.cursor, record.id)
     is_asked = waits_still and found.shown and found.shown[-1].type == "run_requires_action"
     questions = await open_questions(server, record.id) if is_asked else ()
@@ -188,4 +191,4 @@ async def _response(
     if frames.is_waiting():
         frames.beginning += b"".join(at_question(found.replay, writer))
         frames.has_ended = True
-    return EventStream(server, record, reading, frames)
+    return RunEventStream(server, record, reading, frames)

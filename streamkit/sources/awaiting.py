@@ -37,11 +37,12 @@ class Sleeps:
     __slots__ = ()
 
     def begin(self, signal: Any) -> Any:
-        """The task is about to sleep, and yields this signal to the event loop. What it returns is passed to `end`."""
+        """Note that the task is about to sleep, and yields this signal to the event loop. The return value is passed to
+        `end`."""
 
     def end(self, begun: Any, value: Any, error: BaseException | None) -> BaseException | None:
-        """The task was woken with this value, or with this error. Returns the error that is raised where the code slept; None
-        to go on with the value."""
+        """Note that the task was woken with this value, or with this error. Returns the error to raise where the code
+        slept; None to go on with the value."""
         return error
 
 
@@ -76,7 +77,7 @@ def finish(steps: Any, signal: Any, sleeps: Sleeps) -> Generator[Any, Any, Any]:
 
 
 async def await_with(function: Callable[[], Awaitable[Any]], sleeps: Sleeps) -> Any:
-    """What an awaitable gives that a function returns."""
+    """Return the result of an awaitable that a function returns."""
     steps: Any = as_coroutines(function)()
     try:
         signal = steps.send(None)
@@ -124,8 +125,8 @@ def is_cancellation(error: BaseException) -> bool:
 
 
 def innermost_scope() -> object:
-    """What tells whether the present task has entered or left a cancel scope since the last time; None where that cannot be
-    known. No public function shows it."""
+    """Return an object that is another one once the present task has entered or left a cancel scope; None where that
+    cannot be seen. No public function shows it."""
     try:
         task: Any = asyncio.current_task()
     except RuntimeError:
@@ -155,8 +156,8 @@ def gives_coroutines(pull: Any) -> bool:
 
 
 def as_coroutines(pull: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
-    """The same function, where what it returns has all that an awaitable may lack: a generator that `types.coroutine` made one
-    has no `__await__`, and that of a class need not give a generator."""
+    """Return the same function, where what it returns has all that an awaitable may lack: a generator that
+    `types.coroutine` made one has no `__await__`, and that of a class need not give a generator."""
     if gives_coroutines(pull):
         return pull
 

@@ -23,7 +23,7 @@ _HEAD = 32  # the first bytes of a line, enough to see its SSE field
 
 
 def is_piece(item: bytes) -> bool:
-    """Whether an item is no line without its newline, so that all items are pieces from then on."""
+    """Whether an item is not a line without its newline, so that all items are pieces from then on."""
     return b"\n" in item or b"\r" in item
 
 
@@ -55,13 +55,13 @@ class BodyJoiner:
         return self._made_json
 
     def feed(self, item: bytes) -> bytes:
-        """The bytes of the body that an item stands for."""
+        """Return the bytes of the body that an item stands for."""
         if self._are_lines is None:
             return self._undecided(item)
         return item + b"\n" if self._are_lines else item
 
     def _undecided(self, item: bytes) -> bytes:
-        """The bytes of an item that comes before it is known whether the items are lines. It may decide that."""
+        """Return the bytes of an item that comes before it is known whether the items are lines. It may decide that."""
         if is_piece(item):
             self._are_lines = False
             return item

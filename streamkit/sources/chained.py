@@ -26,7 +26,8 @@ class UpstreamConfirmations:
         self._undecided: list[tuple[Confirmation, Confirmation]] = []  # the upstream one, and this stream's
 
     def link(self, events: Sequence[Event]) -> list[Event]:
-        """The events of one chunk, with their confirmations linked; before them the upstream stream's decisions."""
+        """Return the events of one chunk, with their confirmations linked; before them the upstream stream's
+        decisions."""
         linked = [*self._decided(), *events]
         question = self._chunks.question
         for event in events if question is not None else ():
@@ -37,7 +38,7 @@ class UpstreamConfirmations:
         return linked
 
     def finish(self) -> list[Event]:
-        """The events that the upstream stream's end adds."""
+        """Return the events that the upstream stream's end adds."""
         events: list[Event] = [*self._decided()]
         run = self._chunks.manager.current_run
         if run is not None and run.finish_reason == "declined":
@@ -52,7 +53,7 @@ class UpstreamConfirmations:
         return bool(self._chunks.manager.status == "cancelled")
 
     def _decided(self) -> Iterator[Event]:
-        """The decisions that the upstream stream made since the last time."""
+        """Yield the decisions that the upstream stream made since the last time."""
         for pair in [*self._undecided]:
             upstream, own = pair
             if upstream.status != "pending":

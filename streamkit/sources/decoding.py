@@ -171,7 +171,8 @@ class SourceDecoder:
         return events
 
     def _filtered(self, events: Sequence[Event]) -> Sequence[Event]:
-        """These events, with the messages that `fields=` makes of them, and without what comes before the cursor."""
+        """Return these events, with the messages that `fields=` makes of them, and without what comes before the
+        cursor."""
         if self._fields is not None:
             events = self._fields.feed(events)
         return events if self.resumption is None else self.resumption.feed(events)
@@ -193,7 +194,7 @@ class SourceDecoder:
         return events if self._upstream is None else self._upstream.link(events)
 
     def _decode_first(self, chunk: bytes) -> Sequence[Event]:
-        """The events of the first bytes, once they show how the source is framed. Until then they are held."""
+        """Return the events of the first bytes, once they show how the source is framed. Until then they are held."""
         start = (self._start + chunk).lstrip(b" \t\r\n")
         self._framer = framer = framer_for(start, self._engine.messages.sizes.limits.line)
         if framer is None:
@@ -287,8 +288,8 @@ class SourceDecoder:
         self.resumption = self._fields = self._framer = self._common_case = self._upstream = self._foreign = None
 
     def finish(self, *, not_approved: bool) -> Iterator[Sequence[Event]]:
-        """The events of the source's end: the rest of its bytes, then what its decoder reports at the end. Each is to be
-        handled before the next is requested."""
+        """Yield the events of the source's end: the rest of its bytes, then what its decoder reports at the end. Each
+        is to be handled before the next is requested."""
         if self._framer is not None and not self.exhausted and (rest := self._framer.finish()):
             complete = [frame for frame in rest if _is_complete(as_frame(frame)[2])]
             yield self._filtered(self._decode_frames(complete))
@@ -338,7 +339,7 @@ class SourceDecoder:
         return any(decoder.complete for decoder in self._decoders)
 
     def incomplete(self) -> StreamkitError:
-        """The error that says where the source was cut off, or that it never was a stream."""
+        """Return the error that says where the source was cut off, or that it never was a stream."""
         decoder = self.decoder
         if decoder is None and is_plain(self._seen):
             return ProtocolError(
@@ -362,8 +363,8 @@ class SourceDecoder:
         return IncompleteStreamError(f"{name} was cut off: it ended {how}, before its protocol's end{seen}")
 
     def _held_error(self) -> Sequence[Event]:
-        """The failed run of a source that was nothing but an error, which has about the same shape in every protocol.
-        Nothing for one that has only `[DONE]`: it is complete, and empty."""
+        """Return the failed run of a source that was nothing but an error, which has about the same shape in every
+        protocol. Nothing for one that has only `[DONE]`: it is complete, and empty."""
         if all(parsed_item(held) == "[DONE]" for held in self._held):
             return []
         for held in self._held:
@@ -373,12 +374,12 @@ class SourceDecoder:
 
 
 def _unrecognised(first: Any) -> StreamkitError:
-    """The error about a source whose protocol was not recognised. `first` is its first item."""
+    """Return the error about a source whose protocol was not recognised. `first` is its first item."""
     kind, hint = "", f"give `protocol=`, one of: {', '.join(registry.names())}"
     if not isinstance(first, _PLAIN_ITEMS):
         kind = f"the {type(first).__module__}.{type(first).__qualname__} "
         hint = (
-            "objects of another framework are no stream of a protocol: pass the stream of the model's client, or report what "
+            "objects of another framework are not a stream of a protocol: pass the stream of the model's client, or report what "
             "they say with an `Emitter`"
         )
     return ProtocolError(
@@ -387,7 +388,8 @@ def _unrecognised(first: Any) -> StreamkitError:
 
 
 def _batch_of(items: Items, item: Any) -> Any:
-    """The batch that an item makes. What an object of another library raises meanwhile is a fault of the source."""
+    """Return the batch that an item makes. What an object of another library raises meanwhile is a fault of the
+    source."""
     try:
         return items.batch(item)
     except Exception as error:
@@ -401,17 +403,18 @@ def _resumption(after: str, engine: Engine) -> Resumption:
 
 
 def _frames_of(framer: Framer, chunk: bytes) -> Frames:
-    """The frames that these bytes complete."""
+    """Return the frames that these bytes complete."""
     return framer.feed(chunk) if framer.is_question is None else framer.feed_live(chunk)
 
 
 def _decode_frames_with(decoder: Decoder, frames: Frames) -> list[Event]:
-    """The events of frames whose event names were left in: the decoder gets those that it ignores as data alone."""
+    """Return the events of frames whose event names were left in: the decoder gets those that it ignores as data
+    alone."""
     return decoder.feed_frames(frames if decoder.sse_event_names is None else as_data(frames, decoder.sse_event_names))
 
 
 def _events_at_end(decoder: Decoder) -> list[Event]:
-    """What a decoder reports at the end. A fault that it finds there is no single item's."""
+    """Return what a decoder reports at the end. A fault that it finds there is no single item's."""
     events = [*decoder.finish()]
     for event in events:
         if isinstance(event, StreamWarning) and event.index == decoder.index:

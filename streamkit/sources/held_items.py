@@ -19,7 +19,7 @@ _SSE_FIELDS = (b"data", b"event", b"id", b"retry")
 
 
 def protocol_of(item: Any, *, parsed: bool) -> type[Decoder] | None:
-    """The decoder of the protocol that alone has such items; None if there is none. `parsed`: it is no frame."""
+    """Return the decoder of the protocol that alone has such items; None if there is none. `parsed`: it is not a frame."""
     if not parsed:
         return registry.recognise(read_json(item[2]), item[1].decode("utf-8", "replace"))
     if isinstance(item, Event):
@@ -29,7 +29,7 @@ def protocol_of(item: Any, *, parsed: bool) -> type[Decoder] | None:
 
 
 def parsed_item(held: Any) -> Any:
-    """A held item, or a held frame's data: as JSON where it is JSON, else as text."""
+    """Return a held item, or a held frame's data: as JSON where it is JSON, else as text."""
     if not is_frame(held):
         return as_item(held)
     _, _, data = held
@@ -38,7 +38,7 @@ def parsed_item(held: Any) -> Any:
 
 
 def error_in(held: Any) -> dict[str, Any] | None:
-    """The error in a held item or frame: under the key `error`, or the item itself if it is named so."""
+    """Return the error in a held item or frame: under the key `error`, or the item itself if it is named so."""
     item = parsed_item(held)
     is_error = is_frame(held) and held[1] == b"error"
     if is_object(item) and item.get("event") == "error" and "data" in item:
@@ -53,7 +53,7 @@ def error_in(held: Any) -> dict[str, Any] | None:
 
 
 def is_plain(start: bytes) -> bool:
-    """Whether a body that begins like this is no Server-Sent Events, nor JSON, even if only its beginning is here."""
+    """Whether a body that begins like this is neither Server-Sent Events nor JSON, even if only its beginning is here."""
     text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
     field = re.split(rb"[:\r\n]", text, maxsplit=1)[0]
     return text[:1] not in (b"{", b"[") and not any(name.startswith(field) for name in _SSE_FIELDS)

@@ -74,7 +74,7 @@ class Interruptible:
                 self._clear_exception()
 
     def each(self, values: Iterator[_T]) -> Iterator[_T]:
-        """The values of an iterator, which is pulled as by `call`."""
+        """Return the values of an iterator, which is pulled as by `call`."""
         pulled: Any = self._each(values if _is_its_own_iterator(values) else _by_next(values))
         self._pulled = weakref.ref(pulled)
         return cast("Iterator[_T]", pulled)  # Any, because its type does not show that it is a generator
@@ -161,7 +161,7 @@ class Interruptible:
                     return
 
     def _find_thread(self) -> int | None:
-        """The thread that is in a call or pulls a value, None if there is none."""
+        """Return the thread that is in a call or pulls a value, None if there is none."""
         if self._thread is not None or not self.is_pulling:
             return self._thread
         assert self._pulled is not None
@@ -222,7 +222,7 @@ def _is_its_own_iterator(values: Any) -> bool:
 
 
 def _by_next(values: Iterator[_T]) -> Iterator[_T]:
-    """The values of an object that has nothing but `__next__`, or that begins anew where it is iterated."""
+    """Yield the values of an object that has nothing but `__next__`, or that begins anew where it is iterated."""
     with contextlib.suppress(StopIteration):
         while True:
             yield next(values)

@@ -25,15 +25,15 @@ def _is_plain(kind: type) -> bool:
 
 
 def _item(value: Any) -> Any:
-    """An item of an iterable in the form that a decoder takes: bytes, a mapping, an event or a plain model."""
+    """Return an item of an iterable in the form that a decoder takes: bytes, a mapping, an event or a plain model."""
     item: Any = value
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(item)
     if isinstance(value, tuple):
-        return list(item)  # only frames may be tuples; the decoder reports that a list is no object
+        return list(item)  # only frames may be tuples; the decoder reports that a list is not an object
     if isinstance(value, Event) or is_plain_model(value.__class__):
         return item
-    return as_item(item)  # of what has no dict the decoder reports that it is no object
+    return as_item(item)  # of what has no dict the decoder reports that it is not an object
 
 
 class Items(BodyJoiner):
@@ -42,12 +42,12 @@ class Items(BodyJoiner):
     __slots__ = ()
 
     def item(self, value: Any) -> Any:
-        """The item for a decoder: bytes of the body, or an object."""
+        """Return the item for a decoder: bytes of the body, or an object."""
         item = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else _item(value)
         return self.feed(item) if isinstance(item, bytes) else item
 
     def batch(self, value: Any) -> Batch:
-        """The item as a batch of its own: bytes, or a tuple or list of one object."""
+        """Return the item as a batch of its own: bytes, or a tuple or list of one object."""
         kind = value.__class__
         if kind is dict:
             return (value,)
@@ -64,7 +64,7 @@ class Items(BodyJoiner):
 
 
 def batches_of(values: Sequence[Any]) -> Iterator[Batch]:
-    """The batches of a list or tuple, whose items all exist already: few large ones."""
+    """Return the batches of a list or tuple, whose items all exist already: few large ones."""
     kinds = {*map(type, values)}
     if kinds == {bytes} and is_piece(values[0]):
         return iter([*values])  # pieces of a body, and nothing to be joined
@@ -76,7 +76,7 @@ def batches_of(values: Sequence[Any]) -> Iterator[Batch]:
 def _batches_of(values: Sequence[Any], kinds: set[type]) -> Iterator[Batch]:
     if kinds and all(map(_is_plain, kinds)):
         taken = tuple(values)
-        yield from (taken[place : place + _TOGETHER] for place in range(0, len(taken), _TOGETHER))
+        yield from (taken[start : start + _TOGETHER] for start in range(0, len(taken), _TOGETHER))
         return
     if kinds and kinds <= _EVENTS:
         yield [*values]
@@ -84,9 +84,9 @@ def _batches_of(values: Sequence[Any], kinds: set[type]) -> Iterator[Batch]:
     items = Items()
     together: list[Any] = []
     only_bytes = kinds == {bytes}
-    for place, value in enumerate(values):
+    for start, value in enumerate(values):
         if only_bytes and items.is_plain:
-            yield from values[place:]
+            yield from values[start:]
             return
         item = items.item(value)
         if isinstance(item, bytes):

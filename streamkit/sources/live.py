@@ -22,23 +22,24 @@ __all__ = ["ForeignQuestions", "decoder_of_possible_question", "ends_with_questi
 
 @cache
 def _asking_decoders() -> tuple[type[Decoder], ...]:
-    """The decoders of protocols with questions that pulling on answers."""
+    """Return the decoders of protocols with questions that pulling on answers."""
     return tuple(registry.find(name).Decoder for name in registry.PULL_APPROVES)
 
 
 @cache
 def _marks_of_questions() -> tuple[Callable[[bytes], bool], ...]:
-    """What says of a line whether it may be a question of such a protocol, without importing the decoder."""
+    """Return the functions that tell whether a line may be a question of such a protocol, without importing its
+    decoder."""
     return tuple(registry.find(name).may_be_question_line for name in registry.PULL_APPROVES)
 
 
 def decoder_of_possible_question(item: Any) -> type[Decoder] | None:
-    """The decoder for an item that no protocol recognises, but that may be a malformed question."""
+    """Return the decoder for an item that no protocol recognises, but that may be a malformed question."""
     return next((decoder for decoder in _asking_decoders() if decoder.may_ask(item)), None)
 
 
 def _decoder_with_questions(item: Any) -> type[Decoder] | None:
-    """The decoder that recognises an item, if its protocol has such questions."""
+    """Return the decoder that recognises an item, if its protocol has such questions."""
     if not is_object(item):
         return None
     return next((decoder for decoder in _asking_decoders() if decoder.recognises(item)), None)
@@ -74,7 +75,7 @@ class ForeignQuestions:
         self.decoder: Decoder | None = None
 
     def __call__(self, item: Mapping[str, Any]) -> Decoder | None:
-        """The decoder of an item that is the other protocol's; None for the producer's own."""
+        """Return the decoder of an item that is the other protocol's; None for the producer's own."""
         if self._own.recognises(item):
             return None
         kind = _decoder_with_questions(item.get("data") if self._own.wraps_event_name and "event" in item else item)

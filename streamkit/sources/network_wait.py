@@ -16,7 +16,7 @@ __all__ = ["awaited_connection", "is_in_another_call"]
 
 
 def awaited_connection(top: FrameType | None, owner: object, owners: Collection[CodeType]) -> socket.socket | None:
-    """The connection that a thread reads or writes at this moment; None if it does something else, or cleans up.
+    """Return the connection that a thread reads or writes at this moment; None if it does something else, or cleans up.
 
     Args:
         top: the thread's innermost frame.
@@ -47,7 +47,7 @@ def _frames(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def _connection_of(frame: FrameType) -> socket.socket | None:
-    """The socket that a frame reads or writes; None if it does neither."""
+    """Return the socket that a frame reads or writes; None if it does neither."""
     code = frame.f_code
     if code.co_name not in ("read", "write", "readinto") or code.co_varnames[:1] != ("self",):
         return None
@@ -80,14 +80,14 @@ def _cleans_up(frame: FrameType) -> bool:
 
 
 def _finally_blocks(code: CodeType, instructions: list[dis.Instruction]) -> Iterator[dis.Instruction]:
-    """The instructions of all `finally` blocks of some code, for the case that an exception was raised. For the other case the
-    compiler makes copies of them, which have the same positions in the source text."""
-    places = {one.offset: place for place, one in enumerate(instructions)}
+    """Yield the instructions of all `finally` blocks of some code, for the case that an exception was raised. For the
+    other case the compiler makes copies of them, which have the same positions in the source text."""
+    index_at = {one.offset: index for index, one in enumerate(instructions)}
     bytecode: Any = dis.Bytecode(code)  # Any: its type does not show the exception table
     entries: list[Any] = bytecode.exception_entries
     for start, end in {(entry.start, entry.target) for entry in entries}:
-        block = instructions[places[start] + 1 : places[end]]
-        if instructions[places[start]].opname == "PUSH_EXC_INFO" and _is_finally(block):
+        block = instructions[index_at[start] + 1 : index_at[end]]
+        if instructions[index_at[start]].opname == "PUSH_EXC_INFO" and _is_finally(block):
             yield from block
 
 

@@ -1,7 +1,7 @@
 """Opens a value that the user passes as a source.
 
 No client is imported to recognise its objects (`recognition.py`). Of an SDK's own stream the bytes are read, so that the SDK's
-objects are never built (`sdk_streams.py`). Whatever somebody made of it is iterated; so are bodies that are neither Server-Sent
+objects are never built (`sdk_streams.py`). Anything that wraps it is iterated; so are bodies that are neither Server-Sent
 Events nor JSON, such as Amazon Bedrock's.
 """
 
@@ -69,7 +69,7 @@ def source_of_stream(manager: Any, chunks: SyncChunks | None = None) -> Source:
 
 
 def _of_response(response: Any, limits: Limits, value: Any = None) -> Source:
-    """The bytes of an HTTP response, which may be that of an SDK's stream."""
+    """Return the bytes of an HTTP response, which may be that of an SDK's stream, as a source."""
     if is_async_response(response):
         raise wants_async(response if value is None else value)
     if response.status_code >= 400:
@@ -87,7 +87,7 @@ def _of_response(response: Any, limits: Limits, value: Any = None) -> Source:
 
 
 def _beginning(chunks: Iterator[bytes], limit: int) -> bytes:
-    """The first bytes of a body, at most so many. The rest is not read."""
+    """Return the first bytes of a body, at most so many. The rest is not read."""
     body = b""
     for chunk in chunks:
         body += chunk
@@ -97,7 +97,8 @@ def _beginning(chunks: Iterator[bytes], limit: int) -> bytes:
 
 
 def _of_file(file: Any) -> Source:
-    """An open file, from its position on: as a recording if it is one and can be sought in, else as a body."""
+    """Return an open file as a source, from its position on: as a recording if it is one and can be sought in, else as
+    a body."""
     from .recording import recording_in  # no other source needs it
 
     try:
@@ -108,14 +109,15 @@ def _of_file(file: Any) -> Source:
 
 
 def _of_path(path: Any) -> Source:
-    """A recording, or a body in a file."""
+    """Return a recording, or a body in a file, as a source."""
     from .recording import read_recording  # no other source needs it
 
     return read_recording(path)
 
 
 def _of_iterable(value: Any) -> Source:
-    """An iterable of bytes, text or items. Closing the source closes its iterator, and the iterable."""
+    """Return an iterable of bytes, text or items as a source. Closing the source closes its iterator, and the
+    iterable."""
     if class_of(value) in (list, tuple):
         return Source(batches_of(value), _close_nothing)
     items = iterator_of(value)
@@ -125,7 +127,7 @@ def _of_iterable(value: Any) -> Source:
 
 
 def _left_of(value: Any, items: Iterator[Any]) -> Iterator[Any]:
-    """The items that are left where the response was read.
+    """Return the items that are left where the response was read.
 
     Raises:
         UsageError: there are none.
@@ -162,12 +164,12 @@ class _IterableSource(Source):
 
 
 def distinct(items: Any, value: Any) -> tuple[Any, ...]:
-    """What has to be closed: an iterator, and the iterable that it came from, if that is another object."""
+    """Return the objects to close: an iterator, and the iterable that it came from, if that is another object."""
     return (items,) if items is value else (items, value)
 
 
 def _of_context(value: Any, limits: Limits) -> Source:
-    """The source that a context manager gives when it is entered. Closing the source leaves it."""
+    """Return the source that a context manager gives when it is entered. Closing the source leaves it."""
     stack = contextlib.ExitStack()
     try:
         entered = stack.enter_context(value)
@@ -193,14 +195,14 @@ def _of_context(value: Any, limits: Limits) -> Source:
 
 
 def _of_awaitable(value: Any) -> Source:
-    """An awaitable is refused; a coroutine is closed, so that Python does not warn of it."""
+    """Refuse an awaitable. A coroutine is closed, so that Python does not warn of it."""
     if inspect.iscoroutine(value):
         value.close()
     raise wants_async(value)
 
 
 def _is_a(*kinds: type) -> Callable[[Any], bool]:
-    """A test for instances of these classes."""
+    """Return a test for instances of these classes."""
     return lambda value: isinstance(value, kinds)
 
 
@@ -235,10 +237,10 @@ _SYNC_KINDS: tuple[tuple[Callable[[Any], bool], Callable[[Any, Limits], Source]]
 
 
 def open_sync(value: Any, limits: Limits = DEFAULT_LIMITS) -> Source:
-    """The source for a sync stream that a value is, contains or returns. Its request is sent here.
+    """Return the source for a sync stream that a value is, contains or returns. Its request is sent here.
 
     Raises:
-        UsageError: the value is no source, or only an async one, or was read already.
+        UsageError: the value is not a source, or only an async one, or was read already.
         SourceError: opening it failed.
     """
     try:

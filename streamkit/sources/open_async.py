@@ -45,7 +45,7 @@ __all__ = ["open_async", "source_of_async_stream"]
 
 
 async def open_async(value: Any, limits: Limits = DEFAULT_LIMITS, after: str | None = None) -> AsyncSource:
-    """The source for an async stream that a value is, contains or returns. Its request is sent here.
+    """Return the source for an async stream that a value is, contains or returns. Its request is sent here.
 
     A sync source is pulled in worker threads, one call at a time. Raises as `open_sync`.
     """
@@ -88,7 +88,7 @@ async def _open(value: Any, limits: Limits, after: str | None) -> AsyncSource:
 
 
 async def _of_sync(value: Any, limits: Limits) -> AsyncSource:
-    """What threads can read, or nothing can."""
+    """Return a source that threads pull. Refuses a value that is not a sync source either."""
     if isinstance(value, (SyncChunks, Source)):
         return threaded(open_sync(value))
     opens = partial(open_sync, value, limits)

@@ -52,7 +52,8 @@ _FRAMED_JSON = r"application/[\w.+-]*json"
 
 
 def attribute(value: Any, name: str, default: Any = None) -> Any:
-    """An attribute of any object. What an application's own object raises there must not end a stream that needs none of it."""
+    """Return an attribute of any object. What an application's own object raises there must not end a stream that needs
+    none of it."""
     try:
         return getattr(value, name, default)
     except Exception:
@@ -60,7 +61,7 @@ def attribute(value: Any, name: str, default: Any = None) -> Any:
 
 
 def class_of(value: object) -> Any:
-    """The class itself, whatever a proxy says that its class is."""
+    """Return the class itself, whatever a proxy says that its class is."""
     return type(value)
 
 
@@ -89,12 +90,12 @@ _ITERATION = {"__iter__": "__aiter__", "__aiter__": "__iter__"}
 
 
 def iterator_of(value: Any) -> Iterator[Any]:
-    """The items of an iterable, as a loop gets them."""
+    """Return the items of an iterable, as a loop gets them."""
     return map(next, repeat(value)) if _is_pulled(value, "__next__", "__iter__") else iter(value)
 
 
 def async_iterator_of(value: Any) -> AsyncIterator[Any]:
-    """The items of an async iterable, as a loop gets them."""
+    """Return the items of an async iterable, as a loop gets them."""
     return _pull_each(value) if _is_pulled(value, "__anext__", "__aiter__") else aiter(value)
 
 
@@ -133,7 +134,7 @@ def is_framed(response: Any) -> bool:
 
 
 def unread_body(response: Any) -> UsageError:
-    """The error for a response with a body that is neither Server-Sent Events nor JSON."""
+    """Return the error for a response with a body that is neither Server-Sent Events nor JSON."""
     kind = response.headers.get("content-type")
     return UsageError(
         f"the response's body is {kind!r}, neither Server-Sent Events nor JSON; if its client can read it, pass the client's "
@@ -195,7 +196,7 @@ def _is_over(response: Any) -> bool:
 
 
 def read_already(value: Any) -> UsageError:
-    """The error for a value that can be read once, and was."""
+    """Return the error for a value that can be read once, and was."""
     return UsageError(
         f"the {type(value).__name__} was read already, or closed, and can be read only once: pass a new one, or a "
         "function that makes the request"
@@ -236,23 +237,23 @@ def is_live(value: Any) -> bool:
 
 
 def unknown_source(value: Any) -> UsageError:
-    """The error for a value that is no source."""
+    """Return the error for a value that is not a source."""
     if isinstance(value, str):
         hint = f"a path must be one: Path({value[:100]!r})"
-        return UsageError(f"a str is no source of a stream ({hint}); accepted are: {_ACCEPTED}")
+        return UsageError(f"a str is not a source of a stream ({hint}); accepted are: {_ACCEPTED}")
     if value is None:
         hint = "a function that makes a request has `return`"
-        return UsageError(f"None is no source of a stream ({hint}); accepted are: {_ACCEPTED}")
-    return UsageError(f"{value!r} ({type(value).__name__}) is no source of a stream; accepted are: {_ACCEPTED}")
+        return UsageError(f"None is not a source of a stream ({hint}); accepted are: {_ACCEPTED}")
+    return UsageError(f"{value!r} ({type(value).__name__}) is not a source of a stream; accepted are: {_ACCEPTED}")
 
 
 def wants_async(value: Any) -> UsageError:
-    """The error for an asynchronous value that was passed to `stream`."""
+    """Return the error for an asynchronous value that was passed to `stream`."""
     return UsageError(f"{type(value).__name__} is asynchronous: use `astream` in place of `stream`")
 
 
 def http_error(response: Any, body: bytes) -> SourceError:
-    """The error for a response with a status of 400 or more; `body` is its content."""
+    """Return the error for a response with a status of 400 or more; `body` is its content."""
     said: Any = body.decode("utf-8", "replace")
     with contextlib.suppress(ValueError, RecursionError):  # no JSON
         said = decode_json(body)

@@ -11,7 +11,7 @@
                                                                `nested`, a hook read it inside the one before
     {"time": 0.213, "name": "…", "id": "…", "data": {…}}       one item; name and id are those of its SSE frame;
                                                                times are seconds since the first item
-    {"time": 0.5, "data": {…}, "parsed": true}                 one item of a source whose items are no bytes
+    {"time": 0.5, "data": {…}, "parsed": true}                 one item of a source whose items are not bytes
     {"time": 0.9, "text": "…"}                                 one item that is not JSON
     {"time": 1.1, "event": {…}, "late": true}                  an answer, as a canonical event; `late` if it came after
                                                                the source's end, with the id of its call as `promised`
@@ -59,7 +59,7 @@ _VERSION = 1
 
 
 def read_recording(path: str | PathLike[str]) -> Source:
-    """A recording as a source; or a file with an SSE or NDJSON body, exactly as a server sent it.
+    """Return a recording as a source; or a file with an SSE or NDJSON body, exactly as a server sent it.
 
     Raises:
         SourceError: the file cannot be read. Pulling raises it too, where the recording has a failure.
@@ -68,7 +68,7 @@ def read_recording(path: str | PathLike[str]) -> Source:
 
 
 def replay(path: str | PathLike[str], *, speed: float = 1.0) -> Source:
-    """A recording as a source that yields each item at its recorded time, `speed` times as fast.
+    """Return a recording as a source that yields each item at its recorded time, `speed` times as fast.
 
     Raises:
         UsageError: the speed is not above 0.
@@ -79,22 +79,22 @@ def replay(path: str | PathLike[str], *, speed: float = 1.0) -> Source:
 
 
 def recording_in(file: Any) -> Source | None:
-    """The recording in an open file, from its position on; None if it has none. It is read completely.
+    """Return the recording in an open file, from its position on; None if it has none. It is read completely.
 
     The file must be seekable, of bytes or text. Closing the source closes it.
     """
     try:
-        place = file.tell()
+        offset = file.tell()
     except OSError:  # a text file that is being iterated does not report its position
         rest = _as_bytes(file.read())
         file.seek(0)
         marked = is_marked(_as_bytes(file.read(MARK_LENGTH))) is not None
     else:
-        if place == 0 and isinstance(file, io.TextIOWrapper):
+        if offset == 0 and isinstance(file, io.TextIOWrapper):
             file = _bytes_of(file)  # a recording is UTF-8, whatever encoding the text file has
             file.seek(0)
-        marked = _has_mark(file, place)
-        file.seek(place)
+        marked = _has_mark(file, offset)
+        file.seek(offset)
         if not marked:
             return None
         rest = _as_bytes(file.read())
@@ -102,13 +102,13 @@ def recording_in(file: Any) -> Source | None:
 
 
 def _bytes_of(file: Any) -> Any:
-    """The binary file under a text file."""
+    """Return the binary file under a text file."""
     return file.buffer
 
 
-def _has_mark(file: Any, place: int) -> bool:
-    """Whether an open file is a recording, from this place or from its start."""
-    for start in (place, 0):
+def _has_mark(file: Any, offset: int) -> bool:
+    """Whether an open file is a recording, from this position or from its start."""
+    for start in (offset, 0):
         file.seek(start)
         if is_marked(_as_bytes(file.read(MARK_LENGTH))):
             return True
@@ -144,25 +144,25 @@ _decode_executes_line: Callable[[bytes], _ExecutesLine] = decoder(_ExecutesLine)
 _NO_SOURCE_LINE = _SourceLine()
 
 
-class _Content(NamedTuple):
+class _RecordedContent(NamedTuple):
     """The content of a file, as it was when it was opened: what is appended later belongs to another run.
 
     Attributes:
         open: opens it for reading.
         is_recording: whether it is a recording; if not, it is the body of a response.
-        places: where its parts begin, then where it ends, in bytes. A recording has a part for each recorded source.
+        offsets: where its parts begin, then where it ends, in bytes. A recording has a part for each recorded source.
         sources: the line that each part begins with.
         executed: the ids of the calls that an agent answered itself.
     """
 
     open: Callable[[], BinaryIO]
     is_recording: bool
-    places: list[int]
+    offsets: list[int]
     sources: list[_SourceLine]
     executed: frozenset[str]
 
 
-def _at(path: Path) -> _Content:
+def _at(path: Path) -> _RecordedContent:
     try:
         with path.open("rb") as file:
             marked = is_marked(file.read(MARK_LENGTH)) is not None
@@ -171,28 +171,28 @@ def _at(path: Path) -> _Content:
         raise SourceError(f"cannot read {path}: {error.strerror}") from error
 
 
-def _content(opened: Callable[[], BinaryIO], marked: bool, size: int) -> _Content:
+def _content(opened: Callable[[], BinaryIO], marked: bool, size: int) -> _RecordedContent:
     starts: list[int] = []
     sources: list[_SourceLine] = []
     executed: set[str] = set()
-    place = 0
+    offset = 0
     with opened() as file:
         for line in file if marked else ():
-            if place >= size:
+            if offset >= size:
                 break
-            if place == 0:
+            if offset == 0:
                 _check_version(line)
             if line.startswith(b'{"source":') or not (starts or is_marked(line)):
-                starts.append(place)  # the first part may lack that line, if the file's position is in the middle
+                starts.append(offset)  # the first part may lack that line, if the file's position is in the middle
                 sources.append(_decoded(line, _decode_source_line) or _NO_SOURCE_LINE)
             elif line.startswith(b'{"executes":') and (executes := _decoded(line, _decode_executes_line)) is not None:
                 executed.add(executes.executes)
-            place += len(line)
-    return _Content(opened, marked, [*(starts or [0]), size], sources or [_NO_SOURCE_LINE], frozenset(executed))
+            offset += len(line)
+    return _RecordedContent(opened, marked, [*(starts or [0]), size], sources or [_NO_SOURCE_LINE], frozenset(executed))
 
 
 def _decoded(line: bytes, decode: Callable[[bytes], _Struct]) -> _Struct | None:
-    """A line of this kind; None if it is damaged."""
+    """Return a line of this kind; None if it is damaged."""
     try:
         return decode(shallow(line))
     except NOT_JSON:
@@ -210,18 +210,18 @@ def _check_version(line: bytes) -> None:
 
 
 def _source(
-    content: _Content,
+    content: _RecordedContent,
     speed: float | None,
     *,
     part: int = 0,
     began: float | None = None,
     close: Callable[[], object] | None = None,
 ) -> Source:
-    """A source for one part of the content; it opens the next part after it."""
+    """Return a source for one part of the content; it opens the next part after it."""
     began = time.monotonic() if began is None else began
-    more = len(content.places) > part + 2
+    more = len(content.offsets) > part + 2
     recorded_end = RecordedEnd()
-    is_recording, size = content.is_recording, content.places[-1]
+    is_recording, size = content.is_recording, content.offsets[-1]
     batches = _items(content, part, speed, began, recorded_end) if is_recording else _chunks(content, size)
     line = content.sources[part]
     next_part: Callable[[], Any] | None = None
@@ -255,14 +255,14 @@ def _no_source() -> None:
     """There is no further source."""
 
 
-def _chunks(content: _Content, size: int) -> Generator[bytes, None, None]:
+def _chunks(content: _RecordedContent, size: int) -> Generator[bytes, None, None]:
     with content.open() as file:
         while size > 0 and (chunk := file.read(min(size, _CHUNK))):
             size -= len(chunk)
             yield chunk
 
 
-class _Line(msgspec.Struct):
+class _RecordedLine(msgspec.Struct):
     """A line of a recording. An item's data stays JSON text."""
 
     time: float = 0.0
@@ -282,15 +282,15 @@ class _Line(msgspec.Struct):
     details: dict[str, Any] = {}
 
 
-_decode: Callable[[bytes], _Line] = decoder(_Line).decode
-_as_line = converter(_Line)
+_decode: Callable[[bytes], _RecordedLine] = decoder(_RecordedLine).decode
+_as_line = converter(_RecordedLine)
 
 
 def _items(
-    content: _Content, part: int, speed: float | None, began: float, recorded_end: RecordedEnd
+    content: _RecordedContent, part: int, speed: float | None, began: float, recorded_end: RecordedEnd
 ) -> Generator[Any, None, None]:
-    """The batches of one part, one for each line. What came after the source's end goes into `recorded_end`."""
-    start, end, *more = content.places[part:]
+    """Yield the batches of one part, one for each line. What came after the source's end goes into `recorded_end`."""
+    start, end, *more = content.offsets[part:]
     source, has_end = content.sources[part], bool(more)
     with content.open() as file:
         file.seek(start)
@@ -328,8 +328,8 @@ def _items(
         recorded_end.failure = IncompleteStreamError("the recording breaks off: it has no end of its stream")
 
 
-def _line_of(text: bytes) -> _Line | None:
-    """A line; None if it is damaged."""
+def _line_of(text: bytes) -> _RecordedLine | None:
+    """Return a line; None if it is damaged."""
     text = shallow(text)
     try:
         return _decode(text)
@@ -343,8 +343,8 @@ def _line_of(text: bytes) -> _Line | None:
         return None
 
 
-def _item(line: _Line) -> Any:
-    """The item of a line: as a frame, but where it was no bytes when it was recorded."""
+def _item(line: _RecordedLine) -> Any:
+    """Return the item of a line: as a frame, but where it was not bytes when it was recorded."""
     data = shallow(_text_bytes(line.text) if line.text is not None else bytes(line.data))
     if not line.parsed:
         return line.id.encode(), line.name.encode(), data
@@ -355,7 +355,7 @@ def _item(line: _Line) -> Any:
 
 
 def _text_bytes(text: str) -> bytes:
-    """The bytes of an item that is not JSON. Those that are not UTF-8 are escaped in it."""
+    """Return the bytes of an item that is not JSON. Those that are not UTF-8 are escaped in it."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -369,9 +369,9 @@ def _answer(event: dict[str, Any]) -> list[Event]:
         return []  # an event of another format
 
 
-def _failure(line: _Line, source: _SourceLine, *, is_last: bool) -> BaseException | None:
-    """What ended the recorded stream, where its items do not tell: its transport failed, an item was too long to be
-    received, or it was stopped. Another run may have been recorded after one that was stopped."""
+def _failure(line: _RecordedLine, source: _SourceLine, *, is_last: bool) -> BaseException | None:
+    """Return what ended the recorded stream, where its items do not tell: its transport failed, an item was too long to
+    be received, or it was stopped. Another run may have been recorded after one that was stopped."""
     allowed, status = line.details.get("allowed"), line.details.get("status_code")
     if line.error in ("SourceError", "SourceTimeoutError"):
         kind = SourceTimeoutError if line.error == "SourceTimeoutError" else SourceError

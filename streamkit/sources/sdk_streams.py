@@ -46,8 +46,8 @@ class OpenedStream:
 
 
 def unread_response(value: Any) -> Any:
-    """The HTTP response whose bytes can be read in the place of this stream; None if the value has to be iterated, or is no
-    stream of an SDK."""
+    """Return the HTTP response whose bytes can be read in the place of this stream; None if the value has to be
+    iterated, or is not a stream of an SDK."""
     if isinstance(value, OpenedStream):
         return value.response
     while value is not None:
@@ -90,7 +90,8 @@ def _is_of(method: Any, module: Mapping[str, Any]) -> bool:
 
 
 def _unread(stream: Any, module: Mapping[str, Any]) -> Any:
-    """The response of an SDK's own stream, if nothing was read of it, and if streamkit can read it as well as the stream."""
+    """Return the response of an SDK's own stream, if nothing was read of it, and if streamkit can read it as well as
+    the stream."""
     response = stream.response
     if not is_response(response) or response.is_closed or getattr(response, "is_stream_consumed", True):
         return None

@@ -158,7 +158,7 @@ class Source(Opened, Iterator[Batch]):
         self.items = items
 
     def pull(self) -> Batch | None:
-        """The next batch, None at the end.
+        """Return the next batch, None at the end.
 
         Raises:
             SourceError: the transport failed; `SourceTimeoutError` if it timed out.
@@ -229,7 +229,7 @@ class AsyncSource(Opened):
         self.traits = traits
 
     async def pull(self) -> Batch | None:
-        """The next batch, None at the end. Raises as `Source.pull`."""
+        """Return the next batch, None at the end. Raises as `Source.pull`."""
         try:
             value = await self.next()
             return value if self.items is None else self.items.batch(value)
@@ -258,16 +258,16 @@ class Readable(ABC):
 
     @abstractmethod
     def for_stream(self) -> Readable:
-        """The object that a stream refers to until it opens the source. An Emitter returns a reader, so that the stream does
-        not keep the Emitter alive."""
+        """Return the object that a stream refers to until it opens the source. An Emitter returns a reader, so that the
+        stream does not keep the Emitter alive."""
 
     @abstractmethod
     def source(self) -> Source:
-        """A new source, for a sync stream."""
+        """Return a new source, for a sync stream."""
 
     @abstractmethod
     def async_source(self) -> AsyncSource:
-        """A new source, for an async stream."""
+        """Return a new source, for an async stream."""
 
     async def open_async(self, after: str | None) -> AsyncSource:
         """As `async_source`, for a stream that resumes after this cursor, where opening may wait."""

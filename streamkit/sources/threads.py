@@ -90,7 +90,7 @@ def _drop(value: Any) -> None:
 
 
 def direct(source: Source) -> AsyncSource:
-    """An async source over a sync source that never blocks."""
+    """Return an async source over a sync source that never blocks."""
 
     async def pull() -> Batch | None:
         return source.pull()
@@ -102,7 +102,7 @@ def direct(source: Source) -> AsyncSource:
 
 
 def threaded(source: Source) -> AsyncSource:
-    """An async source over a sync source that worker threads pull.
+    """Return an async source over a sync source that worker threads pull.
 
     Closing interrupts a pull that waits. If the pull cannot be interrupted, closing does not wait for it: its thread
     must_close the source when the pull returns.

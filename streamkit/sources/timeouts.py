@@ -60,11 +60,11 @@ class ContentClock:
             self._since_content = 0.0
 
     def noting(self, decoder: BatchDecoder) -> BatchDecoder:
-        """The same decoder, whose events are noted."""
+        """Return the same decoder, whose events are noted."""
         return _NotedDecoder(decoder, self)
 
     def _left(self) -> tuple[float, str]:
-        """The seconds until the first timeout is over, and its name."""
+        """Return the seconds until the first timeout is over, and its name."""
         now = 0.0 if self._began is None else time.monotonic() - self._began
         limits = self._timeouts
         waited = self._since_content + now
@@ -80,7 +80,7 @@ class ContentClock:
         return min(times, default=(threading.TIMEOUT_MAX, ""))
 
     def _begin(self) -> float:
-        """A wait begins. Returns the seconds that it may take.
+        """Begin a wait. Returns the seconds that it may take.
 
         Raises:
             SourceTimeoutError: the time is over.
@@ -115,7 +115,8 @@ class ContentClock:
             source.next = lambda: self.wait(pull, source.interrupt)
 
     def wait(self, function: Callable[[], _T], interrupt: Callable[[], object]) -> _T:
-        """The result of a function that waits for the source. `interrupt` makes it return, or raise, in another thread.
+        """Return the result of a function that waits for the source. `interrupt` makes it return, or raise, in another
+        thread.
 
         Raises:
             SourceTimeoutError: the time is over.
@@ -142,7 +143,7 @@ class ContentClock:
         return result
 
     def _ends_wait(self) -> bool:
-        """The wait is over. Returns whether it was interrupted."""
+        """End a wait. Returns whether it was interrupted."""
         with self._lock:
             self._interrupt = None
             if not self._fired:

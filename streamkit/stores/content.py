@@ -27,9 +27,9 @@ def saved_from(id: str, data: Any, version: Any) -> Saved:
     """Return the messages of a conversation from a JSON list in bytes, and their version.
 
     Raises:
-        StoredDataError: it is no list of messages, or the version is no number.
+        StoredDataError: it is not a list of messages, or the version is not a number.
     """
-    with StoredData(f"conversation {id!r}: what its store has of it"):
+    with StoredData(f"conversation {id!r}: its stored data"):
         text = data.decode("utf-8", "surrogatepass")
         if is_too_deep(text):
             raise ValueError(TOO_DEEP)
@@ -47,7 +47,7 @@ def conversation_from(id: Any, fields: Sequence[Any], text: Callable[[Any], str]
     """
     title, created_at, updated_at, messages, version, run, owner = fields
     name = id.decode("utf-8", "backslashreplace") if isinstance(id, bytes) else id
-    with StoredData(f"conversation {name!r}: what its store has of it"):
+    with StoredData(f"conversation {name!r}: its stored data"):
         return Conversation(
             id=text(id),
             title=text(title),
@@ -61,8 +61,8 @@ def conversation_from(id: Any, fields: Sequence[Any], text: Callable[[Any], str]
 
 
 def stale(id: str, version: int, now: int | None) -> StaleVersionError:
-    """The error of a conversation that cannot be saved in place of this version: it has another one now; the same one, but
-    another run's lock; or None."""
+    """Return the error of a conversation that cannot be saved in place of this version: it has another one now; the
+    same one, but another run's lock; or None."""
     state = "it was deleted" if now is None else f"it has version {now} by now"
     if now == version:
         state = "the run that saves it does not hold its lock"

@@ -1,7 +1,7 @@
 """What a store is: conversations by their ids, each a list of flat messages with a version, and one lock for its open run.
 
     messages, version = store.load("c-1") or ([], 0)
-    version = store.save("c-1", [*messages, question], version)     # refused if somebody else has saved meanwhile
+    version = store.save("c-1", [*messages, question], version)     # refused if another process has saved meanwhile
 
     if store.lock("c-1", run_id) != run_id:                         # a conversation has one open run at a time
         raise Busy
@@ -66,8 +66,8 @@ class Store(Closable, ABC):
 
     @abstractmethod
     def load(self, id: str) -> Saved | None:
-        """The messages of a conversation; None if there is no such conversation. One that was locked and never saved has
-        none, in version 0."""
+        """Return the messages of a conversation; None if there is no such conversation. One that was locked and never
+        saved has none, in version 0."""
 
     @abstractmethod
     def save(
@@ -95,7 +95,7 @@ class Store(Closable, ABC):
 
     @abstractmethod
     def get(self, id: str) -> Conversation | None:
-        """The record of a conversation; None if there is no such conversation."""
+        """Return the record of a conversation; None if there is no such conversation."""
 
     @abstractmethod
     def list(self, *, owner: str | None = None, limit: int = 50, before: str | None = None) -> Sequence[Conversation]:

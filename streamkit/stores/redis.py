@@ -19,7 +19,7 @@ from typing import Any
 from ..arguments import check_page
 from ..errors import SourceError
 from ..messages import Message
-from ..redis_link import Script, check_prefix, connect, ids_of, tag_of, text_from, text_to_bytes
+from ..redis_link import RedisScript, check_prefix, connect, ids_of, tag_of, text_from, text_to_bytes
 from .content import FIELDS, conversation_from, messages_to_bytes, saved_from, stale
 from .interface import Conversation, Saved, Store
 
@@ -37,7 +37,7 @@ end
 
 # Arguments: now, owner, version, the run that has to hold the lock ("" for none), content, its count of messages, 1 and the
 # title or 0. Returns the new version and the owner, or the version that it has, or "" if it was deleted.
-_SAVE = Script(
+_SAVE = RedisScript(
     1,
     _CREATE
     + """
@@ -55,7 +55,7 @@ return {redis.call('HINCRBY', KEYS[1], 'version', 1), redis.call('HGET', KEYS[1]
 )
 
 # Arguments: now, owner, the run, the run that is over. Returns the run that has the lock, and the owner.
-_LOCK = Script(
+_LOCK = RedisScript(
     1,
     _CREATE
     + """
@@ -76,10 +76,10 @@ local function remove()
   return redis.call('DEL', KEYS[1]) == 1 and owner
 end
 """
-_DELETE = Script(1, _REMOVE + "return remove()")
+_DELETE = RedisScript(1, _REMOVE + "return remove()")
 
 # Argument: the run. Returns the owner of the conversation if that, which was never saved, was removed too.
-_UNLOCK = Script(
+_UNLOCK = RedisScript(
     1,
     _REMOVE
     + """
@@ -91,7 +91,7 @@ return nil
 )
 
 # Some entries of a list, with their scores. (Versions of redis-py differ in how they return those of the command itself.)
-_SCAN = Script(1, "return redis.call('ZSCAN', KEYS[1], ARGV[1], 'COUNT', 500)")
+_SCAN = RedisScript(1, "return redis.call('ZSCAN', KEYS[1], ARGV[1], 'COUNT', 500)")
 
 _AT_ONCE = 100  # records that are read in one exchange
 
@@ -124,7 +124,7 @@ class RedisStore(Store):
         return text_to_bytes(f"{self._prefix}:{tag_of(f'owner={owner}')}:conversations")
 
     def load(self, id: str) -> Saved | None:
-        """The messages of a conversation and their version; None if there is no such conversation."""
+        """Return the messages of a conversation and their version; None if there is no such conversation."""
         ((content, version),) = self._link.ask(("HMGET", self._key(id), "content", "version"))
         return None if version is None else saved_from(id, content or b"", version)
 
@@ -157,7 +157,7 @@ class RedisStore(Store):
         self._link.ask_each(*(("ZREM", key, id) for key in self._list_keys(owner)))
 
     def get(self, id: str) -> Conversation | None:
-        """The record of a conversation; None if there is no such conversation."""
+        """Return the record of a conversation; None if there is no such conversation."""
         (fields,) = self._link.ask(self._record_command(id))
         return self._record(id, fields)
 

@@ -58,12 +58,12 @@ class SQLiteStore(Store):
         try:
             if self.path != ":memory:":  # SQLite gives its other files the rights of this one
                 os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
-            self._writing = _Connection(self.path)
+            self._writing = _Database(self.path)
         except (sqlite3.Error, OSError) as error:
             raise SourceError(f"the store {self.path!r} cannot be opened: {error}") from error
         self._reading = self._writing
         if self.path != ":memory:":
-            self._reading = _Connection(self.path)
+            self._reading = _Database(self.path)
 
     @contextmanager
     def _transaction(self) -> Generator[sqlite3.Connection]:
@@ -78,7 +78,7 @@ class SQLiteStore(Store):
             return database.execute(query, values).fetchall()
 
     def load(self, id: str) -> Saved | None:
-        """The messages of a conversation and their version; None if there is no such conversation."""
+        """Return the messages of a conversation and their version; None if there is no such conversation."""
         rows = self._rows("SELECT content, version FROM conversations WHERE id = :id", {"id": _bound(id)})
         return saved_from(id, *rows[0]) if rows else None
 
@@ -108,7 +108,7 @@ class SQLiteStore(Store):
             raise stale(id, version, row[0] if row else None)
 
     def get(self, id: str) -> Conversation | None:
-        """The record of a conversation; None if there is no such conversation."""
+        """Return the record of a conversation; None if there is no such conversation."""
         rows = self._rows(f"SELECT {_FIELDS} FROM conversations WHERE id = :id", {"id": _bound(id)})
         return _conversation(rows[0]) if rows else None
 
@@ -177,14 +177,14 @@ class MemoryStore(SQLiteStore):
         weakref.finalize(self, self._writing.close)  # nobody sees the one that an app makes for itself
 
 
-class _Connection:
+class _Database:
     """A connection to a file, which one thread after the other uses."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._lock = threading.Lock()
         self._database = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
-        self._database.text_factory = bytes  # what is no text breaks the row alone that has it
+        self._database.text_factory = bytes  # what is not text breaks the row alone that has it
         try:
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = NORMAL")

@@ -184,7 +184,7 @@ class AsyncStreamManager(Manager):
 
     def _drive(self, steps: Steps) -> Generator[Any, Any, None]:
         """Perform steps, and hand out the events among them. What it yields besides is for the event loop: it awaits in the
-        name of whoever drives it, so it has no task of its own, and may be driven in one task up to an event and in another
+        name of the task that drives it, so it has none of its own, and may be driven in one task up to an event and in another
         one from there."""
         error: BaseException | None = None
         step: Any = None
@@ -214,7 +214,7 @@ class AsyncStreamManager(Manager):
             yield from shielded(self._work.stop()).__await__()
 
     async def _next(self, pick: Callable[[Event], Any] | None = None) -> Any:
-        """The next event, or what `pick` makes of the next one of which that is not None.
+        """Return the next event, or what `pick` makes of the next one of which that is not None.
 
         Raises:
             StopAsyncIteration: there is none.

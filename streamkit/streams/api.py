@@ -38,7 +38,7 @@ def stream(
     timeouts: Timeouts | None = None,
     **unknown: Never,
 ) -> StreamManager:
-    """A manager for a stream, driven by the caller's thread.
+    """Return a manager for a stream, driven by the caller's thread.
 
         sk.stream(lambda: client.responses.create(model=…, input=…, stream=True), Printer()).until_done()
 
@@ -67,7 +67,7 @@ def stream(
 
     Raises:
         UsageError: a handler is async, or is on another live stream; there is no such protocol; a field is malformed;
-            `max_steps` is no number from 1 on; there is no such argument.
+            `max_steps` is not a number from 1 on; there is no such argument.
     """
     if unknown:
         _refuse_arguments("stream", unknown)
@@ -89,7 +89,7 @@ def astream(
     timeouts: Timeouts | None = None,
     **unknown: Never,
 ) -> AsyncStreamManager:
-    """A manager for a stream, driven by the caller's task, on asyncio or trio.
+    """Return a manager for a stream, driven by the caller's task, on asyncio or trio.
 
         await sk.astream(client.responses.create(model=…, input=…, stream=True), Printer()).until_done()
 
@@ -125,6 +125,6 @@ def _refuse_arguments(function: str, unknown: Mapping[str, object]) -> Never:
 
 
 def _for_stream(source: Any) -> Any:
-    """What a stream refers to. Of an Emitter it is a reader: a stream must not keep an Emitter alive that its producer
-    dropped."""
+    """Return the object that a stream refers to. Of an Emitter it is a reader: a stream must not keep an Emitter alive
+    that its producer dropped."""
     return source.for_stream() if isinstance(source, Readable) else source

@@ -31,7 +31,7 @@ class Deadlines:
         return max(0.0, self._ends[0][0] - now) if self._ends else None
 
     def over(self) -> list[tuple[Answer, int]]:
-        """Those whose time is over without an answer, each with the number of its deferral."""
+        """Return those whose time is over without an answer, each with the number of its deferral."""
         now = time.monotonic()
         over: list[tuple[Answer, int]] = []
         self._drop_settled()

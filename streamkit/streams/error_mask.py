@@ -48,7 +48,7 @@ class ErrorMask:
         self._logged: set[tuple[str, bool]] = set()
 
     def __call__(self, event: Event) -> Event:
-        """The event as a client may see it: the same object, if there is nothing to hide in it."""
+        """Return the event as a client may see it: the same object, if there is nothing to hide in it."""
         match event:
             case StreamException():
                 return self._of_exception(event)
@@ -66,7 +66,7 @@ class ErrorMask:
 
     @staticmethod
     def exception_of(error: BaseException) -> StreamException:
-        """The event of an error that is in no event of the stream. Nothing is hidden in it yet."""
+        """Return the event of an error that is in no event of the stream. Nothing is hidden in it yet."""
         return StreamException(type(error).__name__, str(error), details_of(error), error)
 
     def log(self, text: str, error: BaseException | None = None) -> None:
@@ -88,7 +88,7 @@ class ErrorMask:
         return StreamException(name, self._text(title), details, position=event.position)
 
     def _error(self, error: Mapping[str, Any]) -> Mapping[str, Any]:
-        """A run's error. Its type is the provider's word, or the name of a Python error's class."""
+        """Return a run's error. Its type is the provider's word, or the name of a Python error's class."""
         self.log(str(error.get("message") or error))
         kind = error.get("type")
         names = {"type": kind} if isinstance(kind, str) and (kind.islower() or _is_own(kind)) else {}

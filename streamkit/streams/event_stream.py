@@ -1,7 +1,7 @@
 """The shared part of `stream.sse()` for threads and for tasks: which bytes are sent when, and what a disconnect does.
 
 The stream runs in a thread or a task of its own, so that the response can wait for it with a timeout and send keepalive
-comments meanwhile, without interrupting a pull of the source, which would lose an event. `Frames` is the queue between the
+comments meanwhile, without interrupting a pull of the source, which would lose an event. `ReadyFrames` is the queue between the
 two. It is the last handler of the stream, so a client receives an event after all other handlers have.
 """
 
@@ -20,7 +20,7 @@ from ..protocols.base import Encoder
 from ..protocols.event_stream import EventStreamWriter, JsonLinesWriter
 from .error_mask import ErrorMask
 
-__all__ = ["EventStream", "Frames", "OnDisconnect", "lines_writer", "sse_writer"]
+__all__ = ["EventStream", "OnDisconnect", "ReadyFrames", "lines_writer", "sse_writer"]
 
 OnDisconnect: TypeAlias = Literal["cancel", "continue"]
 """What happens when the client disconnects: the stream is cancelled, or it is read to its end all the same."""
@@ -28,7 +28,7 @@ OnDisconnect: TypeAlias = Literal["cancel", "continue"]
 _MOST = 256  # pieces that wait for a slow client; with more, the stream waits
 
 
-class Frames(Handler):
+class ReadyFrames(Handler):
     """The queue of frames that were encoded and not sent yet. When it is full, the stream waits in `wait_for_room`.
 
     Attributes:
@@ -58,7 +58,7 @@ class Frames(Handler):
         return len(self._waiting) >= _MOST and not self.is_closed and not self._manager.is_closing
 
     def take(self) -> bytes | None:
-        """All that is ready; a keepalive if nothing is; None after the end."""
+        """Return all that is ready; a keepalive if nothing is; None after the end."""
         is_over = self.is_over  # read before the frames are taken: another thread may add the last ones meanwhile
         taken: list[bytes] = []
         with contextlib.suppress(IndexError):  # all were taken, or another thread has discarded them
@@ -139,7 +139,7 @@ class EventStream:
 
     _kind = "thread"  # or "task": what iterates it
     _has_begun = False
-    _is_read = False  # somebody waits for its next bytes at this moment
+    _is_read = False  # its next bytes are awaited at this moment
     _is_spent = False  # iteration has come to its end
     _was_interrupted = False  # a wait for its next bytes was, which has closed it
 
@@ -197,17 +197,17 @@ class EventStream:
             raise UsageError(f"another {self._kind} reads this event stream just now")
 
     def _taken(self) -> bytes | None:
-        """What is ready; None after the end."""
+        """Return what is ready; None after the end."""
         taken: bytes | None = self._frames.take()
         self._is_spent = self._is_spent or taken is None
         return taken
 
 
 def sse_writer(protocol: str | Encoder, retry: Any) -> Callable[[ErrorMask], EventStreamWriter]:
-    """What makes the writer of Server-Sent Events.
+    """Return a function that makes the writer of Server-Sent Events.
 
     Raises:
-        UsageError: `retry` is no number of milliseconds.
+        UsageError: `retry` is not a number of milliseconds.
     """
     if retry is not None and not (_is_number(retry) and retry >= 0):
         raise UsageError(f"retry= is a number of milliseconds, or None, not {retry!r}")
@@ -215,7 +215,7 @@ def sse_writer(protocol: str | Encoder, retry: Any) -> Callable[[ErrorMask], Eve
 
 
 def lines_writer(protocol: str | Encoder) -> Callable[[ErrorMask], EventStreamWriter]:
-    """What makes the writer of lines of JSON."""
+    """Return a function that makes the writer of lines of JSON."""
     return lambda mask: JsonLinesWriter(protocol, mask=mask)
 
 

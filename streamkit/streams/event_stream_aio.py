@@ -14,13 +14,13 @@ import anyio
 
 from ..protocols.event_stream import EventStreamWriter
 from .error_mask import ErrorMask
-from .event_stream import EventStream, Frames, lines_writer, sse_writer
+from .event_stream import EventStream, ReadyFrames, lines_writer, sse_writer
 from .tasks import scheduler, start_task
 
 __all__ = ["AsyncEventStream", "AsyncFrames", "lines_writer", "sse_writer"]
 
 
-class AsyncFrames(Frames):
+class AsyncFrames(ReadyFrames):
     """Frames that a task adds."""
 
     _task: int | None = None

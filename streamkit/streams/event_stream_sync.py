@@ -12,12 +12,12 @@ from typing import Any
 
 from ..protocols.event_stream import EventStreamWriter
 from .error_mask import ErrorMask
-from .event_stream import EventStream, Frames, lines_writer, sse_writer
+from .event_stream import EventStream, ReadyFrames, lines_writer, sse_writer
 
 __all__ = ["SyncEventStream", "SyncFrames", "lines_writer", "sse_writer"]
 
 
-class SyncFrames(Frames):
+class SyncFrames(ReadyFrames):
     """Frames that a thread adds."""
 
     _thread: threading.Thread | None = None
@@ -64,7 +64,7 @@ class SyncFrames(Frames):
         self._over.wait()
         return True
 
-    drop = Frames.discard
+    drop = ReadyFrames.discard
 
     def _read(self) -> None:
         try:
@@ -93,7 +93,7 @@ class SyncEventStream(EventStream, Iterator[bytes]):
         return self
 
     def __next__(self) -> bytes:
-        """The frames that are ready; else waits for the next, or sends a keepalive comment."""
+        """Return the frames that are ready; else wait for the next, or send a keepalive comment."""
         self._check_single()
         if not self._has_begun:
             self._begin()

@@ -15,7 +15,7 @@ __all__ = ["details_of", "error_of"]
 
 
 def details_of(error: BaseException) -> dict[str, Any]:
-    """The error's own fields, as a `StreamException` has them."""
+    """Return the error's own fields, as a `StreamException` has them."""
     details = {
         key: getattr(error, key, None) for key in ("code", "body", "status_code", "fault", "index", "kind", "allowed")
     }
@@ -23,7 +23,7 @@ def details_of(error: BaseException) -> dict[str, Any]:
 
 
 def error_of(event: StreamException) -> StreamkitError:
-    """The error that another stream ended with, from its `stream_exception`."""
+    """Return the error that another stream ended with, from its `stream_exception`."""
     if isinstance(event.exception, StreamkitError):
         return event.exception
     details = event.details

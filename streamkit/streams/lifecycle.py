@@ -43,7 +43,8 @@ class Lifecycle(StreamState):
     # -- the whole course
 
     def _run(self) -> Steps:
-        """All of a stream: each source of the run, and the end. Whatever happens, it is closed, and all that began ends."""
+        """Drive a stream through each source of the run, to the end. Whatever happens, it is closed, and all that began
+        ends."""
         try:
             if self._ended:
                 return
@@ -62,7 +63,7 @@ class Lifecycle(StreamState):
                 if (next_source := self._next_source()) is None or not (yield from self._open_next(next_source)):
                     break
             yield from self._deliver(chain(self._missing_answers(), self._engine.end(), self._last()))
-        except GeneratorExit:  # garbage collected: whoever drives the steps ends the stream
+        except GeneratorExit:  # garbage collected: the driver of the steps ends the stream
             raise
         except BaseException as error:
             if (yield from self._end_early(error)):
@@ -213,7 +214,7 @@ class Lifecycle(StreamState):
         return source_decoder is not None and source_decoder.exhausted
 
     def _next_source(self) -> Callable[[], Any] | None:
-        """What gives the run's next source; None where the run ends."""
+        """Return the function that makes the run's next source; None where the run ends."""
         source_decoder, engine = self._source_decoder, self._engine
         assert source_decoder is not None
         if engine.pending.not_approved:
@@ -302,7 +303,7 @@ class Lifecycle(StreamState):
                 answer.expire(deferral)
 
     def _missing_answers(self) -> Iterator[Event]:
-        """A warning that the run ends here because `then` waits for answers that did not come."""
+        """Yield a warning that the run ends here because `then` waits for answers that did not come."""
         engine = self._engine
         pending = engine.pending
         if self._then is None or pending.not_approved or engine.cut_short or not pending.has_open_questions:
@@ -348,8 +349,8 @@ class Lifecycle(StreamState):
 
 
 def _first_of(error: BaseException, event: Event, another: BaseException) -> BaseException:
-    """Which of two errors is raised: an interrupt outranks an error, an error outranks `Stopped`; else the earlier one.
-    What a hook makes of a run's failure, where it learns of it, stands in the place of that failure."""
+    """Return the error to raise: an interrupt outranks an error, an error outranks `Stopped`; else the earlier one. The
+    error that a hook makes of a run's failure, where it gets it, stands in the place of that failure."""
     if _weight(another) > _weight(error):
         return another
     if isinstance(event, RunDone) and isinstance(error, RunFailedError) and isinstance(another, Exception):

@@ -123,13 +123,13 @@ class Manager(Lifecycle, Readable):
             self._asked_at = 0.0
 
     def for_stream(self) -> Readable:
-        """The stream itself: another stream over it closes it."""
+        """Return the stream itself: another stream over it closes it."""
         return self
 
     # -- the values that the end leaves
 
     def _final(self) -> list[Message]:
-        """All messages, or the error that the stream ended with."""
+        """Return all messages, or the error that the stream ended with."""
         if (error := self._error or self._interruption) is not None:
             raise error
         return list(self._engine.messages.all)
@@ -172,7 +172,7 @@ class AnswerText:
         self._message: Message | None = None  # whose deltas come
 
     def piece(self, event: Event) -> str | None:
-        """What an event adds to the text; None for one that does not. A repair that replaces text does not."""
+        """Return what an event adds to the text; None for one that does not. A repair that replaces text does not."""
         if type(event) is TextDelta and event.snapshot is self._message and not event.replace:
             return event.value
         if not is_answer_text(event):

@@ -45,7 +45,7 @@ class StreamOptions(msgspec.Struct, frozen=True):
 
 
 def decoder_of(protocol: object) -> type[Decoder] | None:
-    """The decoder that `protocol=` names, or is; None for None.
+    """Return the decoder that `protocol=` names, or is; None for None.
 
     Raises:
         UsageError: there is no such protocol.

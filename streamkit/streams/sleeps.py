@@ -15,7 +15,7 @@ from ..sources.awaiting import Sleeps, is_cancellation
 __all__ = ["TaskSleeps", "sleeps_on"]
 
 
-class _Reader(Protocol):
+class _SleepingReader(Protocol):
     def may_interrupt(self) -> bool:
         """Whether its task waits for the source, and may be interrupted while it does."""
         ...
@@ -35,7 +35,7 @@ class TaskSleeps(Sleeps):
     __slots__ = ("_is_stopped", "_reader", "is_opening")
     find_task: Callable[[], Any]
 
-    def __init__(self, reader: _Reader) -> None:
+    def __init__(self, reader: _SleepingReader) -> None:
         self._reader = reader
         self.is_opening = False
         self._is_stopped = False  # `stop` was called: the present or the next sleep is interrupted
@@ -52,8 +52,8 @@ class TaskSleeps(Sleeps):
         raise NotImplementedError
 
 
-def sleeps_on(native_token: Any, reader: _Reader) -> TaskSleeps:
-    """Those of a task that reads this stream, on the event loop that has this token."""
+def sleeps_on(native_token: Any, reader: _SleepingReader) -> TaskSleeps:
+    """Return those of a task that reads this stream, on the event loop that has this token."""
     return FutureSleeps(reader) if hasattr(native_token, "create_task") else ScopedSleeps(reader)
 
 
@@ -67,11 +67,9 @@ class FutureSleeps(TaskSleeps):
     __slots__ = ("_is_interrupted", "_requests", "_signal", "_task", "_was_interrupted")
     find_task = staticmethod(asyncio.current_task)
     _task: Any
-    _requests: (
-        int  # `Task.cancelling()` when it began to read; if it is greater, somebody has cancelled the task itself
-    )
+    _requests: int  # `Task.cancelling()` when it began to read; if it is greater, the task itself was cancelled
 
-    def __init__(self, reader: _Reader) -> None:
+    def __init__(self, reader: _SleepingReader) -> None:
         super().__init__(reader)
         self._signal: Any = _AWAKE  # that future; None while the task sleeps until the loop's next round
         self._is_interrupted = False  # `stop` has interrupted the present sleep
@@ -116,7 +114,7 @@ class ScopedSleeps(TaskSleeps):
 
     __slots__ = ("_new_scope", "_scope", "find_task")
 
-    def __init__(self, reader: _Reader) -> None:
+    def __init__(self, reader: _SleepingReader) -> None:
         super().__init__(reader)
         import trio.lowlevel  # only here, where trio runs already
 

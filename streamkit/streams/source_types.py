@@ -28,7 +28,7 @@ class HttpResponse(Protocol):
         ...
 
     def iter_bytes(self) -> Iterator[bytes]:
-        """The body's bytes, as they arrive."""
+        """Return the body's bytes, as they arrive."""
         ...
 
 

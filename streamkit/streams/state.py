@@ -62,7 +62,7 @@ class StreamState(StreamView):
         self._receivers = [receive for one in attached if (receive := one.streamkit_receiver()) is not None]
         self._source: Any = None
         self._nested_outcome: Run | None = None  # how the run of a source ended that was read inside this one
-        self._interruption: IncompleteStreamError | None = None  # for whoever reads on after an interrupted reader
+        self._interruption: IncompleteStreamError | None = None  # for the next reader after an interrupted one
         self._answers_taken = 0
         self._take(options)
         self._engine.pending.takes_awaitables = awaitables
@@ -124,12 +124,13 @@ class StreamState(StreamView):
         return self._source_decoder.decoder if self._source_decoder is not None else None
 
     def _decoded(self, batch: Any) -> Sequence[Event]:
-        """The events of a batch of the source, as its decoder reports them."""
+        """Return the events of a batch of the source, as its decoder reports them."""
         assert self._source_decoder is not None
         return self._source_decoder.decode(batch) or ()
 
     def _source_finished(self) -> Iterator[Event]:
-        """The events of the source's end: those of its last bytes, and the ends of messages that are still open."""
+        """Yield the events of the source's end: those of its last bytes, and the ends of messages that are still
+        open."""
         source_decoder, engine = self._source_decoder, self._engine
         assert source_decoder is not None
         if self._nested_outcome is not None:
@@ -149,7 +150,7 @@ class StreamState(StreamView):
             raise source_decoder.incomplete()
 
     def _recorded_answers(self, recorded: RecordedEnd) -> Iterator[Event]:
-        """The events of the answers that came after the source's end, when it was recorded.
+        """Yield the events of the answers that came after the source's end, when it was recorded.
 
         Raises:
             StreamkitError: the failure that came after them.
@@ -210,7 +211,7 @@ class StreamState(StreamView):
         return self._engine.pending.settle(confirmation, outcome, edited=edited, reason=reason)
 
     def _last(self, status: str | None = None) -> Iterator[Event]:
-        """The `StreamEnd`, if there was none yet."""
+        """Yield the `StreamEnd`, if there was none yet."""
         if not self._ended:
             engine = self._engine
             self._status = status or ("completed" if (run := engine.runs.run) is None else run.status)
@@ -218,7 +219,7 @@ class StreamState(StreamView):
             yield StreamEnd(status=self._status, position=engine.source_ends.get(StreamEnd))
 
     def _interrupted(self, error: BaseException) -> IncompleteStreamError:
-        """The error for whoever reads the stream on. The stream itself has not failed."""
+        """Return the error for the next reader of the stream. The stream itself has not failed."""
         kind = type(error).__name__
         interrupted = IncompleteStreamError(
             f"the stream was interrupted while it was read ({kind}), and has ended: what arrived is in `messages`"
@@ -227,7 +228,7 @@ class StreamState(StreamView):
         return interrupted
 
     def _failed(self, error: BaseException) -> Iterator[Event]:
-        """The events that still come when the stream fails or is stopped."""
+        """Yield the events that still come when the stream fails or is stopped."""
         stopped = not isinstance(error, Exception)
         cut = isinstance(error, IncompleteStreamError)
         status: RunStatus = "cancelled" if stopped else "incomplete" if cut else "failed"
@@ -244,18 +245,18 @@ class StreamState(StreamView):
         yield from self._engine.end(status, None if stopped else summary)
         if not stopped and not self._ended:
             ends: list[Event] = [StreamTimeout()] if isinstance(error, SourceTimeoutError) else []
-            yield from filter(self._engine.takes_place, ends)
+            yield from filter(self._engine.assign_cursor, ends)
             error = self._error or error  # perhaps another one by now, of a hook that has seen the run fail
             event = StreamException(type(error).__name__, str(error), details_of(error), error)
-            yield from filter(self._engine.takes_place, (event,))
+            yield from filter(self._engine.assign_cursor, (event,))
         yield from self._last("cancelled" if stopped else "incomplete" if cut else "failed")
 
 
 def _attachable(handler: Any) -> Handler:
-    """What a stream attaches of a value that was passed as a handler.
+    """Return what a stream attaches of a value that was passed as a handler.
 
     Raises:
-        UsageError: it is no handler.
+        UsageError: it is not a handler.
     """
     if not isinstance(handler, Handler):
         raise no_handler(handler)

@@ -64,7 +64,7 @@ class StreamManager(Manager):
         self.close()
 
     def __iter__(self) -> Iterator[Event]:
-        """The events, each after the handlers got it. `break` pauses; another loop goes on from there.
+        """Yield the events, each after the handlers got it. `break` pauses; another loop goes on from there.
 
         Raises:
             StreamkitError: as the stream ended, each time it is iterated.
@@ -125,7 +125,7 @@ class StreamManager(Manager):
         return self._final_run_steps()
 
     def chunks(self, protocol: str) -> Iterator[dict[str, Any]]:
-        """The same stream as another protocol's wire items, each a dict.
+        """Return the same stream as another protocol's wire items, each a dict.
 
         A stream over them forwards its answers to this one's confirmations, if nothing that copies the items stands
         between.
@@ -144,7 +144,8 @@ class StreamManager(Manager):
         retry: int | None = 1000,
         expose_errors: bool = False,
     ) -> SyncEventStream:
-        """The stream as Server-Sent Events for a response, in any protocol: an iterator of bytes, with the `headers` to send.
+        """Return the stream as Server-Sent Events for a response, in any protocol: an iterator of bytes, with the
+        `headers` to send.
 
             body = sk.stream(ask, MyHandler()).sse("vercel_ui")
             return flask.Response(body, headers=body.headers)
@@ -177,8 +178,8 @@ class StreamManager(Manager):
         on_disconnect: OnDisconnect = "cancel",
         expose_errors: bool = False,
     ) -> SyncEventStream:
-        """The stream as lines of JSON (NDJSON) for a response, in any protocol: what the readers of Open Interpreter's format
-        take. Otherwise as `sse`.
+        """Return the stream as lines of JSON (NDJSON) for a response, in any protocol: what the readers of Open
+        Interpreter's format take. Otherwise as `sse`.
 
             body = sk.stream(ask, MyHandler()).ndjson("open_interpreter")
             return flask.Response(body, headers=body.headers)
@@ -302,7 +303,7 @@ class StreamManager(Manager):
             self._calls = before
 
     def _unread(self) -> Any:  # as `_events`
-        """An iterator of the events that are still to come: of none for a hook of the stream's end."""
+        """Return an iterator of the events that are still to come: of none for a hook of the stream's end."""
         if not self._events.gi_running:
             return self._events
         self._refuse_second_reader("thread")

@@ -26,7 +26,7 @@ __all__ = ["Work", "close_unused", "in_context", "is_called_by", "scheduler", "s
 def scheduler(
     token: Any = None, context: contextvars.Context | None = None
 ) -> Callable[[Callable[[], object]], object]:
-    """A function that schedules another one in an event loop, from any thread.
+    """Return a function that schedules another one in an event loop, from any thread.
 
     Args:
         token: the event loop's own, from `anyio.lowlevel.current_token`; None for the running loop.
@@ -49,7 +49,7 @@ def is_called_by(code: CodeType, owner: object) -> bool:
 
 
 async def shielded(awaitable: Awaitable[Any]) -> Any:
-    """What an early end still awaits: no cancellation cuts it short."""
+    """Await what an early end still awaits: no cancellation cuts it short."""
     with anyio.CancelScope(shield=True):
         return await awaitable
 
@@ -116,7 +116,7 @@ class Work:
         self._scopes: dict[Answer, anyio.CancelScope | None] = {}  # None before its task runs
         self._tasks: set[int] = set()  # their ids
         self._stopped = False
-        self._change: anyio.Event | None = None  # while somebody waits until they are over
+        self._change: anyio.Event | None = None  # while their end is awaited
 
     def start(self, answer: Answer, token: Any) -> None:
         """Await an answer's awaitable; the token is `start_task`'s. The stream's own task raises its error."""

@@ -46,7 +46,7 @@ class Timing(msgspec.Struct, frozen=True):
 
 
 def timing_of(times: Times, deltas: int) -> Timing:
-    """The timing of a stream with so many deltas."""
+    """Return the timing of a stream with so many deltas."""
     flow = _seconds(times.first, times.end)  # from the first delta on
     flow = None if flow is None else flow - times.asking
     return Timing(
@@ -58,5 +58,5 @@ def timing_of(times: Times, deltas: int) -> Timing:
 
 
 def _seconds(start: float | None, end: float | None) -> float | None:
-    """The time between two moments, None if one of them has not come."""
+    """Return the time between two moments, None if one of them has not come."""
     return None if start is None or end is None else end - start

@@ -35,7 +35,7 @@ _ERROR_TYPES = {
 _OPENAI_ERROR_TYPES = ("server_error", "invalid_request_error", "requests", "service_unavailable", None)
 
 
-class _Block(NamedTuple):
+class _ScriptedBlock(NamedTuple):
     """One content block.
 
     Attributes:
@@ -63,7 +63,7 @@ class AnthropicMessages(Dialect):
     required_headers = ("anthropic-version",)
 
     def frames(self) -> Iterator[Frame]:
-        """The events, each named by its type."""
+        """Yield the events, each named by its type."""
         usage = {**self._usage(), "output_tokens": 1}
         yield _event("message_start", message=self._message([], None, usage))
         yield _event("ping")
@@ -71,9 +71,9 @@ class AnthropicMessages(Dialect):
             for block in blocks:
                 yield _event("content_block_start", index=block.position, content_block=block.empty)
             sent = [0] * len(blocks)
-            for place, _ in in_turns(group):
-                yield _delta(blocks[place], blocks[place].deltas[sent[place]], is_piece=True)
-                sent[place] += 1
+            for turn, _ in in_turns(group):
+                yield _delta(blocks[turn], blocks[turn].deltas[sent[turn]], is_piece=True)
+                sent[turn] += 1
             for block in blocks:
                 yield from _closing_frames(block)
         delta: Json = {"stop_reason": self._stop_reason(), "stop_sequence": None}
@@ -81,11 +81,11 @@ class AnthropicMessages(Dialect):
         yield _event("message_stop")
 
     def error_frames(self) -> Iterator[Frame]:
-        """An `error` event."""
+        """Yield an `error` event."""
         yield _event(**self.error_body(self.reply.error, 500))
 
     def body(self) -> Json:
-        """The message."""
+        """Return the message."""
         content: list[Json] = []
         for _, blocks in self._groups():
             for block in blocks:
@@ -94,7 +94,7 @@ class AnthropicMessages(Dialect):
 
     @classmethod
     def error_body(cls, error: ServiceError, status: int) -> Json:
-        """The JSON body of a response with this HTTP status, with Anthropic's word for it."""
+        """Return the JSON body of a response with this HTTP status, with Anthropic's word for it."""
         type = _ERROR_TYPES.get(status, "api_error") if error.type in _OPENAI_ERROR_TYPES else error.type
         return {"type": "error", "error": {"type": type, "message": error.message}}
 
@@ -103,18 +103,18 @@ class AnthropicMessages(Dialect):
             return "refusal"
         return _STOP_REASONS[self.reply.finish_reason]
 
-    def _groups(self) -> Iterator[tuple[tuple[Part, ...], list[_Block]]]:
-        """The parts that are sent at the same time, with their blocks."""
+    def _groups(self) -> Iterator[tuple[tuple[Part, ...], list[_ScriptedBlock]]]:
+        """Yield the parts that are sent at the same time, with their blocks."""
         index = 0
         for group in self.reply.groups():
-            blocks: list[_Block] = []
+            blocks: list[_ScriptedBlock] = []
             for part in group:
                 block = self._block(part, index)
                 index += 1 if block.result is None else 2
                 blocks.append(block)
             yield group, blocks
 
-    def _block(self, part: Part, index: int) -> _Block:
+    def _block(self, part: Part, index: int) -> _ScriptedBlock:
         match part:
             case ToolCall():
                 return _tool_use(part, index, self.next_call_id(part))
@@ -124,7 +124,7 @@ class AnthropicMessages(Dialect):
                 return _thinking(part, index, f"signature_{self.number}_{index}")
             case _:
                 deltas = [{"type": "text_delta", "text": piece} for piece in part.pieces]
-                return _Block(index, {"type": "text", "text": ""}, {"type": "text", "text": part.text}, deltas)
+                return _ScriptedBlock(index, {"type": "text", "text": ""}, {"type": "text", "text": part.text}, deltas)
 
     def _message(self, content: Sequence[Json], stop_reason: str | None, usage: Json) -> Json:
         return {
@@ -151,8 +151,8 @@ class AnthropicMessages(Dialect):
         return usage
 
 
-def _thinking(part: Reasoning, index: int, signature: str) -> _Block:
-    return _Block(
+def _thinking(part: Reasoning, index: int, signature: str) -> _ScriptedBlock:
+    return _ScriptedBlock(
         index,
         empty={"type": "thinking", "thinking": "", "signature": ""},
         full={"type": "thinking", "thinking": part.text, "signature": signature},
@@ -161,7 +161,7 @@ def _thinking(part: Reasoning, index: int, signature: str) -> _Block:
     )
 
 
-def _tool_use(part: ToolCall, index: int, call_id: str) -> _Block:
+def _tool_use(part: ToolCall, index: int, call_id: str) -> _ScriptedBlock:
     block: Json = {"type": "tool_use", "id": call_id, "name": part.name}
     try:
         arguments = json.loads(part.text)
@@ -169,17 +169,17 @@ def _tool_use(part: ToolCall, index: int, call_id: str) -> _Block:
         arguments = {}
     full_input: Mapping[str, Any] = arguments if is_object(arguments) else {}  # a body always has an object here
     deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in part.pieces]
-    return _Block(index, block | {"input": {}}, block | {"input": full_input}, deltas)
+    return _ScriptedBlock(index, block | {"input": {}}, block | {"input": full_input}, deltas)
 
 
-def _code_execution(part: CodeInterpreter, index: int, call_id: str) -> _Block:
+def _code_execution(part: CodeInterpreter, index: int, call_id: str) -> _ScriptedBlock:
     block: Json = {"type": "server_tool_use", "id": call_id, "name": "code_execution"}
     pieces = [json.dumps(piece, ensure_ascii=False)[1:-1] for piece in part.pieces]
     if pieces:
         pieces[0] = '{"code": "' + pieces[0]
         pieces[-1] += '"}'
     result: Json = {"type": "code_execution_result", "stdout": part.logs, "stderr": "", "return_code": 0, "content": []}
-    return _Block(
+    return _ScriptedBlock(
         index,
         empty=block | {"input": {}},
         full=block | {"input": {"code": part.text}},
@@ -188,7 +188,7 @@ def _code_execution(part: CodeInterpreter, index: int, call_id: str) -> _Block:
     )
 
 
-def _closing_frames(block: _Block) -> Iterator[Frame]:
+def _closing_frames(block: _ScriptedBlock) -> Iterator[Frame]:
     for delta in block.closing_deltas:
         yield _delta(block, delta)
     yield _event("content_block_stop", index=block.position)
@@ -197,7 +197,7 @@ def _closing_frames(block: _Block) -> Iterator[Frame]:
         yield _event("content_block_stop", index=block.position + 1)
 
 
-def _delta(block: _Block, delta: Json, *, is_piece: bool = False) -> Frame:
+def _delta(block: _ScriptedBlock, delta: Json, *, is_piece: bool = False) -> Frame:
     return _event("content_block_delta", is_piece, index=block.position, delta=delta)
 
 

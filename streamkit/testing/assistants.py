@@ -69,7 +69,7 @@ class Assistants(ResourceDialect):
         self._usage_sent = False
 
     def frames(self) -> Iterator[Frame]:
-        """The events, then `done`."""
+        """Yield the events, then `done`."""
         yield from self._opening_frames()
         for group in grouped_calls(self.reply.parts):
             match group[0]:
@@ -94,11 +94,11 @@ class Assistants(ResourceDialect):
         yield from self._closing_frames("failed")
 
     def error_event_frame(self) -> Frame:
-        """The `error` event."""
+        """Return the `error` event."""
         return event_frame("error", self.error_body(self.reply.error, 500))
 
     def resource(self, status: str) -> Json:
-        """The run in this state."""
+        """Return the run in this state."""
         reply = self.reply
         has_ended = status in ("completed", "incomplete", "failed")
         action = {"type": "submit_tool_outputs", "submit_tool_outputs": {"tool_calls": list(self._waiting_calls)}}
@@ -160,7 +160,7 @@ class Assistants(ResourceDialect):
     # -- the steps
 
     def _new_step(self, type: str, details: Json) -> tuple[Json, list[Frame]]:
-        """A step, and the events that open it."""
+        """Return a step, and the events that open it."""
         step: Json = {
             "id": f"step_{self.number}_{self._step_count}",
             "object": "thread.run.step",
@@ -181,13 +181,13 @@ class Assistants(ResourceDialect):
         return step, [event_frame(f"thread.run.step.{phase}", step) for phase in ("created", "in_progress")]
 
     def _completed_step(self, step: Json, details: Json) -> Json:
-        """The step in its final state. The first step that completes reports the tokens of the entire reply."""
+        """Return the step in its final state. The first step that completes reports the tokens of the entire reply."""
         usage, self._usage_sent = (_NO_TOKENS if self._usage_sent else self._usage()), True
         final = {"status": "completed", "completed_at": CREATED, "usage": usage}
         return step | final | {"step_details": step["step_details"] | details}
 
     def _message_frames(self, part: Part, *, is_last: bool) -> Iterator[Frame]:
-        """A message with one content part, a text or a refusal, and its step."""
+        """Yield a message with one content part, a text or a refusal, and its step."""
         id = f"msg_{self.number}_{self._step_count}"
         step, opening = self._new_step("message_creation", {"message_creation": {"message_id": id}})
         yield from opening
@@ -234,20 +234,20 @@ class Assistants(ResourceDialect):
             function = {"name": part.name, "arguments": part.text}
             calls.append({"id": self.next_call_id(part), "type": "function", "function": function})
         self._waiting_calls += calls
-        # The places in the group of the calls that are sent at the same time.
+        # The positions in the group of the calls that are sent at the same time.
         batches = [range(len(calls))] if self.reply.interleave else [range(at, at + 1) for at in range(len(calls))]
         for batch in batches:
             for index in batch:
                 function = {"name": calls[index]["function"]["name"], "arguments": "", "output": None}
                 call = {"index": index, "id": calls[index]["id"], "type": "function", "function": function}
                 yield _step_delta(step, call)
-            for place, piece in in_turns([group[index] for index in batch]):
-                call = {"index": batch[place], "type": "function", "function": {"arguments": piece}}
+            for position, piece in in_turns([group[index] for index in batch]):
+                call = {"index": batch[position], "type": "function", "function": {"arguments": piece}}
                 yield _step_delta(step, call, is_piece=True)
         self.waiting_steps[self._run_id] = self._completed_step(step, {"tool_calls": calls})
 
     def _code_frames(self, part: CodeInterpreter) -> Iterator[Frame]:
-        """A step with one call of the code interpreter."""
+        """Yield a step with one call of the code interpreter."""
         step, opening = self._new_step("tool_calls", {"tool_calls": []})
         yield from opening
         kind = "code_interpreter"
@@ -269,7 +269,8 @@ def _step_delta(step: Json, call: Json, *, is_piece: bool = False) -> Frame:
 
 
 def _content(part: Part, value: str, *, with_annotations: bool) -> Json:
-    """A content part of a message, or a piece of one. The first piece of a text has the empty list of annotations."""
+    """Return a content part of a message, or a piece of one. The first piece of a text has the empty list of
+    annotations."""
     if isinstance(part, Refusal):
         return {"type": "refusal", "refusal": value}
     text: dict[str, Any] = {"value": value}

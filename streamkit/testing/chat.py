@@ -15,7 +15,7 @@ from .dialect import CREATED, Dialect, Frame, Json, json_bytes
 from .parts import CodeInterpreter, McpApproval, Part, Reasoning, Refusal, Text, ToolCall
 from .replies import in_turns
 
-__all__ = ["Chat"]
+__all__ = ["ChatCompletions"]
 
 _FINGERPRINT = "fp_scripted"
 _FIELDS: dict[type[Part], str] = {Text: "content", Refusal: "refusal", Reasoning: "reasoning_content"}
@@ -28,7 +28,7 @@ _FIRST_FIELDS: dict[type[Part], Json] = {
 }
 
 
-class Chat(Dialect):
+class ChatCompletions(Dialect):
     """The answer to `POST /v1/chat/completions`."""
 
     api = "Chat Completions"
@@ -36,7 +36,7 @@ class Chat(Dialect):
     unsupported = (McpApproval, CodeInterpreter)
 
     def frames(self) -> Iterator[Frame]:
-        """The chunks, then `[DONE]`."""
+        """Yield the chunks, then `[DONE]`."""
         first_part = type(self.reply.parts[0]) if self.reply.parts else Text
         yield self._chunk({"role": "assistant", **_FIRST_FIELDS[first_part]})
         for group in self.reply.groups():
@@ -52,11 +52,11 @@ class Chat(Dialect):
         yield Frame(sse_frame(b"[DONE]"))
 
     def error_frames(self) -> Iterator[Frame]:
-        """A chunk with an `error` object, as OpenAI's service and compatible servers send it."""
+        """Yield a chunk with an `error` object, as OpenAI's service and compatible servers send it."""
         yield _data_frame(self.error_body(self.reply.error, 500))
 
     def body(self) -> Json:
-        """The completion."""
+        """Return the completion."""
         message: Json = {"role": "assistant", "content": None, "refusal": None, "annotations": []}
         calls: list[Json] = []
         for part in self.reply.parts:
@@ -77,8 +77,8 @@ class Chat(Dialect):
             assert isinstance(part, ToolCall)
             head = {"id": self.next_call_id(part), "type": "function"}
             yield self._call_chunk(index, head | {"function": {"name": part.name, "arguments": ""}})
-        for place, piece in in_turns(group):
-            yield self._call_chunk(first + place, {"function": {"arguments": piece}}, is_piece=True)
+        for position, piece in in_turns(group):
+            yield self._call_chunk(first + position, {"function": {"arguments": piece}}, is_piece=True)
 
     def _call_chunk(self, index: int, call: Mapping[str, Any], *, is_piece: bool = False) -> Frame:
         return self._chunk({"tool_calls": [{"index": index, **call}]}, is_piece=is_piece)

@@ -186,7 +186,8 @@ class Connection(BaseHTTPRequestHandler):
 
 
 def _frames(reply: Reply, dialect: Dialect) -> Iterator[Frame]:
-    """The stream's frames. An empty frame follows the last piece of a raw body, so that it can be cut after it."""
+    """Yield the stream's frames. An empty frame follows the last piece of a raw body, so that it can be cut after
+    it."""
     if reply.raw is None:
         yield from dialect.frames()
         return

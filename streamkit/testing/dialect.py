@@ -71,30 +71,30 @@ class Dialect:
         self._call_count = 0
 
     def frames(self) -> Iterator[Frame]:
-        """The complete stream. If it is read only in part, `error_frames` continues from there."""
+        """Return the complete stream. If it is read only in part, `error_frames` continues from there."""
         raise NotImplementedError
 
     def error_frames(self) -> Iterator[Frame]:
-        """The frames that end a stream with the reply's error."""
+        """Return the frames that end a stream with the reply's error."""
         raise NotImplementedError
 
     def body(self) -> Json:
-        """The JSON body for a request without `stream`."""
+        """Return the JSON body for a request without `stream`."""
         raise NotImplementedError
 
     def failed_body(self) -> tuple[int, Json]:
-        """The HTTP status and the JSON body that report the reply's error to a request without `stream`."""
+        """Return the HTTP status and the JSON body that report the reply's error to a request without `stream`."""
         return 500, self.error_body(self.reply.error, 500)
 
     @classmethod
     def error_body(cls, error: ServiceError, status: int) -> Json:
-        """The JSON body of a response with this HTTP status."""
+        """Return the JSON body of a response with this HTTP status."""
         return {"error": error.to_dict()}
 
     def next_call_id(self, part: ToolCall) -> str:
-        """The id of the reply's next tool call: its own, or one that counts the answers and the calls."""
-        place, self._call_count = self._call_count, self._call_count + 1
-        return part.call_id or f"call_{self.number}_{place}"
+        """Return the id of the reply's next tool call: its own, or one that counts the answers and the calls."""
+        call_number, self._call_count = self._call_count, self._call_count + 1
+        return part.call_id or f"call_{self.number}_{call_number}"
 
     def prompt_and_completion_tokens(self) -> Json:
         """The token counts under the names that Chat Completions and Assistants use."""
@@ -113,40 +113,41 @@ class ResourceDialect(Dialect):
     """The request parameters that the resource repeats, each with the value for a request without it."""
 
     def resource(self, status: str) -> Json:
-        """The resource in this state."""
+        """Return the resource in this state."""
         raise NotImplementedError
 
     def final_status(self) -> str:
-        """The state in which the resource ends, once all frames were produced."""
+        """Return the state in which the resource ends, once all frames were produced."""
         raise NotImplementedError
 
     def failed_frames(self) -> Iterator[Frame]:
-        """The frames that end a stream with a failed resource."""
+        """Return the frames that end a stream with a failed resource."""
         raise NotImplementedError
 
     def error_event_frame(self) -> Frame:
-        """The `error` event with the reply's error."""
+        """Return the `error` event with the reply's error."""
         raise NotImplementedError
 
     def error_frames(self) -> Iterator[Frame]:
-        """The frames that end a stream with the reply's error; `Reply.error_event` decides which."""
+        """Yield the frames that end a stream with the reply's error; `Reply.error_event` decides which."""
         if self._reports_failed_resource:
             yield from self.failed_frames()
         else:
             yield self.error_event_frame()
 
     def body(self) -> Json:
-        """The resource in its final state."""
+        """Return the resource in its final state."""
         for _ in self.frames():
             pass
         return self.resource(self.final_status())
 
     def failed_body(self) -> tuple[int, Json]:
-        """The failed resource with status 200, or an error body with status 500; `Reply.error_event` decides which."""
+        """Return the failed resource with status 200, or an error body with status 500; `Reply.error_event` decides
+        which."""
         return (200, self.resource("failed")) if self._reports_failed_resource else super().failed_body()
 
     def repeated_parameters(self) -> Json:
-        """The request's parameters, as the resource repeats them."""
+        """Return the request's parameters, as the resource repeats them."""
         body = self.request.body
         return {key: default if body.get(key) is None else body[key] for key, default in self.request_defaults.items()}
 
@@ -156,7 +157,7 @@ class ResourceDialect(Dialect):
 
 
 def event_frame(name: str, data: Mapping[str, Any], *, is_piece: bool = False) -> Frame:
-    """An SSE event with an event name and JSON data."""
+    """Return an SSE event with an event name and JSON data."""
     return Frame(sse_frame(json_bytes(data), name), is_piece)
 
 

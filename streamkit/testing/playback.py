@@ -39,12 +39,12 @@ class Playback:
         self._waiting_steps: dict[str, Json] = {}  # the Assistants steps that wait for tool outputs, by run id
 
     def requests(self) -> list[Request]:
-        """All requests so far."""
+        """Return all requests so far."""
         with self._changed:
             return list(self._requests)
 
     def disconnects(self) -> list[Request]:
-        """The requests whose client left before it had the complete answer."""
+        """Return the requests whose client left before it had the complete answer."""
         with self._changed:
             return list(self._disconnects)
 
@@ -76,7 +76,7 @@ class Playback:
                 self._changed.notify_all()
 
     def next_answer(self, request: Request) -> tuple[Reply, Dialect]:
-        """The script's next reply, and the answer that it makes to this request.
+        """Return the script's next reply, and the answer that it makes to this request.
 
         Raises:
             UnsupportedPart: The requested API cannot express the reply.
@@ -92,7 +92,7 @@ class Playback:
         return reply, dialect_of(request)(reply, request, number, self._waiting_steps)
 
     def model_object(self, path: str) -> Json | None:
-        """The body of `GET /v1/models` or `GET /v1/models/{model}`; None for any other path."""
+        """Return the body of `GET /v1/models` or `GET /v1/models/{model}`; None for any other path."""
         model: Json = {"id": self._model, "object": "model", "created": CREATED, "owned_by": "streamkit"}
         if path == "/v1/models":
             return {"object": "list", "data": [model]}

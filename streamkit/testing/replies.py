@@ -51,7 +51,7 @@ class ServiceError:
     param: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The `error` object as OpenAI sends it: `message`, `type`, `param` and `code`."""
+        """Return the `error` object as OpenAI sends it: `message`, `type`, `param` and `code`."""
         return {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
 
 
@@ -166,8 +166,8 @@ class Reply:
         return self.finish_reason in ("length", "content_filter")
 
     def groups(self) -> Iterable[tuple[Part, ...]]:
-        """The parts in the groups in which they are sent: one part each, but adjacent tool calls together if the reply
-        interleaves them."""
+        """Return the parts in the groups in which they are sent: one part each, but adjacent tool calls together if the
+        reply interleaves them."""
         return grouped_calls(self.parts) if self.interleave else ((part,) for part in self.parts)
 
     def _check(self) -> None:
@@ -210,7 +210,7 @@ def _as_pieces(raw: bytes | Sequence[bytes]) -> tuple[bytes, ...]:
 
 
 def grouped_calls(parts: Iterable[Part]) -> Iterable[tuple[Part, ...]]:
-    """The parts in groups: adjacent tool calls together, every other part alone."""
+    """Yield the parts in groups: adjacent tool calls together, every other part alone."""
     group: list[Part] = []
     for part in parts:
         if group and not (isinstance(part, ToolCall) and isinstance(group[-1], ToolCall)):
@@ -222,11 +222,12 @@ def grouped_calls(parts: Iterable[Part]) -> Iterable[tuple[Part, ...]]:
 
 
 def in_turns(group: Sequence[Part]) -> Iterable[tuple[int, str]]:
-    """The pieces of parts that are sent at the same time, one of each part in turn: `(place in the group, piece)`."""
+    """Yield the pieces of parts that are sent at the same time, one of each part in turn: `(position in the group,
+    piece)`."""
     for turn in range(max(len(part.pieces) for part in group)):
-        for place, part in enumerate(group):
+        for position, part in enumerate(group):
             if turn < len(part.pieces):
-                yield place, part.pieces[turn]
+                yield position, part.pieces[turn]
 
 
 def _default_usage(parts: Sequence[Part]) -> Tokens:

@@ -54,7 +54,7 @@ class Request:
 
 
 def parse_body(content: bytes) -> Mapping[str, Any] | None:
-    """The JSON object in a request body; None if the body is anything else."""
+    """Return the JSON object in a request body; None if the body is anything else."""
     try:
         value = json.loads(content)
     except ValueError:

@@ -9,7 +9,7 @@ from .dialect import Json
 from .parts import CodeInterpreter, McpApproval, Part, Reasoning, Refusal, ToolCall
 
 __all__ = [
-    "OutputItem",
+    "ResponseItem",
     "code_interpreter_item",
     "function_call_item",
     "mcp_approval_item",
@@ -18,7 +18,7 @@ __all__ = [
 ]
 
 
-class OutputItem(NamedTuple):
+class ResponseItem(NamedTuple):
     """One output item, and the events that report it.
 
     Attributes:
@@ -46,8 +46,8 @@ class OutputItem(NamedTuple):
     delta_fields: Json = {}
 
 
-def message_item(part: Part, id: str, output_index: int) -> OutputItem:
-    """A message with one content part, a text or a refusal."""
+def message_item(part: Part, id: str, output_index: int) -> ResponseItem:
+    """Return a message with one content part, a text or a refusal."""
     if isinstance(part, Refusal):
         extra: Json = {}
         kind, field = "refusal", "refusal"
@@ -58,7 +58,7 @@ def message_item(part: Part, id: str, output_index: int) -> OutputItem:
         empty = {"type": kind, "annotations": [], "logprobs": [], "text": ""}
     full = empty | {field: part.text}
     item: Json = {"id": id, "type": "message", "role": "assistant"}
-    return OutputItem(
+    return ResponseItem(
         part,
         id,
         output_index,
@@ -72,7 +72,7 @@ def message_item(part: Part, id: str, output_index: int) -> OutputItem:
     )
 
 
-def reasoning_item(part: Reasoning, id: str, output_index: int) -> OutputItem:
+def reasoning_item(part: Reasoning, id: str, output_index: int) -> ResponseItem:
     """Reasoning: one part of a summary, or the full text as content."""
     item: Json = {"id": id, "type": "reasoning", "summary": []}
     if part.summary:
@@ -82,7 +82,7 @@ def reasoning_item(part: Reasoning, id: str, output_index: int) -> OutputItem:
         kind, part_event, field, index = "reasoning_text", "content_part", "content", "content_index"
         delta = "reasoning_text"
     full = {"type": kind, "text": part.text}
-    return OutputItem(
+    return ResponseItem(
         part,
         id,
         output_index,
@@ -95,10 +95,10 @@ def reasoning_item(part: Reasoning, id: str, output_index: int) -> OutputItem:
     )
 
 
-def function_call_item(part: ToolCall, id: str, output_index: int, call_id: str) -> OutputItem:
-    """A call of one of the client's functions."""
+def function_call_item(part: ToolCall, id: str, output_index: int, call_id: str) -> ResponseItem:
+    """Return a call of one of the client's functions."""
     item: Json = {"id": id, "type": "function_call", "call_id": call_id, "name": part.name}
-    return OutputItem(
+    return ResponseItem(
         part,
         id,
         output_index,
@@ -109,18 +109,18 @@ def function_call_item(part: ToolCall, id: str, output_index: int, call_id: str)
     )
 
 
-def mcp_approval_item(part: McpApproval, id: str, output_index: int) -> OutputItem:
-    """An approval request. It is complete when it is added, and has no deltas."""
+def mcp_approval_item(part: McpApproval, id: str, output_index: int) -> ResponseItem:
+    """Return an approval request. It is complete when it is added, and has no deltas."""
     item: Json = {"id": id, "type": "mcp_approval_request", "arguments": part.arguments, "name": part.name}
     item["server_label"] = part.server_label
-    return OutputItem(part, id, output_index, empty=item, full=item, delta="")
+    return ResponseItem(part, id, output_index, empty=item, full=item, delta="")
 
 
-def code_interpreter_item(part: CodeInterpreter, id: str, output_index: int, container_id: str) -> OutputItem:
+def code_interpreter_item(part: CodeInterpreter, id: str, output_index: int, container_id: str) -> ResponseItem:
     """Code that the provider runs, and what it printed."""
     item: Json = {"id": id, "type": "code_interpreter_call", "container_id": container_id}
     outputs = [{"type": "logs", "logs": part.logs}] if part.logs else []
-    return OutputItem(
+    return ResponseItem(
         part,
         id,
         output_index,

@@ -15,7 +15,7 @@ from .parts import CodeInterpreter, McpApproval, Part, Reasoning, ToolCall
 from .replies import Reply, in_turns
 from .requests import Request
 from .response_items import (
-    OutputItem,
+    ResponseItem,
     code_interpreter_item,
     function_call_item,
     mcp_approval_item,
@@ -59,7 +59,7 @@ class Responses(ResourceDialect):
         self._finished_items: list[Json] = []
 
     def frames(self) -> Iterator[Frame]:
-        """The events, numbered from 0 by `sequence_number`."""
+        """Yield the events, numbered from 0 by `sequence_number`."""
         yield self._event("response.created", response=self.resource("in_progress"))
         yield self._event("response.in_progress", response=self.resource("in_progress"))
         index = 0
@@ -79,12 +79,12 @@ class Responses(ResourceDialect):
         yield self._event("response.failed", response=self.resource("failed"))
 
     def error_event_frame(self) -> Frame:
-        """The `error` event."""
+        """Return the `error` event."""
         error = self.reply.error
         return self._event("error", code=error.code, message=error.message, param=error.param)
 
     def resource(self, status: str) -> Json:
-        """The response in this state, with the items that are finished."""
+        """Return the response in this state, with the items that are finished."""
         reply = self.reply
         has_usage = status in ("completed", "incomplete")
         error = {"code": reply.error.code or "server_error", "message": reply.error.message}
@@ -108,20 +108,21 @@ class Responses(ResourceDialect):
         }
 
     def _stated_reasoning(self) -> Json:
-        """What the resource states about reasoning: that there are summaries, if the reply has any. OpenAI sends none
-        that its response does not announce, and what reads the stream relies on it."""
+        """Return what the resource states about reasoning: that there are summaries, if the reply has any. OpenAI sends
+        none that its response does not announce, and what reads the stream relies on it."""
         if not any(isinstance(part, Reasoning) and part.summary for part in self.reply.parts):
             return {}
         stated = self.repeated_parameters()["reasoning"]
         return {"reasoning": {**stated, "summary": stated.get("summary") or "auto"}}
 
-    def _item_frames(self, items: Sequence[OutputItem], *, is_last: bool) -> Iterator[Frame]:
-        """The events of items that are sent at the same time: all are added, then filled in turn, then finished."""
+    def _item_frames(self, items: Sequence[ResponseItem], *, is_last: bool) -> Iterator[Frame]:
+        """Yield the events of items that are sent at the same time: all are added, then filled in turn, then
+        finished."""
         for item in items:
             yield self._event("response.output_item.added", output_index=item.output_index, item=item.empty)
             yield from self._item_events(item, item.opening)
-        for place, piece in in_turns([item.part for item in items]):
-            item = items[place]
+        for position, piece in in_turns([item.part for item in items]):
+            item = items[position]
             yield self._item_event(item, item.delta, {"delta": piece, **item.delta_fields}, is_piece=True)
         for item in items:
             yield from self._item_events(item, item.closing)
@@ -130,15 +131,15 @@ class Responses(ResourceDialect):
             self._finished_items.append(full)
             yield self._event("response.output_item.done", output_index=item.output_index, item=full)
 
-    def _item_events(self, item: OutputItem, events: Sequence[tuple[str, Json]]) -> Iterator[Frame]:
+    def _item_events(self, item: ResponseItem, events: Sequence[tuple[str, Json]]) -> Iterator[Frame]:
         for type, fields in events:
             yield self._item_event(item, type, fields)
 
-    def _item_event(self, item: OutputItem, type: str, fields: Json, *, is_piece: bool = False) -> Frame:
-        place = {"item_id": item.id, "output_index": item.output_index, **item.indexes}
-        return self._event(f"response.{type}", is_piece=is_piece, **place, **fields)
+    def _item_event(self, item: ResponseItem, type: str, fields: Json, *, is_piece: bool = False) -> Frame:
+        position = {"item_id": item.id, "output_index": item.output_index, **item.indexes}
+        return self._event(f"response.{type}", is_piece=is_piece, **position, **fields)
 
-    def _item(self, part: Part, index: int) -> OutputItem:
+    def _item(self, part: Part, index: int) -> ResponseItem:
         match part:
             case ToolCall():
                 return function_call_item(part, self._id("fc", index), index, self.next_call_id(part))

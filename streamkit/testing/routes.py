@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .anthropic import AnthropicMessages
 from .assistants import Assistants
-from .chat import Chat
+from .chat import ChatCompletions
 from .dialect import Dialect
 from .replies import ServiceError
 from .requests import Request, parse_body
@@ -13,19 +13,22 @@ from .responses import Responses
 __all__ = ["dialect_of", "rejection_of"]
 
 _DIALECTS: dict[str, type[Dialect]] = {
-    route: dialect for dialect in (Chat, Responses, AnthropicMessages, Assistants) for route in dialect.routes
+    route: dialect
+    for dialect in (ChatCompletions, Responses, AnthropicMessages, Assistants)
+    for route in dialect.routes
 }
 
 
 def dialect_of(request: Request) -> type[Dialect]:
-    """The API that answers this request; for an unknown path the base class, whose errors have OpenAI's format."""
+    """Return the API that answers this request; for an unknown path the base class, whose errors have OpenAI's
+    format."""
     return _DIALECTS.get(request.route, Dialect)
 
 
 def rejection_of(request: Request) -> tuple[int, ServiceError] | None:
-    """The status and the error with which the service rejects this request; None if it would answer.
+    """Return the status and the error with which the service rejects this request; None if it would answer.
 
-    It rejects unknown paths, other methods than POST, bodies that are no JSON object, and missing parameters or
+    It rejects unknown paths, other methods than POST, bodies that are not a JSON object, and missing parameters or
     headers.
     """
     dialect = _DIALECTS.get(request.route)

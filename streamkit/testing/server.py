@@ -61,7 +61,7 @@ class ModelServer:
     def __init__(self, script: Scripted | Iterable[Scripted], *, model: str = "scripted") -> None:
         entries = _entries(script)
         self._playback = Playback(entries, model)
-        self._listener = _Listener(self._playback)
+        self._listener = _HttpListener(self._playback)
         self._port: int = self._listener.server_address[1]
         self._thread = threading.Thread(
             target=self._listener.serve_forever, args=(0.005,), name="model-server", daemon=True
@@ -123,7 +123,7 @@ class ModelServer:
 
 
 def _entries(script: Any) -> tuple[Scripted, ...]:
-    """The entries of a script, or of one entry alone; checked for callers without a type checker."""
+    """Return the entries of a script, or of one entry alone; checked for callers without a type checker."""
     is_one = isinstance(script, (Reply, str)) or callable(script) or not hasattr(script, "__iter__")
     entries: tuple[Any, ...] = (script,) if is_one else tuple(cast("Iterable[Any]", script))
     if not entries:
@@ -134,7 +134,7 @@ def _entries(script: Any) -> tuple[Scripted, ...]:
     return entries
 
 
-class _Listener(TCPServer):
+class _HttpListener(TCPServer):
     """Accepts connections on loopback. It has the socket and the thread of each open one."""
 
     request_queue_size = 128

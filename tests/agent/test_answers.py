@@ -12,7 +12,7 @@ import openai
 import pytest
 
 import streamkit as sk
-from streamkit.agent.code import Code
+from streamkit.agent.code import ProposedCode
 from streamkit.agent.code_run import CodeRun
 from streamkit.agent.history import model_view
 from streamkit.testing import McpApproval, ModelServer, Reply, Text, ToolCall
@@ -217,7 +217,7 @@ def test_code_that_waits_for_its_turn_can_be_stopped() -> None:
     for source in ("hang", "say never", "say hi"):
         call = sk.ToolCallMessage(source, name="execute")
         shown = sk.CodeMessage(source, format="python", content=source)
-        runs.append(CodeRun(computer, Code("python", source, shown), call))
+        runs.append(CodeRun(computer, ProposedCode("python", source, shown), call))
     first, second, third = runs
     assert first.read()
     assert computer.hanging.wait(10)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import streamkit as sk
-from streamkit.agent.code import Code, code_arguments, read_code
+from streamkit.agent.code import ProposedCode, code_arguments, read_code
 
 _words = st.sampled_from(["language", "code", "format", "content", "why"])
 _values = st.sampled_from(['"python"', '"shell"', '"a"', '"b"', '""', "1", "null", '["a"]', '{"code": "a"}'])
@@ -36,7 +36,7 @@ def shown(source: str, call_id: str = "1", language: str = "python") -> sk.CodeM
 def test_only_what_can_be_read_in_one_way_runs(text: str, told: str, language: str) -> None:
     """The arguments are an object in which each key has one value, and the code and its language are exactly what was shown."""
     read = read_code(call_of(text), [shown(told, language=language)])
-    if not isinstance(read, Code):
+    if not isinstance(read, ProposedCode):
         assert read.reason
         return
     pairs: list[tuple[str, Any]] = []
@@ -55,5 +55,5 @@ def test_complete_code_that_was_shown_runs(source: str) -> None:
     except UnicodeEncodeError:
         return
     read = read_code(call_of(code_arguments("Python", source)), [shown("x", "2"), shown(source, language="Python")])
-    assert isinstance(read, Code)
+    assert isinstance(read, ProposedCode)
     assert (read.language, read.source) == ("python", source)

@@ -214,7 +214,7 @@ def says_nothing(context: ToolContext) -> Any:
 @every_face
 @pytest.mark.parametrize(
     ("confirm", "fault"),
-    [(raises, "ValueError: no"), (says_nothing, "`confirm` of tool pay returned None, which is no bool")],
+    [(raises, "ValueError: no"), (says_nothing, "`confirm` of tool pay returned None, which is not a bool")],
 )
 @body
 async def test_a_function_that_cannot_decide_fails_the_call(face: Face, confirm: Any, fault: str) -> None:

@@ -24,7 +24,7 @@ BAD: dict[str, tuple[Any, str]] = {
     ),
     "no image": (
         {"role": "user", "type": "image", "format": "path", "content": __file__},
-        "is no PNG, JPEG, GIF or WebP image",
+        "is not a PNG, JPEG, GIF or WebP image",
     ),
     "a type that no provider has": ({"role": "user", "type": "smell", "content": "x"}, "smell"),
     "a file on this machine": ({"role": "user", "type": "file", "format": "path", "content": "/etc/hosts"}, "file"),

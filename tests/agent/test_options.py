@@ -86,7 +86,7 @@ def test_a_foreign_client_is_refused_with_what_it_is_and_what_is_taken(kind: Any
     with pytest.raises(sk.UsageError) as raised:
         kind(client, model="m", protocol=protocol)
     if isinstance(client, _Foreign):
-        assert str(raised.value).startswith("a cohere `_Foreign` is no client ")
+        assert str(raised.value).startswith("a cohere `_Foreign` is not a client ")
     if not isinstance(client, type):
         assert "pass one of openai or anthropic" in str(raised.value)
         assert "openai.OpenAI(base_url=…)" in str(raised.value)

@@ -36,7 +36,7 @@ def test_a_client_of_another_provider_is_refused_by_its_name(
             kind(make(server.root_url), model="m", protocol=protocol)
         assert server.requests == []
     message = str(raised.value)
-    assert message.startswith(f"a {package} `{name}` is no client ")
+    assert message.startswith(f"a {package} `{name}` is not a client ")
     assert "pass one of openai or anthropic" in message
     assert "`openai.OpenAI(base_url=…)`" in message
     assert "has no attribute" not in message

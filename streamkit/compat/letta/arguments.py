@@ -32,7 +32,7 @@ class FunctionArgumentsStreamHandler:
         self._is_repeated = False
 
     def process_json_chunk(self, chunk: str) -> str | None:
-        """The text that a piece of the JSON adds to the argument; None if it adds nothing."""
+        """Return the text that a piece of the JSON adds to the argument; None if it adds nothing."""
         added: list[str] = []
         for piece in self._fields.feed(chunk):
             # The key occurs a second time: the text that was already returned cannot be taken back.

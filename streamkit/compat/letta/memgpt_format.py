@@ -20,9 +20,17 @@ from ...messages import Message, ReasoningMessage, TextMessage, ToolOutputMessag
 from ...protocols import is_object
 from ...renderers.characters import one_line, printable
 from ...renderers.labels import memgpt_fancy
-from .normalise import Call, as_chat_message, json_object
+from .normalise import FunctionCall, as_chat_message, json_object
 
-__all__ = ["Line", "function_lines", "kind_lines", "message_lines", "sent_text_of", "simple_lines", "user_lines"]
+__all__ = [
+    "FormattedLine",
+    "function_lines",
+    "kind_lines",
+    "message_lines",
+    "sent_text_of",
+    "simple_lines",
+    "user_lines",
+]
 
 _USER = "1;32"
 _FUNCTION = "1;31"
@@ -41,38 +49,40 @@ _MEMORY: dict[str, tuple[str, tuple[str, ...]]] = {
 _running = re.compile(r"Running (\w+)\((.*)\)", re.DOTALL).match
 
 
-class Line(NamedTuple):
+class FormattedLine(NamedTuple):
     """A line to print. `colour` is its SGR codes; empty for none."""
 
     text: str
     colour: str = ""
 
 
-def _labelled(message: Message) -> Line:
+def _labelled(message: Message) -> FormattedLine:
     text = message.content
     label = memgpt_fancy(message, text, message.name or "")
-    return Line(label.before + printable(text) + label.after, label.colour)
+    return FormattedLine(label.before + printable(text) + label.after, label.colour)
 
 
 # The kinds of messages that are always one line.
-_KINDS: dict[str, Callable[[str], Line]] = {
-    "important": lambda text: Line(printable(text), "1;35"),
-    "warning": lambda text: Line(printable(text), "1;31"),
-    "memory": lambda text: Line(f"🧠 {printable(text)}", "1;95"),
+_KINDS: dict[str, Callable[[str], FormattedLine]] = {
+    "important": lambda text: FormattedLine(printable(text), "1;35"),
+    "warning": lambda text: FormattedLine(printable(text), "1;31"),
+    "memory": lambda text: FormattedLine(f"🧠 {printable(text)}", "1;95"),
     "internal_monologue": lambda text: _labelled(ReasoningMessage(content=text)),
     "assistant": lambda text: _labelled(TextMessage(content=text)),
     "system": lambda text: _labelled(TextMessage(role="system", content=text)),
 }
 
 
-def kind_lines(kind: str, text: object) -> Iterator[Line]:
-    """The line of a message of one of the kinds in `_KINDS`; none for None."""
+def kind_lines(kind: str, text: object) -> Iterator[FormattedLine]:
+    """Yield the line of a message of one of the kinds in `_KINDS`; none for None."""
     if text is not None:
         yield _KINDS[kind](str(text))
 
 
-def user_lines(message: object, *, raw: bool = False, dump: bool = False, debug: bool = False) -> Iterator[Line]:
-    """The lines of a user's message: text if it is `raw`, otherwise MemGPT's JSON with a `type`.
+def user_lines(
+    message: object, *, raw: bool = False, dump: bool = False, debug: bool = False
+) -> Iterator[FormattedLine]:
+    """Yield the lines of a user's message: text if it is `raw`, otherwise MemGPT's JSON with a `type`.
 
     Without any of the options there are none, because the user has seen what they typed.
     """
@@ -95,12 +105,12 @@ def user_lines(message: object, *, raw: bool = False, dump: bool = False, debug:
             yield _user("🧑", dict(fields))
 
 
-def _user(icon: str, content: object) -> Line:
-    return Line(f"{icon} {printable(str(content))}", _USER)
+def _user(icon: str, content: object) -> FormattedLine:
+    return FormattedLine(f"{icon} {printable(str(content))}", _USER)
 
 
-def function_lines(message: object, *, debug: bool = False) -> Iterator[Line]:
-    """The lines of a function message: `Running name(arguments)`, `Ran …`, `Success…`, `Error: …`, or JSON with a
+def function_lines(message: object, *, debug: bool = False) -> Iterator[FormattedLine]:
+    """Yield the lines of a function message: `Running name(arguments)`, `Ran …`, `Success…`, `Error: …`, or JSON with a
     `status`. Without `debug`, only calls of MemGPT's memory functions are shown."""
     text = "" if message is None else str(message)
     if is_object(message) or text.startswith(("Success", "Error: ")):
@@ -113,19 +123,19 @@ def function_lines(message: object, *, debug: bool = False) -> Iterator[Line]:
         fields = json_object(text)
         if fields is None:
             kind = type(message).__name__
-            yield Line(f"Warning: did not recognize function message <class '{kind}'> {printable(text)}")
+            yield FormattedLine(f"Warning: did not recognize function message <class '{kind}'> {printable(text)}")
         if debug:
             yield _function("", text, _GREEN if fields is not None and fields.get("status") == "OK" else _FUNCTION)
 
 
-def _function(icon: str, text: str, colour: str = _FUNCTION) -> Line:
+def _function(icon: str, text: str, colour: str = _FUNCTION) -> FormattedLine:
     if icon in ("🟢", "🔴"):
         label = memgpt_fancy(ToolOutputMessage(content=text), text, "")
-        return Line(label.before + printable(text), label.colour)
-    return Line(f"⚡{icon} [function] {printable(text)}", colour)
+        return FormattedLine(label.before + printable(text), label.colour)
+    return FormattedLine(f"⚡{icon} [function] {printable(text)}", colour)
 
 
-def _running_lines(text: str, *, debug: bool) -> Iterator[Line]:
+def _running_lines(text: str, *, debug: bool) -> Iterator[FormattedLine]:
     found = _running(text)
     name = found[1] if found else ""
     if debug or name not in _MEMORY:
@@ -138,12 +148,12 @@ def _running_lines(text: str, *, debug: bool) -> Iterator[Line]:
     if shown:
         line = ", ".join(f"{key}: {one_line(str(arguments[key]))}" for key in shown if key in arguments)
         if line:
-            yield Line(f"\t{line}", "31")
+            yield FormattedLine(f"\t{line}", "31")
         return
     if (old := arguments.get("old_content")) is not None:
-        yield Line(f"\t {printable(str(old))}", _FUNCTION)
+        yield FormattedLine(f"\t {printable(str(old))}", _FUNCTION)
     if (new := arguments.get("new_content", arguments.get("content"))) is not None:
-        yield Line(f"\t→ {printable(str(new))}", _GREEN if old is not None else _FUNCTION)
+        yield FormattedLine(f"\t→ {printable(str(new))}", _GREEN if old is not None else _FUNCTION)
 
 
 def _arguments(text: str) -> Mapping[str, Any]:
@@ -157,8 +167,8 @@ def _arguments(text: str) -> Mapping[str, Any]:
     return value if is_object(value) else {}
 
 
-def sent_text_of(call: Call) -> str | None:
-    """The text that a call of `send_message` sends to the user; None for any other call."""
+def sent_text_of(call: FunctionCall) -> str | None:
+    """Return the text that a call of `send_message` sends to the user; None for any other call."""
     if call.name != "send_message":
         return None
     arguments = json_object(call.arguments)
@@ -166,7 +176,7 @@ def sent_text_of(call: Call) -> str | None:
     return text if isinstance(text, str) else call.arguments or ""
 
 
-def _call_lines(calls: list[Call], *, debug: bool) -> Iterator[Line]:
+def _call_lines(calls: list[FunctionCall], *, debug: bool) -> Iterator[FormattedLine]:
     for call in calls:
         if (text := sent_text_of(call)) is not None:
             yield from kind_lines("assistant", text)
@@ -176,8 +186,8 @@ def _call_lines(calls: list[Call], *, debug: bool) -> Iterator[Line]:
             yield from function_lines(f"Running {call.name or ''}({arguments})", debug=debug)
 
 
-def message_lines(message: object, *, dump: bool = False) -> Iterator[Line]:
-    """The lines of a message of a conversation. `dump` adds user messages, and all function calls and results."""
+def message_lines(message: object, *, dump: bool = False) -> Iterator[FormattedLine]:
+    """Yield the lines of a message of a conversation. `dump` adds user messages, and all function calls and results."""
     fields = as_chat_message(message)
     content = fields["content"]
     match fields["role"]:
@@ -192,18 +202,18 @@ def message_lines(message: object, *, dump: bool = False) -> Iterator[Line]:
         case "function" | "tool":
             yield from function_lines(_tool_text(content), debug=dump)
         case _:
-            yield Line(f"Unknown role: {printable(str(content))}")
+            yield FormattedLine(f"Unknown role: {printable(str(content))}")
 
 
 def _tool_text(content: str | None) -> str:
-    """A function's result as a function message. In conversations it has lost its `Success: `."""
+    """Return a function's result as a function message. In conversations it has lost its `Success: `."""
     if not content or content.startswith(("Success", "Error: ", "Ran ", "Running ")) or json_object(content):
         return content or ""
     return f"Success: {content}"
 
 
-def simple_lines(message: object) -> Iterator[Line]:
-    """The lines of a message for someone who follows only the talk; assistant content is shown as sent text."""
+def simple_lines(message: object) -> Iterator[FormattedLine]:
+    """Yield the lines of a message for someone who follows only the talk; assistant content is shown as sent text."""
     fields = as_chat_message(message)
     content = fields["content"]
     match fields["role"]:
@@ -219,4 +229,4 @@ def simple_lines(message: object) -> Iterator[Line]:
         case "function" | "tool":
             pass
         case _:
-            yield Line(f"Unknown role: {printable(str(content))}")
+            yield FormattedLine(f"Unknown role: {printable(str(content))}")

@@ -15,7 +15,7 @@ from ...protocols import is_object
 from ...protocols.values import as_list
 
 __all__ = [
-    "Call",
+    "FunctionCall",
     "as_chat_chunk",
     "as_chat_message",
     "as_dict",
@@ -32,22 +32,22 @@ __all__ = [
 
 
 def get(value: object, key: str) -> Any:
-    """A field of a dict, or an attribute of an object; None if there is none."""
+    """Return a field of a dict, or an attribute of an object; None if there is none."""
     return value.get(key) if is_object(value) else getattr(value, key, None)
 
 
 def string_or_none(value: object) -> str | None:
-    """A string unchanged; None for anything else."""
+    """Return a string unchanged; None for anything else."""
     return value if isinstance(value, str) else None
 
 
 def items_of(value: object) -> Sequence[Any]:
-    """A list or tuple unchanged; an empty sequence for anything else."""
+    """Return a list or tuple unchanged; an empty sequence for anything else."""
     return as_list(value)
 
 
 def text_of(content: object) -> str | None:
-    """A message's content, a string or a list of parts, as one string; None if there is no content."""
+    """Return a message's content, a string or a list of parts, as one string; None if there is no content."""
     if isinstance(content, str) or content is None:
         return content
     parts = (part if isinstance(part, str) else string_or_none(get(part, "text")) for part in items_of(content))
@@ -55,7 +55,7 @@ def text_of(content: object) -> str | None:
 
 
 def json_object(text: str | None) -> Mapping[str, Any] | None:
-    """The object in a JSON text; None if it is anything else. Control characters in strings are allowed."""
+    """Return the object in a JSON text; None if it is anything else. Control characters in strings are allowed."""
     try:
         value = json.loads(text or "", strict=False)
     except (ValueError, RecursionError):
@@ -64,7 +64,7 @@ def json_object(text: str | None) -> Mapping[str, Any] | None:
 
 
 def utc_date(created_at: object, *, seconds: bool = False) -> str | None:
-    """A time as ISO text in UTC; with `seconds`, without fractions. Text is returned unchanged.
+    """Return a time as ISO text in UTC; with `seconds`, without fractions. Text is returned unchanged.
 
     Args:
         created_at: A `datetime` (in UTC if it has no time zone), Unix seconds, or text. Anything else has no date.
@@ -85,64 +85,64 @@ def utc_date(created_at: object, *, seconds: bool = False) -> str | None:
         return date.isoformat()
 
 
-class Call(NamedTuple):
-    """A tool call, or a piece of one. `place` is its index among the calls of its message."""
+class FunctionCall(NamedTuple):
+    """A tool call, or a piece of one. `position` is its index among the calls of its message."""
 
     id: str | None
     name: str | None
     arguments: str | None
-    place: int = 0
+    position: int = 0
 
 
-def calls_of(message: object) -> list[Call]:
-    """The tool calls of a message or of a chunk's delta, including the `function_call` of older ones."""
+def calls_of(message: object) -> list[FunctionCall]:
+    """Return the tool calls of a message or of a chunk's delta, including the `function_call` of older ones."""
     if isinstance(message, ToolCallMessage):
-        return [Call(message.call_id, message.name, message.content)]
-    calls = [_call(call, place) for place, call in enumerate(items_of(get(message, "tool_calls")))]
+        return [FunctionCall(message.call_id, message.name, message.content)]
+    calls = [_call(call, position) for position, call in enumerate(items_of(get(message, "tool_calls")))]
     function = get(message, "function_call")
     return calls or ([_call({"function": function}, 0)] if function is not None else [])
 
 
-def _call(call: object, place: int) -> Call:
+def _call(call: object, position: int) -> FunctionCall:
     function, index = get(call, "function"), get(call, "index")
     arguments = get(function, "arguments")
     if is_object(arguments):
         arguments = json.dumps(arguments, ensure_ascii=False, default=str)
     name = string_or_none(get(function, "name"))
     id = string_or_none(get(call, "id"))
-    return Call(id, name, string_or_none(arguments), index if type(index) is int else place)
+    return FunctionCall(id, name, string_or_none(arguments), index if type(index) is int else position)
 
 
 def call_id_of(message: object) -> str | None:
-    """The id of the call that a message answers."""
+    """Return the id of the call that a message answers."""
     return string_or_none(get(message, "tool_call_id")) or string_or_none(get(message, "call_id"))
 
 
 def as_chat_chunk(chunk: object) -> dict[str, Any]:
-    """A chunk of an answer as a Chat Completions chunk, without a finish reason."""
+    """Return a chunk of an answer as a Chat Completions chunk, without a finish reason."""
     return {
         "id": string_or_none(get(chunk, "id")) or "",
         "model": string_or_none(get(chunk, "model")) or "",
         "object": "chat.completion.chunk",
         "created": 0,
-        "choices": [_as_choice(choice, place) for place, choice in enumerate(items_of(get(chunk, "choices")))],
+        "choices": [_as_choice(choice, position) for position, choice in enumerate(items_of(get(chunk, "choices")))],
     }
 
 
-def _as_choice(choice: object, place: int) -> dict[str, Any]:
+def _as_choice(choice: object, position: int) -> dict[str, Any]:
     chunk_delta, index = get(choice, "delta"), get(choice, "index")
     delta: dict[str, Any] = {"content": text_of(get(chunk_delta, "content"))}
     if calls := calls_of(chunk_delta):
         delta["tool_calls"] = [
-            {"index": call.place, "id": call.id, "function": {"name": call.name, "arguments": call.arguments}}
+            {"index": call.position, "id": call.id, "function": {"name": call.name, "arguments": call.arguments}}
             for call in calls
         ]
     # The end of the answer comes from the interface's `stream_end`, not from a finish reason.
-    return {"index": index if type(index) is int else place, "delta": delta, "finish_reason": None}
+    return {"index": index if type(index) is int else position, "delta": delta, "finish_reason": None}
 
 
 def split_by_kind(chunk: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """A Chat Completions chunk, split by the kind of message in its first choice: `message`, then `tool_call`."""
+    """Yield a Chat Completions chunk, split by the kind of message in its first choice: `message`, then `tool_call`."""
     for choice in chunk["choices"][:1]:
         content, calls = choice["delta"]["content"], choice["delta"].get("tool_calls")
         if content:
@@ -152,7 +152,7 @@ def split_by_kind(chunk: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]
 
 
 def as_dict(message: object) -> object:
-    """A message as a dict with its own field names; an object that has no such form is returned unchanged."""
+    """Return a message as a dict with its own field names; an object that has no such form is returned unchanged."""
     for name in ("to_openai_dict", "to_dict", "model_dump"):
         convert = getattr(message, name, None)
         if callable(convert):
@@ -161,7 +161,7 @@ def as_dict(message: object) -> object:
 
 
 def as_chat_message(message: object) -> dict[str, Any]:
-    """A message with the fields `role`, `content` and `tool_calls` (a list of `Call`).
+    """Return a message with the fields `role`, `content` and `tool_calls` (a list of `FunctionCall`).
 
     As in MemGPT, the assistant's content is its inner monologue, and a text to its user is a call of `send_message`.
     """
@@ -183,10 +183,10 @@ def _from_streamkit(message: Message) -> dict[str, Any]:
             return _chat_message("assistant", content)
         case Message(role="assistant"):
             arguments = json.dumps({"message": content}, ensure_ascii=False)
-            return _chat_message("assistant", None, [Call(None, "send_message", arguments)])
+            return _chat_message("assistant", None, [FunctionCall(None, "send_message", arguments)])
         case _:
             return _chat_message("tool" if message.role == "computer" else message.role, content)
 
 
-def _chat_message(role: str, content: str | None, calls: Sequence[Call] = ()) -> dict[str, Any]:
+def _chat_message(role: str, content: str | None, calls: Sequence[FunctionCall] = ()) -> dict[str, Any]:
     return {"role": role, "content": content, "tool_calls": calls}

@@ -17,7 +17,7 @@ __all__ = ["PushStream", "PushedMessage", "require_sync"]
 
 
 def require_sync(handler: Handler) -> Handler:
-    """The handler itself, if it can be called without an event loop.
+    """Return the handler itself, if it can be called without an event loop.
 
     Raises:
         UsageError: One of its hooks is async.
@@ -81,7 +81,7 @@ class PushedMessage:
         self._is_open = False
 
     def events(self, text: str, *, replace: bool) -> Iterator[Event]:
-        """The events for more text, beginning with the message's created event if it is not open."""
+        """Yield the events for more text, beginning with the message's created event if it is not open."""
         if not self._is_open:
             self._is_open = True
             self._count += 1
@@ -90,7 +90,7 @@ class PushedMessage:
             yield self._delta(text, replace)
 
     def done(self) -> Event:
-        """The event that ends it."""
+        """Return the event that ends it."""
         self._is_open = False
         return MessageDone(Message(self._id))
 

@@ -16,7 +16,7 @@ from ...relay.wakers import TaskWaker, task_waker
 from ...renderers.characters import printable
 from ...streams.readers import GeneratorLoop
 from .interfaces import AgentInterface
-from .memgpt_format import Line
+from .memgpt_format import FormattedLine
 from .normalise import as_dict, get, utc_date
 from .terminal import put
 
@@ -25,7 +25,7 @@ __all__ = ["QueuingInterface", "Style"]
 Style = Literal["obj", "api"]
 
 
-class _Entry(NamedTuple):
+class _QueuedMessage(NamedTuple):
     """An entry of the queue: a message in both styles, or the error of a turn. An empty one ends the turn."""
 
     api: dict[str, Any] | None = None
@@ -33,7 +33,7 @@ class _Entry(NamedTuple):
     error: str | None = None
 
 
-_STOP = _Entry()
+_STOP = _QueuedMessage()
 
 
 class QueuingInterface(AgentInterface):
@@ -75,8 +75,8 @@ class QueuingInterface(AgentInterface):
         self.timeout = timeout
         self._limit = limit
         self._lock = threading.Lock()
-        self._entries: deque[_Entry] = deque()
-        self._last_message: _Entry | None = None  # the newest one, whether it was taken or not
+        self._entries: deque[_QueuedMessage] = deque()
+        self._last_message: _QueuedMessage | None = None  # the newest one, whether it was taken or not
         self._last_push = time.monotonic()
         self._waiting: set[TaskWaker] = set()
 
@@ -157,7 +157,7 @@ class QueuingInterface(AgentInterface):
         In style `api` their last item is `{"internal_error": …}`. Style `obj` has no message for an error, so they
         raise `RunFailedError`.
         """
-        self._push(_Entry(error=str(error)), _STOP)
+        self._push(_QueuedMessage(error=str(error)), _STOP)
 
     def clear(self) -> None:
         """Drop all messages that were not taken."""
@@ -220,7 +220,7 @@ class QueuingInterface(AgentInterface):
             self._waiting.discard(waker)
             waker.close()
 
-    async def _next(self, waker: TaskWaker, began: float) -> _Entry:
+    async def _next(self, waker: TaskWaker, began: float) -> _QueuedMessage:
         while True:
             waker.reset()
             with self._lock:
@@ -250,9 +250,11 @@ class QueuingInterface(AgentInterface):
         self._debug(text, msg_obj)
         id = get(msg_obj, "id")
         fields = {"id": None if id is None else str(id), "date": utc_date(get(msg_obj, "created_at"))}
-        self._push(_Entry({**item, **{key: value for key, value in fields.items() if value is not None}}, msg_obj))
+        self._push(
+            _QueuedMessage({**item, **{key: value for key, value in fields.items() if value is not None}}, msg_obj)
+        )
 
-    def _push(self, *entries: _Entry) -> None:
+    def _push(self, *entries: _QueuedMessage) -> None:
         with self._lock:
             # The end of a turn is accepted even if the queue is full, because generators wait for it.
             if entries[0].api is not None and len(self._entries) >= self._limit:
@@ -268,7 +270,7 @@ class QueuingInterface(AgentInterface):
     def _debug(self, text: str, msg_obj: object) -> None:
         if self.debug:
             date = utc_date(get(msg_obj, "created_at"))
-            put(Line(printable(str(value))) for value in (text, as_dict(msg_obj), date) if value is not None)
+            put(FormattedLine(printable(str(value))) for value in (text, as_dict(msg_obj), date) if value is not None)
 
 
 def _check_style(style: object) -> None:
@@ -276,11 +278,11 @@ def _check_style(style: object) -> None:
         raise UsageError(f"there is no style {style!r}; there are: {', '.join(get_args(Style))}")
 
 
-def _api_item(entry: _Entry) -> dict[str, Any]:
+def _api_item(entry: _QueuedMessage) -> dict[str, Any]:
     return entry.api if entry.api is not None else {"internal_error": entry.error}
 
 
 def _key(message: object) -> object:
-    """What identifies a message: its id, or the object itself if it has none."""
+    """Return the key of a message: its id, or the object itself if it has none."""
     message_id = get(message, "id")
     return id(message) if message_id is None else str(message_id)

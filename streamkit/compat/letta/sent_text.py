@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .arguments import FunctionArgumentsStreamHandler
-from .normalise import Call
+from .normalise import FunctionCall
 
 __all__ = ["SentText"]
 
@@ -14,18 +14,18 @@ class SentText:
     """Reads the calls of one answer after another. The texts that it returns, joined, are everything that was sent."""
 
     def __init__(self) -> None:
-        self._calls: dict[int, _SendMessageCall] = {}  # of the current answer, by their places
+        self._calls: dict[int, _SendMessageCall] = {}  # of the current answer, by their positions
         self._latest: _SendMessageCall | None = None  # the call that added text last
 
-    def feed(self, call: Call) -> str:
-        """The text that a piece of a call adds."""
-        reader = self._calls.get(call.place)
+    def feed(self, call: FunctionCall) -> str:
+        """Return the text that a piece of a call adds."""
+        reader = self._calls.get(call.position)
         if reader is None or (call.id and reader.id and call.id != reader.id):
-            reader = self._calls[call.place] = _SendMessageCall()
+            reader = self._calls[call.position] = _SendMessageCall()
         return self._separated(reader, reader.feed(call))
 
     def add(self, text: str) -> str:
-        """The text that a complete message adds."""
+        """Return the text that a complete message adds."""
         return self._separated(_SendMessageCall(), text)
 
     def end_answer(self) -> None:
@@ -52,7 +52,7 @@ class _SendMessageCall:
         self._name = ""
         self._arguments = FunctionArgumentsStreamHandler()
 
-    def feed(self, call: Call) -> str:
+    def feed(self, call: FunctionCall) -> str:
         self.id = self.id or call.id
         if call.name and call.name != self._name:  # some servers repeat the name with every piece
             self._name += call.name

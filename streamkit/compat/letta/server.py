@@ -22,7 +22,7 @@ from ...relay.emitter import Emitter
 from ...streams.api import astream
 from ...streams.readers import GeneratorLoop
 from .interfaces import AgentChunkStreamingInterface
-from .normalise import Call, call_id_of, calls_of, get, items_of, json_object, text_of, utc_date
+from .normalise import FunctionCall, call_id_of, calls_of, get, items_of, json_object, text_of, utc_date
 from .sent_text import SentText
 
 __all__ = ["MessageStreamStatus", "StreamingServerInterface"]
@@ -98,8 +98,8 @@ class StreamingServerInterface(AgentChunkStreamingInterface):
 
     def _end_answer(self) -> None:
         self._sent.end_answer()
-        self._call_ids: dict[int, str] = {}  # of the answer's calls, by their places
-        self._announced: set[tuple[str, int]] = set()  # the calls that were announced, by message id and place
+        self._call_ids: dict[int, str] = {}  # of the answer's calls, by their positions
+        self._announced: set[tuple[str, int]] = set()  # the calls that were announced, by message id and position
 
     # -- beginning and end
 
@@ -151,7 +151,7 @@ class StreamingServerInterface(AgentChunkStreamingInterface):
     # -- reading
 
     def get_generator(self, finish_message: bool = False) -> AsyncGenerator[Any, None]:
-        """The stream's items from its beginning, each as soon as it was sent; on asyncio and trio.
+        """Return the stream's items from its beginning, each as soon as it was sent; on asyncio and trio.
 
         There may be any number of generators, made at any time.
 
@@ -222,29 +222,29 @@ class StreamingServerInterface(AgentChunkStreamingInterface):
     # -- sending
 
     def _chunk_items(self, delta: object) -> Iterator[dict[str, Any]]:
-        """The items for a chunk's delta."""
+        """Yield the items for a chunk's delta."""
         for thought in (get(delta, "reasoning_content"), text_of(get(delta, "content"))):
             if thought and isinstance(thought, str):
                 yield {"internal_monologue": thought}
         for call in calls_of(delta):
             if call.id:
-                self._call_ids[call.place] = call.id
+                self._call_ids[call.position] = call.id
             if call.name or call.arguments:
-                yield {"function_call": _function(call._replace(id=self._call_ids.get(call.place)))}
+                yield {"function_call": _function(call._replace(id=self._call_ids.get(call.position)))}
 
-    def _find_call(self, text: str, message: object, id: str) -> Call:
-        """The message's call that `name(arguments)` announces: the first of that name not announced yet."""
+    def _find_call(self, text: str, message: object, id: str) -> FunctionCall:
+        """Return the message's call that `name(arguments)` announces: the first of that name not announced yet."""
         name = text.partition("(")[0]
         calls = calls_of(message)
-        matching = [(place, call) for place, call in enumerate(calls) if call.name == name]
-        for place, call in matching:
-            if (id, place) not in self._announced:
-                self._announced.add((id, place))
+        matching = [(position, call) for position, call in enumerate(calls) if call.name == name]
+        for position, call in matching:
+            if (id, position) not in self._announced:
+                self._announced.add((id, position))
                 return call
         likely = [call for _, call in matching] or calls
-        return likely[0] if likely else Call(None, name, text[len(name) :].removeprefix("(").removesuffix(")"))
+        return likely[0] if likely else FunctionCall(None, name, text[len(name) :].removeprefix("(").removesuffix(")"))
 
-    def _send_call(self, call: Call, id: str, date: str | None) -> None:
+    def _send_call(self, call: FunctionCall, id: str, date: str | None) -> None:
         arguments = json_object(call.arguments)
         sent = arguments.get("message") if arguments is not None and call.name == "send_message" else None
         if self.streaming_chat_completion_mode:
@@ -263,7 +263,7 @@ class StreamingServerInterface(AgentChunkStreamingInterface):
         if text:
             self._emitter.text(text)
         for fault in self._sent.faults:
-            warning = StreamWarning("bad-arguments", f"the arguments of send_message are no JSON: {fault}")
+            warning = StreamWarning("bad-arguments", f"the arguments of send_message are not JSON: {fault}")
             if all(earlier.fault != warning.fault for earlier in self._emitter.warnings):
                 self._emitter.emit(warning)
 
@@ -284,7 +284,7 @@ class StreamingServerInterface(AgentChunkStreamingInterface):
 
 
 def _id_and_date(message: object | None) -> tuple[str, Any]:
-    """The id and the time of a message.
+    """Return the id and the time of a message.
 
     Raises:
         UsageError: There is no message.
@@ -295,14 +295,14 @@ def _id_and_date(message: object | None) -> tuple[str, Any]:
     return "" if id is None else str(id), get(message, "created_at")
 
 
-def _function(call: Call) -> dict[str, str]:
-    """The body of a `function_call` item."""
+def _function(call: FunctionCall) -> dict[str, str]:
+    """Return the body of a `function_call` item."""
     fields = {"name": call.name, "arguments": call.arguments, "function_call_id": call.id}
     return {key: value for key, value in fields.items() if value}
 
 
 async def _items(reader: Reader) -> AsyncGenerator[Any, None]:
-    """The items in Letta's format."""
+    """Yield the items in Letta's format."""
     async with astream(reader) as stream:
         async for event in stream:
             match event:
@@ -319,14 +319,15 @@ async def _items(reader: Reader) -> AsyncGenerator[Any, None]:
 
 
 async def _chunks(reader: Reader, model: dict[str, str]) -> AsyncGenerator[Any, None]:
-    """The items as Chat Completions chunks. They are one text, so a late reader gets all of it, in larger pieces."""
+    """Yield the items as Chat Completions chunks. They are one text, so a late reader gets all of it, in larger
+    pieces."""
     async with astream(reader) as stream:
         async for chunk in stream.chunks("openai_chat"):
             yield {**chunk, "model": chunk["model"] or model["model"]} if "model" in chunk else chunk
 
 
 async def _finished(items: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
-    """The items, then `[DONE]`."""
+    """Yield the items, then `[DONE]`."""
     try:
         async for item in items:
             yield item

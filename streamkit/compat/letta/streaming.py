@@ -14,8 +14,8 @@ from ...renderers.console import ConsolePrinter
 from ...renderers.labels import Label, Style, memgpt, memgpt_fancy
 from .arguments import FunctionArgumentsStreamHandler
 from .interfaces import AgentChunkStreamingInterface, AgentRefreshStreamingInterface
-from .memgpt_format import Line
-from .normalise import Call, calls_of, get, items_of, text_of
+from .memgpt_format import FormattedLine
+from .normalise import FunctionCall, calls_of, get, items_of, text_of
 from .push_stream import PushedMessage, PushStream, require_sync
 from .terminal import TerminalLines, put
 
@@ -30,7 +30,7 @@ class _ChunkLabels:
         self.follows_call = False
 
     def __call__(self, message: Message, text: str, name: str) -> Label:
-        """The label of a message; see `Style`."""
+        """Return the label of a message; see `Style`."""
         follows_call, self.follows_call = self.follows_call, isinstance(message, ToolCallMessage)
         if isinstance(message, TextMessage) and message.role == "assistant":
             return memgpt(ReasoningMessage(), text, name)
@@ -119,7 +119,7 @@ class StreamingRefreshCLIInterface(TerminalLines, AgentRefreshStreamingInterface
         self._renderer = require_sync(
             renderer if renderer is not None else _printer(_fancy_label if fancy else _plain_label)
         )
-        self._answer: _Answer | None = None
+        self._answer: _StreamedAnswer | None = None
 
     def toggle_streaming(self, on: bool) -> None:
         """Off: answers are not printed, and the other methods print everything they get. On: the options of the
@@ -162,14 +162,14 @@ class StreamingRefreshCLIInterface(TerminalLines, AgentRefreshStreamingInterface
         if not self.separate_send_message:
             super().assistant_message(msg, msg_obj)
 
-    def _current_answer(self) -> _Answer:
+    def _current_answer(self) -> _StreamedAnswer:
         if self._answer is None:
-            self._answer = _Answer(PushStream(self._renderer))
+            self._answer = _StreamedAnswer(PushStream(self._renderer))
         return self._answer
 
     def _space(self) -> None:
         if self._spaced:
-            put([Line("")])
+            put([FormattedLine("")])
 
     def _start_line(self) -> None:
         answer, self._answer = self._answer, None
@@ -177,7 +177,7 @@ class StreamingRefreshCLIInterface(TerminalLines, AgentRefreshStreamingInterface
             answer.end()
 
 
-class _GrowingText:
+class _SentSoFar:
     """A text that is passed in full each time. What it has more than before is pushed."""
 
     def __init__(self, stream: PushStream, header: Message) -> None:
@@ -199,27 +199,27 @@ class _GrowingText:
             self._stream.push_text(self._message, text, replace=True)
 
 
-class _Answer:
+class _StreamedAnswer:
     """The messages of one answer: thoughts, calls, and the caller's own output."""
 
     def __init__(self, stream: PushStream) -> None:
         self._stream = stream
-        self._thoughts = _GrowingText(stream, ReasoningMessage("thoughts"))
-        self._output = _GrowingText(stream, Message("output", type="output"))
+        self._thoughts = _SentSoFar(stream, ReasoningMessage("thoughts"))
+        self._output = _SentSoFar(stream, Message("output", type="output"))
         self._calls: dict[int, _AnswerCall] = {}
-        self._incomplete_names: dict[int, Call] = {}  # calls without arguments: more of their names may follow
+        self._incomplete_names: dict[int, FunctionCall] = {}  # calls without arguments: more of their names may follow
 
     def refresh(self, message: object, *, separate: bool) -> None:
         """Push what a message has more than before. `separate`: `send_message` calls are pushed as text."""
         self._thoughts.update(text_of(get(message, "content")) or "")
-        for place, call in enumerate(calls_of(message)):
-            pushed = self._calls.get(place)
+        for position, call in enumerate(calls_of(message)):
+            pushed = self._calls.get(position)
             if pushed is None and not (call.name and call.arguments):
-                self._incomplete_names[place] = call
+                self._incomplete_names[position] = call
                 continue
             if pushed is None:
-                self._incomplete_names.pop(place, None)
-                pushed = self._calls[place] = _AnswerCall(self._stream, call, place, separate=separate)
+                self._incomplete_names.pop(position, None)
+                pushed = self._calls[position] = _AnswerCall(self._stream, call, position, separate=separate)
             pushed.update(call.arguments or "")
 
     def push_output(self, text: str) -> None:
@@ -228,25 +228,25 @@ class _Answer:
 
     def end(self) -> None:
         """Push the calls that never had arguments, and end the stream."""
-        for place, call in self._incomplete_names.items():
+        for position, call in self._incomplete_names.items():
             if call.name:
-                _AnswerCall(self._stream, call, place, separate=False)
+                _AnswerCall(self._stream, call, position, separate=False)
         self._stream.end()
 
 
 class _AnswerCall:
     """A call of an answer, pushed as the text that it sends (`separate`, for `send_message`) or with its arguments."""
 
-    def __init__(self, stream: PushStream, call: Call, place: int, *, separate: bool) -> None:
+    def __init__(self, stream: PushStream, call: FunctionCall, position: int, *, separate: bool) -> None:
         self._text_reader = FunctionArgumentsStreamHandler() if separate and call.name == "send_message" else None
         self._arguments = ""
         self._text = ""
         header = (
-            TextMessage(f"text-{place}")
+            TextMessage(f"text-{position}")
             if self._text_reader is not None
-            else ToolCallMessage(f"call-{place}", name=call.name, provider_executed=True)
+            else ToolCallMessage(f"call-{position}", name=call.name, provider_executed=True)
         )
-        self._growing = _GrowingText(stream, header)
+        self._growing = _SentSoFar(stream, header)
         if self._text_reader is None:
             self._growing.begin()
 

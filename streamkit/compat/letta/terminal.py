@@ -13,7 +13,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 from ...renderers.characters import printable
 from ...renderers.writer import TerminalWriter
 from .interfaces import AgentInterface
-from .memgpt_format import Line, function_lines, kind_lines, message_lines, simple_lines, user_lines
+from .memgpt_format import FormattedLine, function_lines, kind_lines, message_lines, simple_lines, user_lines
 from .normalise import as_dict
 
 __all__ = ["CLIInterface", "TerminalLines"]
@@ -23,7 +23,7 @@ _P = ParamSpec("_P")
 _F = TypeVar("_F", bound=Callable[..., None])
 
 
-def put(lines: Iterable[Line]) -> None:
+def put(lines: Iterable[FormattedLine]) -> None:
     """Print lines. It raises as `print` does if the output is closed."""
     writer = TerminalWriter(None)
     for line in lines:
@@ -32,10 +32,10 @@ def put(lines: Iterable[Line]) -> None:
     writer.flush()
 
 
-def _numbered(lines: Iterable[Line], number: int) -> Iterator[Line]:
-    """The lines, the first one with the number of its message; without numbers for 0."""
+def _numbered(lines: Iterable[FormattedLine], number: int) -> Iterator[FormattedLine]:
+    """Yield the lines, the first one with the number of its message; without numbers for 0."""
     for line in lines:
-        yield Line(f"[{number}] {line.text}" if number else line.text, line.colour)
+        yield FormattedLine(f"[{number}] {line.text}" if number else line.text, line.colour)
         number = 0
 
 
@@ -105,8 +105,8 @@ class CLIInterface:
     def print_messages(message_sequence: Iterable[object], dump: bool = False) -> None:
         """Print the messages of a conversation; with `dump`, all of them in full, numbered down to 1."""
         messages = list(message_sequence)
-        for place, message in enumerate(messages):
-            put(_numbered(message_lines(message, dump=dump), len(messages) - place if dump else 0))
+        for index, message in enumerate(messages):
+            put(_numbered(message_lines(message, dump=dump), len(messages) - index if dump else 0))
 
     @staticmethod
     def print_messages_simple(message_sequence: Iterable[object]) -> None:
@@ -117,7 +117,7 @@ class CLIInterface:
     @staticmethod
     def print_messages_raw(message_sequence: Iterable[object]) -> None:
         """Print the messages of a conversation as dicts."""
-        put(Line(printable(str(as_dict(message)))) for message in message_sequence)
+        put(FormattedLine(printable(str(as_dict(message)))) for message in message_sequence)
 
     @staticmethod
     def step_yield() -> None:
@@ -146,7 +146,7 @@ class _LineMethod(Generic[_P]):
 
 
 def _line_method(method: _F) -> _F:
-    """A `_LineMethod` that the type checkers take for a method of an instance, as the one that it overrides."""
+    """Return a `_LineMethod` that the type checkers take for a method of an instance, as the one that it overrides."""
     return cast("_F", _LineMethod(method))  # the checkers refuse a descriptor in the place of a method
 
 

@@ -21,7 +21,7 @@ class InterpreterComputer(Computer):
     """A `Computer` for programs that were written for Open Interpreter's."""
 
     def run(self, language: str, code: str, **options: Any) -> Execution:
-        """A run of some code, as `Computer.run` gives it.
+        """Return a run of some code, as `Computer.run` gives it.
 
         Raises:
             UsageError: an option of the original, or what `Computer.run` raises.
@@ -35,5 +35,5 @@ class InterpreterComputer(Computer):
         return super().run(language, code, **options)
 
     def __getattr__(self, name: str) -> NoReturn:  # called for attributes that a `Computer` has not
-        place = _INSTEAD.get(name, _OTHERS)
-        raise AttributeError(f"interpreter.computer.{name} is not supported: {place}")
+        replacement = _INSTEAD.get(name, _OTHERS)
+        raise AttributeError(f"interpreter.computer.{name} is not supported: {replacement}")

@@ -15,7 +15,7 @@ _KEYS = ("role", "type", "format", "recipient", "content", "start", "end", "repl
 
 
 def chunks_of(encoder: Encoder, event: Event) -> Iterator[dict[str, Any]]:
-    """The chunks of one event that is in order, with the keys that Open Interpreter has and no others."""
+    """Yield the chunks of one event that is in order, with the keys that Open Interpreter has and no others."""
     for item in encoder.chunks(event):
         if item["role"] != "server":
             yield {key: item[key] for key in _KEYS if key in item and not _is_our_extension(key, item)}
@@ -55,10 +55,10 @@ class MessageHistory:
     def _finish(self, entry: dict[str, Any], message: Message) -> None:
         if message.format and message.type != "message":
             entry["format"] = message.format
-        place = next(place for place, one in enumerate(self._messages) if one is entry)
-        before = self._messages[place - 1] if place else {}
+        index = next(index for index, one in enumerate(self._messages) if one is entry)
+        before = self._messages[index - 1] if index else {}
         if message.type == "console" and not entry["content"] and before.get("role") == "computer":
-            del self._messages[place]  # the message before it shows already that the code ran
+            del self._messages[index]  # the message before it shows already that the code ran
 
 
 def _new_entry(message: Message) -> dict[str, Any]:

@@ -273,7 +273,7 @@ class OpenInterpreter:
             self._has_ended.set()
 
     def wait(self) -> list[dict[str, Any]]:
-        """The new messages of a chat that does not block, once it has ended.
+        """Return the new messages of a chat that does not block, once it has ended.
 
         Raises:
             StreamkitError: the chat failed.
@@ -300,7 +300,7 @@ class OpenInterpreter:
         return not self.messages or self.messages[-1].get("role") != "user"
 
     def _converse(self) -> Iterator[dict[str, Any]]:
-        """The chunks of a chat with the person at the terminal."""
+        """Yield the chunks of a chat with the person at the terminal."""
         for line in typed_messages():
             self._add_input(line)
             try:
@@ -341,7 +341,8 @@ class OpenInterpreter:
             self._has_ended.wait(0.05)
 
     def _chunks(self, *, display: bool, pull_approves: bool) -> Iterator[dict[str, Any]]:
-        """The chunks. With `pull_approves`, a confirmation that no handler answered is approved by the next pull."""
+        """Yield the chunks. With `pull_approves`, a confirmation that no handler answered is approved by the next
+        pull."""
         stream, chunks = self._begin(display=display)
         with stream:
             try:
@@ -352,11 +353,11 @@ class OpenInterpreter:
             finally:
                 self._has_ended.set()
 
-    def _begin(self, *, display: bool) -> tuple[StreamManager, _Chunks]:
-        """The stream of an answer, and what makes chunks of it."""
+    def _begin(self, *, display: bool) -> tuple[StreamManager, _ChunkMaker]:
+        """Return the stream of an answer, and what makes chunks of it."""
         self._has_ended.clear()
         self._stream = stream = self._agent().stream(None, *(display_handlers() if display else ()))
-        return stream, _Chunks(self.messages)
+        return stream, _ChunkMaker(self.messages)
 
     def _agent(self) -> Agent:
         client, model = self.llm.resolve(offline=self.offline)
@@ -376,7 +377,7 @@ class OpenInterpreter:
         return agent
 
 
-class _Chunks:
+class _ChunkMaker:
     """Makes the chunks of an answer, and appends its messages to a conversation.
 
     Args:
@@ -388,7 +389,7 @@ class _Chunks:
         self._history = MessageHistory(messages)
 
     def of(self, event: Event) -> Iterator[dict[str, Any]]:
-        """The chunks that follow from the stream's next event."""
+        """Yield the chunks that follow from the stream's next event."""
         events = [*self._encoder.in_order(event)]
         self._history.feed(events)
         for emitted in events:
@@ -402,6 +403,6 @@ def _approve(event: Event) -> None:
 
 
 def _unsupported(name: str) -> str:
-    if (place := _MOVED.get(name)) is not None:
-        return f"interpreter.{name} is not supported: it is interpreter.{place}"
+    if (moved_to := _MOVED.get(name)) is not None:
+        return f"interpreter.{name} is not supported: it is interpreter.{moved_to}"
     return f"interpreter.{name} is not supported; the attributes are: {', '.join(sorted(_SUPPORTED))}"

@@ -13,7 +13,7 @@ from ...errors import UsageError
 __all__ = ["LLM_SETTINGS", "Llm"]
 
 
-class _Provider(NamedTuple):
+class _LlmProvider(NamedTuple):
     """A provider's Chat Completions server. `key_variable` is the environment variable with its key; "" if none is needed."""
 
     url: str
@@ -21,14 +21,14 @@ class _Provider(NamedTuple):
 
 
 _PROVIDERS = {
-    "ollama": _Provider("http://localhost:11434/v1", ""),
-    "ollama_chat": _Provider("http://localhost:11434/v1", ""),
-    "lm_studio": _Provider("http://localhost:1234/v1", ""),
-    "openrouter": _Provider("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
-    "groq": _Provider("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
-    "mistral": _Provider("https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
-    "deepseek": _Provider("https://api.deepseek.com", "DEEPSEEK_API_KEY"),
-    "together_ai": _Provider("https://api.together.xyz/v1", "TOGETHER_API_KEY"),
+    "ollama": _LlmProvider("http://localhost:11434/v1", ""),
+    "ollama_chat": _LlmProvider("http://localhost:11434/v1", ""),
+    "lm_studio": _LlmProvider("http://localhost:1234/v1", ""),
+    "openrouter": _LlmProvider("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    "groq": _LlmProvider("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+    "mistral": _LlmProvider("https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+    "deepseek": _LlmProvider("https://api.deepseek.com", "DEEPSEEK_API_KEY"),
+    "together_ai": _LlmProvider("https://api.together.xyz/v1", "TOGETHER_API_KEY"),
 }
 _MAX_TOKENS = {"openai_responses": "max_output_tokens", "openai_chat": "max_tokens", "anthropic": "max_tokens"}
 LLM_SETTINGS = (
@@ -89,7 +89,7 @@ class Llm:
         object.__setattr__(self, name, value)
 
     def resolve(self, *, offline: bool) -> tuple[Any, str]:
-        """The client, and the model's name at its provider.
+        """Return the client, and the model's name at its provider.
 
         Args:
             offline: whether the model must be on this machine, or at `api_base`.
@@ -126,7 +126,7 @@ class Llm:
             self._clients.popitem()[1].close()
 
     def options(self, protocol: str) -> dict[str, Any]:
-        """The options of each request."""
+        """Return the options of each request."""
         options = {_MAX_TOKENS[protocol]: self.max_tokens, "temperature": self.temperature}
         return {key: value for key, value in options.items() if value is not None}
 

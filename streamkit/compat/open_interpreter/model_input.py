@@ -17,7 +17,7 @@ _FORMATS = {".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg", ".gif": "gif", ".web
 
 
 def messages_for_model(messages: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """The messages, with those of the user changed to forms that a request can hold.
+    """Yield the messages, with those of the user changed to forms that a request can hold.
 
     Raises:
         UsageError: the file of an image cannot be read, or has a type that models do not accept.
@@ -41,7 +41,7 @@ def messages_for_model(messages: Iterable[Mapping[str, Any]]) -> Iterator[Mappin
 
 
 def _with_text(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A document that was displayed, together with its text, which is what a model reads of it."""
+    """Return a document that was displayed, together with its text, which is what a model reads of it."""
     content = message.get("content")
     if (message.get("role"), message.get("format")) != ("computer", "html") or not isinstance(content, str):
         return message

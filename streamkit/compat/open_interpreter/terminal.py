@@ -29,12 +29,12 @@ class YesNoAsker(EventHandler):
 
 
 def display_handlers() -> list[Handler]:
-    """The handlers that print a stream, and ask."""
+    """Return the handlers that print a stream, and ask."""
     return [ConsolePrinter(warnings=False, run_end=False), YesNoAsker()]
 
 
 def typed_messages() -> Iterator[str]:
-    """The lines that the person types, until Ctrl-D, Ctrl-C, or a line that says `exit` or `quit`."""
+    """Yield the lines that the person types, until Ctrl-D, Ctrl-C, or a line that says `exit` or `quit`."""
     while True:
         try:
             line = input("> ").strip()

@@ -49,7 +49,7 @@ class AsyncAssistantEventHandler(BoundHandler, openai.AsyncAssistantEventHandler
     # -- what drives the stream, under openai's names
 
     async def __anext__(self) -> AssistantStreamEvent:
-        """The next event, after its hooks were called."""
+        """Return the next event, after its hooks were called."""
         manager, dispatcher = self._streamkit_manager(), self._streamkit_dispatcher()
         dispatcher.refuse_reading_in_hooks()
         if dispatcher.unread is None:
@@ -140,7 +140,7 @@ class AsyncAssistantEventHandler(BoundHandler, openai.AsyncAssistantEventHandler
         return bool(nested) and any(one.reader == self._streamkit_current_reader() for one in nested)
 
     def _streamkit_needs_async(self) -> str | None:
-        """The name of an overridden hook, or `handle`: the handler needs an async stream."""
+        """Return the name of an overridden hook, or `handle`: the handler needs an async stream."""
         return next((name for name in HOOKS if self._streamkit_overrides(name)), "handle")
 
     @staticmethod

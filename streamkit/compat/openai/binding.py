@@ -94,7 +94,7 @@ class BoundHandler(Handler):
         return message.live if message else None
 
     def _streamkit_text_deltas(self) -> Any:
-        """The assistant's text as it arrives, a string for each delta. Reading it drives the stream.
+        """Return the assistant's text as it arrives, a string for each delta. Reading it drives the stream.
 
         Raises:
             StreamkitError: The stream failed.
@@ -150,7 +150,7 @@ class BoundHandler(Handler):
         return self._streamkit
 
     def _streamkit_manager(self) -> Any:
-        """The manager that drives the stream.
+        """Return the manager that drives the stream.
 
         Raises:
             UsageError: The handler is on no stream, or on one that it cannot drive.
@@ -158,14 +158,14 @@ class BoundHandler(Handler):
         raise NotImplementedError
 
     def _streamkit_innermost(self, manager: M) -> Any | M:
-        """The innermost nested stream, which is what is being read; the manager if there is none."""
+        """Return the innermost nested stream, which is what is being read; the manager if there is none."""
         nested = self._streamkit_dispatcher().nested
         return nested[-1] if nested else manager
 
     # What streams call is an object of its own, so that a subclass may have methods of the same names.
 
     def streamkit_attachable(self) -> Handler:
-        """What a stream sees of the handler."""
+        """Return the handler that a stream attaches and calls."""
         return _Attached(
             name=type(self).__name__,
             handle=self._streamkit_handle,
@@ -199,11 +199,11 @@ class BoundHandler(Handler):
         return self._streamkit_is_on(stream)
 
     def streamkit_plan(self) -> Mapping[type[Event], tuple[Call, ...]]:
-        """The calls for each kind of event."""
+        """Return the calls for each kind of event."""
         return self._streamkit_plan()
 
     def streamkit_needs_async(self) -> str | None:
-        """The name of a hook that only an async stream can call; None if there is none."""
+        """Return the name of a hook that only an async stream can call; None if there is none."""
         return self._streamkit_needs_async()
 
     def _streamkit_bind(self, stream: StreamState) -> None:
@@ -234,7 +234,7 @@ class BoundHandler(Handler):
         return self._streamkit is not None and self._streamkit.stream is stream
 
     def _streamkit_plan(self) -> Mapping[type[Event], tuple[Call, ...]]:
-        """Every event calls one method, which finds the hooks.
+        """Return the calls of each event: one method, which finds the hooks.
 
         Raises:
             UsageError: A hook does not take its arguments.
@@ -252,7 +252,7 @@ class BoundHandler(Handler):
         raise NotImplementedError
 
     def _streamkit_wanted(self) -> frozenset[str]:
-        """The names of the overridden hooks."""
+        """Return the names of the overridden hooks."""
         return frozenset(name for name in ALL_HOOKS if self._streamkit_overrides(name))
 
     def _streamkit_overrides(self, name: str) -> bool:
@@ -260,7 +260,7 @@ class BoundHandler(Handler):
 
     @staticmethod
     def _streamkit_current_reader() -> int:
-        """The id of the current thread or task."""
+        """Return the id of the current thread or task."""
         raise NotImplementedError
 
     # -- on a stream that the openai client opened

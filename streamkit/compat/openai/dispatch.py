@@ -188,7 +188,7 @@ class Dispatcher:
         self._interrupted = _interrupted_calls(continuation or self.continuation)
 
     def take_interrupted(self) -> tuple[Any, Iterator[HookCall]] | None:
-        """The handler and the calls to make before the next event's hooks. They are returned once."""
+        """Return the handler and the calls to make before the next event's hooks. They are returned once."""
         interrupted, self._interrupted = self._interrupted, None
         return interrupted
 
@@ -348,7 +348,8 @@ def _interrupted_calls(continuation: Continuation | None) -> tuple[Any, Iterator
 
 
 def parse_item(item: Any, frame_name: str | None) -> tuple[str, Any]:
-    """The event name and the data of a wire item, as the decoder reads them. The name is empty if there is no event."""
+    """Return the event name and the data of a wire item, as the decoder reads them. The name is empty if there is no
+    event."""
     value = item
     if isinstance(item, bytes):
         try:
@@ -361,7 +362,7 @@ def parse_item(item: Any, frame_name: str | None) -> tuple[str, Any]:
 
 
 def client_request(stream: Any, own: Dispatcher | None, kind: type) -> ClientRequest:
-    """What is known of the request behind a stream that the openai client opened.
+    """Return the request behind a stream that the openai client opened, as far as the stream shows it.
 
     The state of its run comes from the newest live handler of this kind that the current thread or task drives, which
     is the innermost one, or from `own`, the dispatcher of the handler that the stream is for.

@@ -95,7 +95,7 @@ class AssistantEventHandler(BoundHandler, openai.AssistantEventHandler):
     # -- what drives the stream, under openai's names
 
     def __next__(self) -> AssistantStreamEvent:
-        """The next event, after its hooks were called."""
+        """Return the next event, after its hooks were called."""
         manager, dispatcher = self._streamkit_manager(), self._streamkit_dispatcher()
         dispatcher.refuse_reading_in_hooks()
         if dispatcher.unread is None:
@@ -196,7 +196,7 @@ class AssistantEventHandler(BoundHandler, openai.AssistantEventHandler):
         return stream
 
     def _streamkit_needs_async(self) -> str | None:
-        """The name of an async hook that was assigned to the object; None if there is none."""
+        """Return the name of an async hook that was assigned to the object; None if there is none."""
         own = (name for name in ALL_HOOKS if name in self.__dict__)
         return next((name for name in own if inspect.iscoroutinefunction(getattr(self, name))), None)
 

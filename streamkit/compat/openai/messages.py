@@ -21,7 +21,7 @@ from openai.types.beta.threads import (
 )
 
 from ...protocols import is_list
-from .objects import append, build, entries, has_rest, integer, mapping, place_of, text, text_annotation, update
+from .objects import append, build, entries, has_rest, insert_sorted, integer, mapping, text, text_annotation, update
 
 __all__ = ["HookCall", "MessageSnapshot"]
 
@@ -50,7 +50,7 @@ class ContentPart:
         self.length = 0
         self.final: str | None = None
         self.annotations: list[dict[str, Any]] = []
-        self._annotation_places: dict[Any, int] = {}  # by index, and by encoded data
+        self._annotation_positions: dict[Any, int] = {}  # by index, and by encoded data
         empty: dict[str, Any] = {
             "text": {"value": "", "annotations": []},
             "refusal": "",
@@ -76,24 +76,24 @@ class ContentPart:
         index = integer(annotation.get("index"))
         data = {key: value for key, value in annotation.items() if key != "index"}
         encoded = msgspec.json.encode(data, enc_hook=repr)
-        place = self._annotation_places.get(encoded if index is None else index)
-        if place is None:
-            place = len(self.annotations)
+        position = self._annotation_positions.get(encoded if index is None else index)
+        if position is None:
+            position = len(self.annotations)
             self.annotations.append(data)
             self.text.annotations.append(text_annotation(annotation))
         else:
             changes = {key: value for key, value in data.items() if value is not None}
-            data = self.annotations[place] = {**self.annotations[place], **changes}
-            self.text.annotations[place] = text_annotation(data if index is None else {**data, "index": index})
-        self._annotation_places[encoded] = place
+            data = self.annotations[position] = {**self.annotations[position], **changes}
+            self.text.annotations[position] = text_annotation(data if index is None else {**data, "index": index})
+        self._annotation_positions[encoded] = position
         if index is not None:
-            self._annotation_places[index] = place
+            self._annotation_positions[index] = position
 
     def replace_annotations(self, annotations: list[Any]) -> None:
         """Replace all annotations."""
         self.annotations.clear()
         self.text.annotations.clear()
-        self._annotation_places.clear()
+        self._annotation_positions.clear()
         for _, annotation in entries(annotations):
             self.annotate(annotation)
 
@@ -122,10 +122,10 @@ class MessageSnapshot:
         order = list(self._order)
         # Parts that are numbered from 1 or with gaps have a final content of the same length, in the same order.
         by_order = final and bool(order) and order[-1] >= len(pieces) == len(order)
-        for place, entry in pieces:
+        for position, entry in pieces:
             index = integer(entry.get("index"))
             if index is None:
-                index = order[place] if by_order else place if final else self._likely_index(entry, place)
+                index = order[position] if by_order else position if final else self._likely_index(entry, position)
             yield from self._update_part(index, entry, wants, final=final)
 
     def close_part(self, wants: Container[str]) -> Iterator[HookCall]:
@@ -157,12 +157,12 @@ class MessageSnapshot:
         if "on_message_done" in wants:
             yield "on_message_done", (self.live,)
 
-    def _likely_index(self, entry: Mapping[str, Any], place: int) -> int:
-        """The index of the part that a piece without an index belongs to."""
+    def _likely_index(self, entry: Mapping[str, Any], position: int) -> int:
+        """Return the index of the part that a piece without an index belongs to."""
         part = self._open_part
         if part is not None and part.kind == entry.get("type", part.kind):
             return next(index for index, other in self.parts.items() if other is part)
-        return max(self.parts, default=place - 1) + 1
+        return max(self.parts, default=position - 1) + 1
 
     def _update_part(
         self, index: int, entry: Mapping[str, Any], wants: Container[str], *, final: bool
@@ -191,12 +191,12 @@ class MessageSnapshot:
 
     def _begin_part(self, index: int, kind: str, entry: Mapping[str, Any]) -> ContentPart:
         part = self._open_part = self.parts[index] = ContentPart(kind, entry, index)
-        self.live.content.insert(place_of(index, self._order), part.block)
+        self.live.content.insert(insert_sorted(index, self._order), part.block)
         return part
 
     def _remove(self, index: int) -> None:
-        place = self._order.index(index)
-        del self._order[place], self.live.content[place], self.parts[index]
+        position = self._order.index(index)
+        del self._order[position], self.live.content[position], self.parts[index]
 
     def _grow_text(self, part: ContentPart, data: Mapping[str, Any], wants: Container[str]) -> Iterator[HookCall]:
         value = text(data.get("value"))
@@ -239,7 +239,7 @@ def _text_created(part: ContentPart, wants: Container[str]) -> Iterator[HookCall
 
 
 def _grow_other(part: ContentPart, entry: Mapping[str, Any], *, final: bool) -> None:
-    """Add a piece to a part that is no text. Such parts have no delta hooks of their own."""
+    """Add a piece to a part that is not text. Such parts have no delta hooks of their own."""
     if part.kind == "refusal":
         piece = text(entry.get("refusal"))
         assert isinstance(part.block, RefusalContentBlock)

@@ -25,9 +25,9 @@ __all__ = [
     "build",
     "entries",
     "has_rest",
+    "insert_sorted",
     "integer",
     "mapping",
-    "place_of",
     "text",
     "text_annotation",
     "tool_call",
@@ -40,36 +40,36 @@ Model = TypeVar("Model", bound=openai.BaseModel)
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
-    """A wire value as an object; empty if it is anything else."""
+    """Return a wire value as an object; empty if it is anything else."""
     return value if is_object(value) else {}
 
 
 def text(value: Any) -> str:
-    """A wire value as a string; empty if it is anything else."""
+    """Return a wire value as a string; empty if it is anything else."""
     return value if isinstance(value, str) else ""
 
 
 def integer(value: Any) -> int | None:
-    """A wire value as an integer from 0 on; None if it is anything else."""
+    """Return a wire value as an integer from 0 on; None if it is anything else."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def entries(value: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """The objects in a wire list, each with its place in it. A value that is no list has none."""
-    for place, entry in enumerate(value if is_list(value) else ()):
+    """Yield the objects in a wire list, each with its position in it. A value that is not a list has none."""
+    for position, entry in enumerate(value if is_list(value) else ()):
         if is_object(entry):
-            yield place, entry
+            yield position, entry
 
 
-def place_of(index: int, order: list[int]) -> int:
-    """The place of an index in the sorted list `order`. The index is inserted there."""
-    place = bisect.bisect(order, index)
-    order.insert(place, index)
-    return place
+def insert_sorted(index: int, order: list[int]) -> int:
+    """Insert an index into the sorted list `order`. Returns its position there."""
+    position = bisect.bisect(order, index)
+    order.insert(position, index)
+    return position
 
 
 def build(kind: type[Model], data: Mapping[Any, Any]) -> Model:
-    """An object of one of openai's classes, from wire data."""
+    """Return an object of one of openai's classes, from wire data."""
     return kind.construct(**{key: value for key, value in data.items() if isinstance(key, str) and key[0:1] != "_"})
 
 
@@ -107,17 +107,17 @@ def has_rest(final: str, live: str, count: int) -> bool:
 
 
 def text_annotation(data: Mapping[str, Any]) -> Any:
-    """An annotation of a text, of openai's class for its `type`."""
+    """Return an annotation of a text, of openai's class for its `type`."""
     return Text.construct(value="", annotations=[data]).annotations[0]
 
 
 def tool_call(data: Mapping[str, Any]) -> ToolCall:
-    """A tool call of a run step, of openai's class for its `type`."""
+    """Return a tool call of a run step, of openai's class for its `type`."""
     return ToolCallsStepDetails.construct(type="tool_calls", tool_calls=[data]).tool_calls[0]
 
 
 def tool_call_delta(data: Mapping[str, Any]) -> ToolCallDelta:
-    """A delta of a tool call, of openai's class for its `type`."""
+    """Return a delta of a tool call, of openai's class for its `type`."""
     calls = ToolCallDeltaObject.construct(type="tool_calls", tool_calls=[data]).tool_calls
     assert calls is not None
     return calls[0]
@@ -143,7 +143,7 @@ def wire_event(name: str, data: Any) -> AssistantStreamEvent:
 
 
 def as_json(value: Any) -> str:
-    """A string unchanged; an object or a list, which some servers send in place of JSON text, as JSON text."""
+    """Return a string unchanged; an object or a list, which some servers send in place of JSON text, as JSON text."""
     if isinstance(value, str):
         return value
     return msgspec.json.encode(value, enc_hook=repr).decode("utf-8") if isinstance(value, (Mapping, list)) else ""

@@ -74,7 +74,7 @@ class RunSnapshot:
         self._run = None
 
     def header(self, object_type: str, id: str, data: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields with which a message or step begins. What its own item lacks is taken from the run."""
+        """Return the fields with which a message or step begins. What its own item lacks is taken from the run."""
         run = self.run_data
         defaults = {
             "object": object_type,
@@ -115,7 +115,8 @@ class SnapshotUpdater:
         return self._event[1]
 
     def feed(self, name: str, value: Any) -> Iterator[HookCall]:
-        """The hook calls for one wire item. Make each call before taking the next: the snapshots grow in between."""
+        """Yield the hook calls for one wire item. Make each call before taking the next: the snapshots grow in
+        between."""
         self.item = name, value
         data = mapping(value)
         has_class = name in EVENT_CLASSES
@@ -221,7 +222,7 @@ class SnapshotUpdater:
         if "on_message_created" in self.wants:
             yield "on_message_created", (message.live,)
         if phase in ("created", "in_progress"):
-            indexed = [{"index": place, **entry} for place, entry in entries(data.get("content"))]
+            indexed = [{"index": position, **entry} for position, entry in entries(data.get("content"))]
             yield from message.update_content(indexed, self.wants)
         return message
 
@@ -256,8 +257,8 @@ class SnapshotUpdater:
             run.current_step = None
 
     def _feed_earlier_step(self, id: str, data: Mapping[str, Any]) -> Iterator[HookCall]:
-        """A step of which nothing but its end comes: its beginning and its calls were in an earlier stream of the run,
-        perhaps with another handler, which has run the tools."""
+        """Yield the events of a step of which nothing but its end comes: its beginning and its calls were in an earlier
+        stream of the run, perhaps with another handler, which has run the tools."""
         run = self.run
         step = StepSnapshot(run.header("thread.run.step", id, _initial_data(data, "completed")))
         for _ in step.close((), data):
@@ -284,12 +285,13 @@ class SnapshotUpdater:
 
 
 def _latest_id(open_items: Mapping[str, object], phase: str) -> str | None:
-    """The id of the open message or step that an item without an id belongs to; None if it begins another."""
+    """Return the id of the open message or step that an item without an id belongs to; None if it begins another."""
     return None if phase == "created" else next(reversed(list(open_items)), None)
 
 
 def _initial_data(data: Mapping[str, Any], phase: str) -> Mapping[str, Any]:
-    """The part of an item's data that a message or step can begin with, without what belongs to a later phase."""
+    """Return the part of an item's data that a message or step can begin with, without what belongs to a later
+    phase."""
     if phase in ("created", "in_progress"):
         return data
     return {key: value for key, value in data.items() if key not in ("delta", "object", "status", "content", "usage")}

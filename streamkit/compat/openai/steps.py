@@ -13,7 +13,7 @@ from typing import Any
 from openai.types.beta.threads.runs import RunStep, ToolCallsStepDetails
 
 from .messages import HookCall
-from .objects import build, entries, integer, mapping, place_of, text, tool_call_delta, update
+from .objects import build, entries, insert_sorted, integer, mapping, text, tool_call_delta, update
 from .tool_calls import TOOL_KINDS, ToolCallSnapshot
 
 __all__ = ["StepSnapshot"]
@@ -53,8 +53,8 @@ class StepSnapshot:
         if details.get("type") == "message_creation" and not self.calls:
             self.live.type = "message_creation"
             update(self.live, {"step_details": _empty_details(details, {})})
-        for place, entry in entries(details.get("tool_calls")):
-            call = self._find_call(entry, place, final=final)
+        for position, entry in entries(details.get("tool_calls")):
+            call = self._find_call(entry, position, final=final)
             if call is None:
                 before = self.calls[self._order[-1]] if self._order else None
                 call = self._begin_call(entry)
@@ -100,8 +100,8 @@ class StepSnapshot:
         if "on_run_step_done" in wants:
             yield "on_run_step_done", (self.live,)
 
-    def _find_call(self, entry: Mapping[str, Any], place: int, *, final: bool) -> ToolCallSnapshot | None:
-        """The call that a piece belongs to: by its index, else by its id, else by its place."""
+    def _find_call(self, entry: Mapping[str, Any], position: int, *, final: bool) -> ToolCallSnapshot | None:
+        """Return the call that a piece belongs to: by its index, else by its id, else by its position."""
         index, id = integer(entry.get("index")), text(entry.get("id"))
         if index is not None and not self._reuses_index(entry, index, id):
             return self.calls.get(index)
@@ -109,7 +109,7 @@ class StepSnapshot:
             return call
         if index is not None:
             return None
-        likely = place if final else -1  # some servers send no index
+        likely = position if final else -1  # some servers send no index
         if likely >= len(self._order) or not self._order:
             return None
         call = self.calls[self._order[likely]]
@@ -133,7 +133,7 @@ class StepSnapshot:
         if index is None or index in self.calls:
             index = self._order[-1] + 1 if self._order else 0
         call = self.calls[index] = ToolCallSnapshot(kind, entry, index)
-        self.live.step_details.tool_calls.insert(place_of(index, self._order), call.live)
+        self.live.step_details.tool_calls.insert(insert_sorted(index, self._order), call.live)
         return call
 
 
@@ -145,7 +145,7 @@ def _close_call(call: ToolCallSnapshot, wants: Container[str]) -> Iterator[HookC
 
 
 def _empty_details(details: Mapping[str, Any], header: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The details of a step before its first delta."""
+    """Return the details of a step before its first delta."""
     if (details.get("type") or header.get("type")) == "message_creation":
         return {"message_creation": {"message_id": ""}, **details, "type": "message_creation"}
     return {"type": "tool_calls", "tool_calls": []}

@@ -11,7 +11,7 @@ from openai.types.beta.threads.runs.function_tool_call import Function
 
 from ...protocols import is_object
 from ...protocols.values import parse_json
-from .objects import append, as_json, build, entries, has_rest, integer, mapping, place_of, text, tool_call, update
+from .objects import append, as_json, build, entries, has_rest, insert_sorted, integer, mapping, text, tool_call, update
 
 __all__ = ["TOOL_KINDS", "ToolCallSnapshot"]
 
@@ -122,7 +122,7 @@ class ToolCallSnapshot:
         if output is None:
             data = {**entry, "index": index}
             output = self.outputs[index] = build(CodeInterpreter, {"outputs": [data]}).outputs[0]
-            code.outputs.insert(place_of(index, self._order), output)
+            code.outputs.insert(insert_sorted(index, self._order), output)
         elif isinstance(output, CodeInterpreterOutputLogs):
             append(output, "logs", entry.get("logs", ""))
         else:
@@ -140,19 +140,20 @@ class ToolCallSnapshot:
         return new
 
     def _missing_outputs(self, code: CodeInterpreter, outputs: list[dict[str, Any]]) -> list[Mapping[str, Any]]:
-        """The final outputs, or the ends of them, that were not streamed. Logs may be cut into outputs differently."""
+        """Return the final outputs, or the ends of them, that were not streamed. Logs may be cut into outputs
+        differently."""
         images = sum(not isinstance(output, CodeInterpreterOutputLogs) for output in code.outputs)
         index = max(self.outputs, default=-1) + 1
         missing: list[Mapping[str, Any]] = []
         if logs := _remainder(_joined_logs(outputs), _joined_logs(code.outputs), self._logs_count):
             missing.append({"index": index, "type": "logs", "logs": logs})
         others = [entry for entry in outputs if entry.get("type") != "logs"]
-        missing += ({**entry, "index": index + 1 + place} for place, entry in enumerate(others[images:]))
+        missing += ({**entry, "index": index + 1 + position} for position, entry in enumerate(others[images:]))
         return missing
 
 
 def _valid_outputs(body: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The outputs of a code interpreter that are logs or images, each with the fields that its type requires."""
+    """Return the outputs of a code interpreter that are logs or images, each with the fields that its type requires."""
     outputs: list[dict[str, Any]] = []
     for _, entry in entries(body.get("outputs")):
         kind = entry.get("type") or next((kind for kind in ("logs", "image") if kind in entry), None)
@@ -164,7 +165,7 @@ def _valid_outputs(body: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _joined_logs(outputs: Iterable[Any]) -> str:
-    """The logs of all outputs, which are wire data or openai's objects."""
+    """Return the logs of all outputs, which are wire data or openai's objects."""
     logs: list[str] = []
     for output in outputs:
         if is_object(output):
@@ -175,5 +176,5 @@ def _joined_logs(outputs: Iterable[Any]) -> str:
 
 
 def _remainder(final: str, live: str, count: int) -> str:
-    """The end of a final text that was not streamed; empty if the final text is a different one."""
+    """Return the end of a final text that was not streamed; empty if the final text is a different one."""
     return final[count:] if has_rest(final, live, count) else ""

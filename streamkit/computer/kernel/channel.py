@@ -29,14 +29,14 @@ from time import monotonic
 from types import FrameType
 from typing import Any
 
-__all__ = ["Channel", "Run", "channel", "run_of_context", "write_all"]
+__all__ = ["Channel", "KernelRun", "channel", "run_of_context", "write_all"]
 
 SAMPLING_INTERVAL = 0.02  # seconds between two looks at the line that runs
 _ORDERED_STEPS = 20  # so many steps of a run come before what they print, however fast they are
 _ORDER_SHARE = 10  # … but later ones only after so many times as long as the last wait for the runner took
 
 
-class Run:
+class KernelRun:
     """One run's pipes. They are closed when no thread or task of the run is left that could write to them.
 
     Args:
@@ -80,7 +80,7 @@ class Run:
                 os.close(descriptor)
 
 
-run_of_context: contextvars.ContextVar[Run | None] = contextvars.ContextVar("streamkit_run", default=None)
+run_of_context: contextvars.ContextVar[KernelRun | None] = contextvars.ContextVar("streamkit_run", default=None)
 """The run that started the current thread or task; None in those of the kernel itself."""
 
 
@@ -99,7 +99,7 @@ class Channel:
     """
 
     def __init__(self) -> None:
-        self.run: Run | None = None
+        self.run: KernelRun | None = None
         self.interruptible = False
         self.stop_requested = self.interrupted = False
         self.handler: Callable[..., None] | None = None
@@ -138,7 +138,7 @@ class Channel:
         signal.signal(signal.SIGINT, signal.default_int_handler)  # as in any program; it need not be told apart
 
     @property
-    def current_run(self) -> Run | None:
+    def current_run(self) -> KernelRun | None:
         """The run that the calling thread or task belongs to."""
         return run_of_context.get() or self.run
 
@@ -219,7 +219,7 @@ class Channel:
                 run.ordered_steps += 1
 
     def find_run_frame(self, frame: FrameType | None) -> FrameType | None:
-        """The innermost of this frame and its callers that is the run's own code; None if there is none."""
+        """Return the innermost of this frame and its callers that is the run's own code; None if there is none."""
         while frame is not None and not self.is_run_frame(frame):
             frame = frame.f_back
         return frame
@@ -231,7 +231,7 @@ class Channel:
     # -- runs, answers and interrupts
 
     def next_request(self) -> dict[str, str] | None:
-        """The next run to execute; None if there is none yet."""
+        """Return the next run to execute; None if there is none yet."""
         try:
             return self._requests.get_nowait()
         except Empty:
@@ -269,7 +269,7 @@ class Channel:
 
 
 def _encode(frame: dict[str, Any]) -> bytes:
-    """The frame as a line of JSON. Halves of surrogate pairs, which JSON cannot have, are joined or replaced."""
+    """Return the frame as a line of JSON. Halves of surrogate pairs, which JSON cannot have, are joined or replaced."""
     text = dumps(frame, ensure_ascii=False)
     try:
         return text.encode() + b"\n"

@@ -20,7 +20,7 @@ from .channel import channel, run_of_context, write_all
 __all__ = ["Console", "flush", "install", "track_runs_of_threads"]
 
 
-class RunWriter(io.RawIOBase):
+class ConsoleWriter(io.RawIOBase):
     """stdout or stderr, as bytes, of the run that the writing thread belongs to.
 
     Args:
@@ -61,10 +61,10 @@ class Console(io.TextIOBase):
     """
 
     def __init__(self, number: int) -> None:
-        self._raw = RunWriter(number)
+        self._raw = ConsoleWriter(number)
 
     @property
-    def buffer(self) -> RunWriter:
+    def buffer(self) -> ConsoleWriter:
         """Where to write bytes."""
         return self._raw
 

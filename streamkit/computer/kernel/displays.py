@@ -18,14 +18,14 @@ from IPython.core.displaypub import DisplayPublisher
 
 from .channel import channel
 
-__all__ = ["Publisher", "ResultHook", "display", "display_page", "without_colours"]
+__all__ = ["FramePublisher", "ResultHook", "display", "display_page", "without_colours"]
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-_LARGEST_INT = 2**63  # larger ones are no numbers to a JSON reader
+_LARGEST_INT = 2**63  # larger ones are not numbers to a JSON reader
 
 
 def without_colours(text: str) -> str:
-    """The text without ANSI colour sequences."""
+    """Return the text without ANSI colour sequences."""
     return _COLOURS.sub("", text)
 
 
@@ -35,7 +35,7 @@ def display(data: Any) -> None:
 
 
 def json_value(value: Any) -> Any:
-    """The value as JSON: bytes become base64, and what JSON has no form for becomes its text."""
+    """Return the value as JSON: bytes become base64, and what JSON has no form for becomes its text."""
     match value:
         case None | bool() | str():
             return value
@@ -59,7 +59,7 @@ def display_page(text: str | Mapping[str, Any], start: int = 0, screen_lines: in
     display({"text/plain": without_colours(str(plain))})
 
 
-class Publisher(DisplayPublisher):
+class FramePublisher(DisplayPublisher):
     """Displays what code passes to `IPython.display.display`."""
 
     def publish(self, data: Any, metadata: Any = None, *rest: Any, **other: Any) -> None:

@@ -37,7 +37,8 @@ class EventLoop:
         asyncio.run = asyncio.runners.run = self._aside(asyncio.run)
 
     def _aside(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        """A method that runs a loop, changed so that it may be called by code that runs in or beside this loop."""
+        """Return a method that runs a loop, changed so that it may be called by code that runs in or beside this
+        loop."""
 
         @wraps(run)
         def call(*arguments: Any, **named: Any) -> Any:

@@ -23,7 +23,7 @@ from IPython.core.application import BaseIPythonApplication
 from IPython.core.shellapp import InteractiveShellApp
 
 from . import console
-from .channel import Run, channel, run_of_context
+from .channel import KernelRun, channel, run_of_context
 from .event_loop import EventLoop
 from .shell import Shell, keep_empty_lines, text_of
 
@@ -67,7 +67,7 @@ def begin(request: dict[str, str]) -> None:
     """
     signal.signal(signal.SIGINT, on_interrupt)
     channel.stop_requested = channel.interrupted = False
-    channel.run = run = Run(request["run"], request["out"], request["err"])
+    channel.run = run = KernelRun(request["run"], request["out"], request["err"])
     run_of_context.set(run)
     run.redirect_process()
     console.install()
@@ -76,7 +76,7 @@ def begin(request: dict[str, str]) -> None:
 
 
 def describe(result: Any) -> dict[str, Any]:
-    """How IPython says that a cell ended, as the fields of an `end` frame."""
+    """Return the outcome of a cell, as IPython reports it, as the fields of an `end` frame."""
     run, error = channel.run, result.error_before_exec or result.error_in_exec
     shown = run.error if run is not None else {}
     if isinstance(error, SystemExit):
@@ -100,7 +100,7 @@ def end(status: dict[str, Any]) -> None:
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).fflush(None)  # C code buffers what it writes to a pipe
     if channel.forked:
-        _exit(0 if status.get("status") == "ok" else 1)  # a fork that reached the end of the code; it is no kernel
+        _exit(0 if status.get("status") == "ok" else 1)  # a fork that reached the end of the code; it is not a kernel
     explained = status.get("ename") == "KeyboardInterrupt" or (channel.run is not None and channel.run.error_reported)
     if not status or (status["status"] != "ok" and not explained):
         _exit(BROKEN_EXIT)
@@ -109,7 +109,7 @@ def end(status: dict[str, Any]) -> None:
 
 
 def exit_status(code: object) -> int:
-    """The exit status of a `SystemExit` with this code: the number, 0 for none, 1 for anything else."""
+    """Return the exit status of a `SystemExit` with this code: the number, 0 for none, 1 for anything else."""
     try:
         return 0 if code is None else int(str(code))
     except ValueError:
@@ -153,7 +153,7 @@ class Application(BaseIPythonApplication, InteractiveShellApp):
         self.shell = Shell.instance(parent=self, profile_dir=self.profile_dir)
 
     def make_shell(self) -> Shell:
-        """The shell, ready to run code."""
+        """Return the shell, ready to run code."""
         self.log_level = logging.CRITICAL
         self.config.HistoryManager.hist_file = ":memory:"
         self.config.InteractiveShell.colors = "NoColor"

@@ -22,7 +22,7 @@ from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
 from .channel import channel
-from .displays import Publisher, ResultHook, display_page, without_colours
+from .displays import FramePublisher, ResultHook, display_page, without_colours
 from .event_loop import EventLoop
 
 __all__ = ["Shell", "exit_text", "first_code_line", "keep_empty_lines", "text_of"]
@@ -32,7 +32,7 @@ MOST_FRAMES = 40  # of one traceback; more would take long to format, and say no
 
 
 def first_code_line(code: str) -> int:
-    """The number of the first line, from 1, that is neither empty nor a comment; 1 if there is none."""
+    """Return the number of the first line, from 1, that is neither empty nor a comment; 1 if there is none."""
     for number, line in enumerate(code.split("\n"), 1):
         if line.strip() and not line.lstrip().startswith("#"):
             return number
@@ -40,7 +40,7 @@ def first_code_line(code: str) -> int:
 
 
 def first_line(statement: ast.stmt) -> int:
-    """The number of the line at which a statement begins, from 1."""
+    """Return the number of the line at which a statement begins, from 1."""
     decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
     return min([statement.lineno, *(decorator.lineno for decorator in decorators)])
 
@@ -55,7 +55,7 @@ def keep_empty_lines(lines: list[str]) -> list[str]:
 
 
 def text_of(value: object) -> str:
-    """The text of an error, even if its class cannot give one."""
+    """Return the text of an error, even if its class cannot give one."""
     try:
         return str(value)
     except (Exception, SystemExit):
@@ -63,7 +63,7 @@ def text_of(value: object) -> str:
 
 
 def exit_text(code: Any) -> str:
-    """The console text for a `SystemExit` with this code; "" for success."""
+    """Return the console text for a `SystemExit` with this code; "" for success."""
     return "" if code in (None, 0) else f"SystemExit: {text_of(code)}"
 
 
@@ -110,7 +110,7 @@ class Shell(InteractiveShell):
 
     event_loop: EventLoop
     compiler_class = Compiler
-    display_pub_class = Publisher
+    display_pub_class = FramePublisher
     displayhook_class = ResultHook
     exiter = Exit()
     autoindent = False
@@ -182,7 +182,7 @@ class Shell(InteractiveShell):
         self._showtraceback(type(error), error, [*(line.rstrip("\n") for line in lines), *more])
 
     def _own_frames(self, trace: TracebackType | None) -> TracebackType | None:
-        """The traceback from the run's own code on."""
+        """Return the traceback from the run's own code on."""
         own = trace
         while own is not None and not channel.is_run_frame(own.tb_frame):
             own = own.tb_next
@@ -205,7 +205,7 @@ class Shell(InteractiveShell):
 
 
 def run_at_once(coroutine: Any) -> Any:
-    """The result of a coroutine that awaits nothing."""
+    """Return the result of a coroutine that awaits nothing."""
     try:
         coroutine.send(None)
     except StopIteration as end:

@@ -23,7 +23,7 @@ class CallIn:
     Attributes:
         message: the call, or the code, without its content; what is done has it.
         pieces: its arguments so far, as JSON text.
-        code: reads the code in the arguments; None if it is no code of ours.
+        code: reads the code in the arguments; None if it is not code of ours.
     """
 
     def __init__(self, message: Message) -> None:
@@ -54,7 +54,7 @@ class Calls:
         self.pending: dict[str, Confirmation] = {}
 
     def start(self, wire: WireObject) -> Iterator[e.Event]:
-        """A call begins."""
+        """Begin a call."""
         id = as_text(wire.get("toolCallId"))
         if id in self.open:
             yield self._warn("duplicate-start", f"tool call {id!r} is open already; it was skipped", "TOOL_CALL_START")
@@ -78,7 +78,7 @@ class Calls:
         yield e.MessageCreated(message)
 
     def args(self, wire: WireObject) -> Iterator[e.Event]:
-        """A piece of the arguments."""
+        """Yield the events of a piece of the arguments."""
         id, piece = as_text(wire.get("toolCallId")), wire.get("delta")
         call = self.open.get(id)
         if call is None:
@@ -96,7 +96,7 @@ class Calls:
                 yield from [e.CodeDelta(call.message.id, text) for text in texts]
 
     def end(self, wire: WireObject) -> Iterator[e.Event]:
-        """The arguments are complete."""
+        """Complete the arguments."""
         id = as_text(wire.get("toolCallId"))
         call = self.open.pop(id, None)
         self.growing.pop(id, None)
@@ -119,7 +119,7 @@ class Calls:
     # -- results
 
     def result(self, wire: WireObject) -> Iterator[e.Event]:
-        """The result of a call. What is only a console's output again is none."""
+        """Yield the events of the result of a call. A result that only repeats a console's output has none."""
         extra = extra_of(wire)
         if extra.get("type") == "none":
             return
@@ -140,14 +140,14 @@ class Calls:
     # -- questions
 
     def ask(self, id: str, call_id: str, expires_at: float | None = None) -> Iterator[e.Event]:
-        """A call waits for an approval. One that was asked about already is not asked about again."""
+        """Ask for the approval of a call. It is not asked for again."""
         call = self._all.get(call_id)
         if id and call is not None and id not in self.pending:
             self.pending[id] = Confirmation(id, call.message)
             yield e.ConfirmationCreated(Confirmation(id, call.message, expires_at=expires_at))
 
     def decide(self, id: str, outcome: WireObject) -> Iterator[e.Event]:
-        """A question was answered."""
+        """Settle the question about a call, which was answered."""
         question = self.pending.pop(id, None)
         status: Any = outcome.get("status")
         if question is not None and status in ("approved", "declined"):

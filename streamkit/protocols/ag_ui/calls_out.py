@@ -65,17 +65,17 @@ class Calls:
         self._result_ids = UniqueIds()
 
     def find(self, message: Message) -> CallOut | None:
-        """The call that this call or code was sent as."""
+        """Return the call that this call or code was sent as."""
         return self._by_call.get(message.call_id or message.id) or self.by_message.get(message.id)
 
     def part_of(self, message: Message) -> CallOut | None:
-        """The call that a message is about: its own, or for what has no call_id, the newest code's."""
+        """Return the call that a message is about: its own, or for what has no call_id, the newest code's."""
         if message.call_id is not None:
             return self._by_call.get(message.call_id)
         return self._newest_code if isinstance(message, m.ConsoleMessage) else None
 
     def pending(self) -> list[str]:
-        """The ids of calls that wait for an output of the client's."""
+        """Return the ids of calls that wait for an output of the client's."""
         return [
             call.id
             for call in self._calls.values()
@@ -88,7 +88,7 @@ class Calls:
     # -- arguments
 
     def begin(self, message: Message) -> Iterator[Item]:
-        """A call or code begins."""
+        """Begin a call or code."""
         call_id = message.call_id or message.id
         call = CallOut(self._ids.free(call_id), message)
         if call.code is not None:
@@ -106,7 +106,7 @@ class Calls:
             yield from self._send(call, call.code.begin())
 
     def _fields(self, call: CallOut) -> Item:
-        """The fields to keep of a call."""
+        """Return the fields to keep of a call."""
         message = call.message
         expressed = ("name",) if call.code is None and message.name == call.name else ()
         extra = {**extra_fields(message, *expressed, id=call.id), **extra_call_id(message, call.id)}
@@ -124,15 +124,15 @@ class Calls:
             yield {"type": "TOOL_CALL_ARGS", "toolCallId": call.id, "delta": now}
 
     def delta(self, call: CallOut, value: str) -> Iterator[Item]:
-        """A piece of a call's arguments, or of code."""
+        """Yield the items of a piece of a call's arguments, or of code."""
         yield from self._send(call, value if call.code is None else call.code.piece(value))
 
     def flush(self, call: CallOut) -> Iterator[Item]:
-        """The pieces that were held back: they are in order before an event that changes the arguments."""
+        """Yield the pieces that were held back: they are in order before an event that changes the arguments."""
         yield from self._send(call, "", all=True)
 
     def done(self, message: Message) -> Iterator[Item]:
-        """A call or code is complete, or will never be."""
+        """End a call or code that is complete, or will never be."""
         call = self.by_message[message.id]
         call.message = message
         call.is_done = True
@@ -142,7 +142,7 @@ class Calls:
         yield {"type": "TOOL_CALL_END", "toolCallId": call.id, **self._extra(message, **self._fields(call))}
 
     def whole(self, message: Message) -> Iterator[Item]:
-        """A call that was not sent when it came."""
+        """Yield the items of a call that was not sent when it came."""
         yield from self.begin(message)
         if message.content:
             yield from self.delta(self.by_message[message.id], message.content)
@@ -151,7 +151,7 @@ class Calls:
     # -- results
 
     def output(self, message: Message) -> Iterator[Item]:
-        """What a tool gave."""
+        """Yield what a tool gave."""
         call = self.part_of(message)
         if call is not None:
             call.has_result = True
@@ -189,8 +189,8 @@ class Calls:
         self._due[call.id] = call
 
     def results(self, *, is_end: bool = False) -> Iterator[Item]:
-        """The results of calls that gave nothing but what they printed, or were declined; at the run's end, of code that
-        printed nothing."""
+        """Yield the results of calls that gave nothing but what they printed, or were declined; at the run's end, of
+        code that printed nothing."""
         due, self._due = (self._calls if is_end else self._due), {}
         for call in due.values():
             if call.has_result or call.is_asked or not call.is_done:

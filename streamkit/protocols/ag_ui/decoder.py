@@ -55,7 +55,7 @@ class Decoder(UiDecoder):
         return w.is_event(item)
 
     def feed(self, item: WireObject) -> Iterable[e.Event]:
-        """The events of one event of the protocol."""
+        """Return the events of one event of the protocol."""
         kind = as_text(item.get("type"))
         if kind in w.LEGACY:
             item = self._with_id(kind, item)
@@ -117,7 +117,7 @@ class Decoder(UiDecoder):
         return [self.warn("unknown-type", f"its type {kind!r} is none of this protocol's; it was skipped", kind)]
 
     def _with_id(self, kind: str, item: WireObject) -> WireObject:
-        """An event of 0.x as that of 1.0, with the id that it lacks."""
+        """Return an event of 0.x as that of 1.0, with the id that it lacks."""
         if kind == "THINKING_TEXT_MESSAGE_START" or not self._thinking:
             self._thinking = self._made_id()
         return {**item, "type": w.LEGACY[kind], "messageId": self._thinking}
@@ -252,7 +252,8 @@ class Decoder(UiDecoder):
     # -- chunks, which are starts, contents and ends in one
 
     def _chunk(self, item: WireObject) -> Iterator[e.Event]:
-        """A piece of the message with this id, or of the newest. A piece of another one ends the one before."""
+        """Yield the events of a piece of the message with this id, or of the newest. A piece of another one ends the
+        one before."""
         prefix = as_text(item.get("type")).removesuffix("_CHUNK")
         key = "toolCallId" if prefix == "TOOL_CALL" else "messageId"
         start, content, _ = _CHUNK_PHASES[prefix]
@@ -267,7 +268,7 @@ class Decoder(UiDecoder):
             yield from self._read(content, {"type": content, key: id, "delta": item["delta"]})
 
     def _end_chunked(self) -> Iterator[e.Event]:
-        """The ends of what came as chunks."""
+        """Yield the ends of what came as chunks."""
         for prefix, id in [*self._chunked.items()]:
             del self._chunked[prefix]
             end = _CHUNK_PHASES[prefix][2]
@@ -277,7 +278,7 @@ class Decoder(UiDecoder):
     # -- other events
 
     def _own_event(self, item: WireObject) -> Iterator[e.Event]:
-        """An activity or a custom event: one of our encoder's, or a raw one."""
+        """Yield the events of an activity or a custom event: one of our encoder's, or a raw one."""
         events = self._own.read(item)
         yield from (
             [e.RawEvent(as_text(item.get("name")) or as_text(item.get("type")), item)] if events is None else events

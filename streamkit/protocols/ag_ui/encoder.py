@@ -112,7 +112,8 @@ class Encoder(base.Encoder):
         self._has_ended = self._has_failed = False
 
     def feed(self, event: e.Event) -> Sequence[Item]:
-        """The events of one event: none for what the protocol cannot express. Only a failure comes after the run's end."""
+        """Return the events of one event: none for what the protocol cannot express. Only a failure comes after the
+        run's end."""
         if self._has_ended and (self._has_failed or not isinstance(event, e.StreamException)):
             return ()
         if isinstance(event, e.Delta):
@@ -227,7 +228,7 @@ class Encoder(base.Encoder):
         return {"outcome": {"type": "success", **({"pendingToolCallIds": pending} if pending else {})}}
 
     def _metadata(self, extra: Item, message: Message | None = None) -> Item:
-        """The `metadata` of an event: what came with its message over this protocol, and the fields to keep."""
+        """Return the `metadata` of an event: what came with its message over this protocol, and the fields to keep."""
         others: WireObject = {} if message is None else as_object(message.metadata.get(KEY))
         found = {**others, **({EXTRA_KEY: extra} if extra else {})}
         return {"metadata": found} if found and self._is_1 else {}
@@ -303,7 +304,7 @@ class Encoder(base.Encoder):
         return {"type": "ACTIVITY_SNAPSHOT", "messageId": message.id, "activityType": FILE, "content": content, **extra}
 
     def _console(self, id: str, message: Message | None) -> Iterator[Item]:
-        """The console, which begins with its first line or with its first output."""
+        """Yield the items of a console, which begins with its first line or with its first output."""
         part = None if message is None else self._calls.part_of(message)
         call_id = part.id if part is not None else None if message is None else message.call_id
         extra: Item = {}
@@ -367,7 +368,7 @@ def _custom(name: str, value: Any) -> Item:
 
 
 def _patch(id: str, path: str, value: Any) -> Item:
-    """A change of a console. `add` replaces what is there, and with the path `/output/-` it appends."""
+    """Return a change of a console. `add` replaces what is there, and with the path `/output/-` it appends."""
     patch = [{"op": "add", "path": path, "value": value}]
     return {"type": "ACTIVITY_DELTA", "messageId": id, "activityType": CONSOLE, "patch": patch}
 

@@ -108,7 +108,7 @@ class _History:
             self.items.append({"id": id, "role": "user", "content": content})
 
     def _add_call(self, message: Message, name: str, arguments: str) -> str:
-        """A call, in the message of the text or the call before it. Returns its id."""
+        """Add a call to the message of the text or the call before it. Returns its id."""
         call_id = message.call_id or message.id
         id = self._unique.free(call_id)
         self._ids[call_id] = id

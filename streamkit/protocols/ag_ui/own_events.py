@@ -36,7 +36,7 @@ class OwnEvents:
         self._consoles: dict[str, m.ConsoleMessage | None] = {}  # open ones; None before their first output
 
     def read(self, item: WireObject) -> _Events:
-        """The events of an item, None if it is none of ours."""
+        """Return the events of an item, None if it is none of ours."""
         kind, id = item.get("type"), as_text(item.get("messageId"))
         activity = item.get("activityType")
         if kind == "CUSTOM":
@@ -75,7 +75,7 @@ class OwnEvents:
                 yield e.ConsoleDone(m.ConsoleMessage(id, status=status))
 
     def _create(self, id: str) -> Iterator[e.Event]:
-        """The console begins, if it has not."""
+        """Begin the console, if it has not begun."""
         console, self._consoles[id] = self._consoles.get(id), None
         if console is not None:
             yield e.ConsoleCreated(console)

@@ -24,6 +24,6 @@ class Parents:
         self._newest = ""
 
     def call(self, id: str) -> str:
-        """A call begins. Returns the id of its message, "" if it makes one of its own, which has the call's id."""
+        """Begin a call. Returns the id of its message, "" if it makes one of its own, which has the call's id."""
         parent, self._newest = self._newest, self._newest or id
         return parent

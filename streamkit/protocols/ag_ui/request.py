@@ -89,7 +89,7 @@ class AgentRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def from_request(body: bytes | bytearray | str | WireObject) -> AgentRequest:
-    """The request in the body of an AG-UI client's POST.
+    """Return the request in the body of an AG-UI client's POST.
 
     An answer approves only if it is `resolved` and has the JSON boolean `true` as `approved`; any other declines.
     `editedArgs` takes the place of all of the arguments.
@@ -125,7 +125,7 @@ def from_request(body: bytes | bytearray | str | WireObject) -> AgentRequest:
 
 
 def _last(read: list[tuple[str, list[Message]]], role: str) -> list[Any]:
-    """The messages of this role at the end."""
+    """Return the messages of this role at the end."""
     count = next((count for count, (other, _) in enumerate(reversed(read)) if other != role), len(read))
     return [message for _, messages in read[len(read) - count :] for message in messages]
 
@@ -152,7 +152,7 @@ def _read_resume(fields: Fields) -> Resume:
 
 
 def _approval(resume: Resume) -> Approval:
-    """The answer as one to a confirmation."""
+    """Return the answer as one to a confirmation."""
     payload = as_object(resume.payload)
     approved = resume.status == "resolved" and payload.get("approved") is True
     edited = payload.get("editedArgs")
@@ -168,7 +168,7 @@ def _approval(resume: Resume) -> Approval:
 
 
 def _read_message(fields: Fields) -> Iterator[Message]:
-    """The flat messages of one message. Activities are the client's own, and are none."""
+    """Yield the flat messages of one message. Activities are the client's own, and are none."""
     id, role = fields.text("id"), fields.text("role")
     more: dict[str, Any] = {"group": id, "metadata": others_of(fields.wire)}
     match role:
@@ -196,7 +196,7 @@ def _read_message(fields: Fields) -> Iterator[Message]:
 
 
 def _text_of(fields: Fields) -> str:
-    """The text of a tool's message: text, or parts."""
+    """Return the text of a tool's message: text, or parts."""
     if isinstance(fields.wire.get("content"), list):
         return "".join(part.text("text") for part in fields.objects("content") if part.text("type") == "text")
     return fields.text("content")
@@ -210,7 +210,7 @@ def _read_call(fields: Fields, group: str) -> Message:
         try:
             shown = read_body(arguments)
         except Exception as error:
-            raise function.fail("arguments", "is no JSON object, which that of code must be") from error
+            raise function.fail("arguments", "is not a JSON object, which that of code must be") from error
         language = shown.optional_text("language")
         return m.CodeMessage(id, call_id=id, content=shown.text("code"), format=language, group=group)
     executed = extra.get("provider_executed") is True

@@ -121,18 +121,19 @@ class PlainDelta(msgspec.Struct, gc=False):
 
 
 def extra_of(wire: WireObject) -> WireObject:
-    """The fields of our message that an event carries along."""
+    """Return the fields of our message that an event carries along."""
     return as_object(as_object(wire.get("metadata")).get(EXTRA_KEY))
 
 
 def others_of(wire: WireObject) -> dict[str, Any]:
-    """What another server sends along, as a message's metadata."""
+    """Return what another server sends along, as a message's metadata."""
     found = without_keys(as_object(wire.get("metadata")), EXTRA_KEY)
     return {KEY: found} if found else {}
 
 
 def usage_of_list(value: Any) -> Usage | None:
-    """The sum of the token counts of several models; None if there are none. `details` has what else was counted."""
+    """Return the sum of the token counts of several models; None if there are none. `details` has what else was
+    counted."""
     counts: dict[str, int] = {}
     for entry in as_objects(value):
         for key, count in entry.items():

@@ -45,7 +45,7 @@ class Answers(base.Decoder):
             faults.clear()
 
     def finish(self) -> Iterable[Event]:
-        """The end of the answer, as far as the source said how it ended."""
+        """Return the end of the answer, as far as the source said how it ended."""
         blocks = self._blocks
         if self._has_ended and not blocks.opened:
             return ()
@@ -95,7 +95,7 @@ class Answers(base.Decoder):
         events.append(RunCreated(Run(id=id, model=model, metadata={**self._metadata}, raw=raw or None)))
 
     def _content(self, content: Any) -> list[WireObject]:
-        """The blocks of a message. Text in place of a block, or of all of them, is read as a text block."""
+        """Return the blocks of a message. Text in place of a block, or of all of them, is read as a text block."""
         parts: list[Any] = content if is_list(content) else [content]
         blocks: list[WireObject] = []
         for part in parts:

@@ -23,7 +23,8 @@ _CALL_KEYS = ("caller", "toolset_name", "server_name")  # of a call's block, fro
 
 
 def block_of(message: Message) -> dict[str, Any] | None:
-    """The block of an assistant's turn that a message becomes; None if it did not come from one and fits in none."""
+    """Return the block of an assistant's turn that a message becomes; None if it did not come from one and fits in
+    none."""
     metadata, content = message.metadata, message.content
     type = as_text(metadata.get("block_type"))
     match message:
@@ -54,7 +55,7 @@ def block_of(message: Message) -> dict[str, Any] | None:
 
 
 def _thinking_block(message: m.ReasoningMessage) -> dict[str, Any] | None:
-    """The block of reasoning. Only redacted or signed reasoning may be sent back."""
+    """Return the block of reasoning. Only redacted or signed reasoning may be sent back."""
     if message.format == "redacted":
         data = message.metadata.get("data")
         return None if data is None else {"type": "redacted_thinking", "data": data}
@@ -72,7 +73,8 @@ def _call_block(call: m.ToolCallMessage, type: str) -> dict[str, Any]:
 
 
 def arguments_of(call: m.ToolCallMessage) -> WireObject:
-    """The arguments of a call, which must be an object. Anything else becomes one with the text at the key `input`."""
+    """Return the arguments of a call, which must be an object. Anything else becomes one with the text at the key
+    `input`."""
     if not call.content:
         return {}
     found = None if call.metadata.get("custom") is True else parse_json(call.content)
@@ -83,7 +85,7 @@ def arguments_of(call: m.ToolCallMessage) -> WireObject:
 
 
 def result_block(message: Message) -> dict[str, Any]:
-    """The result of a tool; of an MCP server's tool if the message does not say which block it came in."""
+    """Return the result of a tool; of an MCP server's tool if the message does not say which block it came in."""
     metadata = message.metadata
     type = as_text(metadata.get("block_type")) or "mcp_tool_result"
     block: dict[str, Any] = {"type": type, "tool_use_id": message.call_id or message.id}
@@ -94,7 +96,7 @@ def result_block(message: Message) -> dict[str, Any]:
 
 
 def _result_content(message: Message, type: str) -> Any:
-    """The content of a result, restored from its text and from the `rest` that was read beside it."""
+    """Return the content of a result, restored from its text and from the `rest` that was read beside it."""
     content, rest = message.content, message.metadata.get("result")
     if rest is None:
         found = parse_json(content)
@@ -125,7 +127,7 @@ def console_block(
     tool: str = "",
     files: list[str] | None = None,
 ) -> dict[str, Any]:
-    """The result of a tool that runs code.
+    """Return the result of a tool that runs code.
 
     Args:
         message: what the code printed.
@@ -154,7 +156,7 @@ def console_block(
 
 
 def _streams(message: Message, printed: Mapping[str, str]) -> dict[str, str]:
-    """The standard output and the standard error of a console message.
+    """Return the standard output and the standard error of a console message.
 
     What was printed by stream counts only if it is all of the content. Without it, the error is at the content's end.
     """
@@ -173,13 +175,14 @@ def _streams(message: Message, printed: Mapping[str, str]) -> dict[str, str]:
 
 
 def _own_citation(annotation: m.Annotation) -> WireObject | None:
-    """The citation that an annotation came from, None if it came from another provider's."""
+    """Return the citation that an annotation came from, None if it came from another provider's."""
     raw = as_object(annotation.raw)
     return raw if as_text(raw.get("type")) in _CITATIONS else None
 
 
 def citation_of(annotation: m.Annotation) -> WireObject:
-    """The citation of an annotation. Another provider's becomes that of a web page, or of a document without a place."""
+    """Return the citation of an annotation. Another provider's becomes that of a web page, or of a document without a
+    place."""
     if (own := _own_citation(annotation)) is not None:
         return own
     quote = annotation.quote or ""

@@ -110,7 +110,7 @@ class Block(msgspec.Struct, eq=False):
         )
 
     def plain_way(self) -> PlainWay | None:
-        """How its plain deltas are read, None if it has none."""
+        """Return how its plain deltas are read, None if it has none."""
         struct = GROWING_BLOCKS[self.type].struct
         return None if struct is None else (struct, self.id, self.message_class.delta_event)
 
@@ -119,7 +119,7 @@ class Block(msgspec.Struct, eq=False):
         return ""
 
     def message(self, status: m.Status, content: str | None = None) -> m.Message:
-        """The message of this block, with this status. Without `content`, what was streamed is its content."""
+        """Return the message of this block, with this status. Without `content`, what was streamed is its content."""
         return self.message_class(self.id, content=content, status=status, metadata={**self.metadata}, **self.fields)
 
     # -- its course, which is added to the events of the current item
@@ -138,7 +138,7 @@ class Block(msgspec.Struct, eq=False):
             self.grow({key: wire[key]}, events)
 
     def text_in(self, delta: WireObject) -> Any:
-        """The value of a delta of its own type where its text should be."""
+        """Return the value of a delta of its own type where its text should be."""
         return delta.get(GROWING_BLOCKS[self.type].key)
 
     def grow(self, delta: WireObject, events: list[Event]) -> None:
@@ -152,7 +152,7 @@ class Block(msgspec.Struct, eq=False):
         return event
 
     def cite(self, citation: WireObject, events: list[Event]) -> None:
-        """A citation comes. One that is no object reads as empty, and has no event."""
+        """A citation comes. One that is not an object reads as empty, and has no event."""
         if citation:
             events.append(AnnotationAdded(self.id, annotation_of(citation)))
 
@@ -191,7 +191,7 @@ class CallBlock(Block):
         return content_key(self.arguments) if self._content is None else self._content
 
     def plain_way(self) -> PlainWay | None:
-        """How its plain deltas are read."""
+        """Return how its plain deltas are read."""
         return InputDelta, self.id, self._argument_delta
 
     def _argument_delta(self, id: str, value: str) -> Delta:

@@ -32,7 +32,7 @@ class CodeBlock(CallBlock, kw_only=True):
 
     @classmethod
     def of_tool(cls, name: str, id: str, fields: dict[str, Any], metadata: dict[str, Any], input: Any) -> CodeBlock:
-        """The block of a call of this tool, one of `CODE_TOOLS`."""
+        """Return the block of a call of this tool, one of `CODE_TOOLS`."""
         language, key = CODE_TOOLS[name]
         fields = {**fields, "format": language}
         return cls("server_tool_use", id, fields, m.CodeMessage, metadata, input, key=key, reader=JsonFields(key))
@@ -49,7 +49,7 @@ class CodeBlock(CallBlock, kw_only=True):
                 events.append(CodeDelta(self.id, code))
 
     def _code_in(self, piece: str) -> str:
-        """The code in a piece of the JSON. A second field with the same key counts only at the block's end."""
+        """Return the code in a piece of the JSON. A second field with the same key counts only at the block's end."""
         if self.is_complete:
             return ""
         code = ""

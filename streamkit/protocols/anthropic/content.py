@@ -48,14 +48,14 @@ class MessageIds(msgspec.Struct, eq=False):
     used: UniqueIds = msgspec.field(default_factory=UniqueIds)
 
     def id_of(self, id: str, group: str | None, index: int) -> str:
-        """The id of a block's message: the provider's own for it, else made from that of the answer. An id that is used already
-        gets a number appended."""
+        """Return the id of a block's message: the provider's own for it, else made from that of the answer. An id that
+        is used already gets a number appended."""
         if not id:
             id = self.new_id() if group is None else group if index == 0 else f"{group}.{index}"
         return self.used.unused(id)
 
     def refusal(self, group: str | None) -> str:
-        """The id for the explanation of a refusal."""
+        """Return the id for the explanation of a refusal."""
         return self.id_of(f"{group}.refusal" if group else "", None, 0)
 
 
@@ -119,7 +119,7 @@ class ContentBlocks(msgspec.Struct, eq=False):
             block.end(status, events)
 
     def end(self, events: list[Event]) -> m.Status:
-        """All blocks are done, as the answer is over. Returns its status.
+        """Close all blocks, as the answer is over. Returns its status.
 
         Without a stop_reason, a call with partial arguments may have been cut short, and the answer with it.
         """
@@ -170,8 +170,8 @@ class ContentBlocks(msgspec.Struct, eq=False):
         self.stop(index, events)
 
     def index_of(self, item: WireObject, *, starts: bool = False) -> int:
-        """The index of the block that an item is about. Without one that can be read it is the newest block's, or that of the
-        next block if the item starts one."""
+        """Return the index of the block that an item is about. Without one that can be read it is the newest block's,
+        or that of the next block if the item starts one."""
         if (index := as_index(item.get("index"), self.warn)) is not None:
             return index
         if item.get("index") is None:
@@ -179,7 +179,8 @@ class ContentBlocks(msgspec.Struct, eq=False):
         return self.newest + 1 if starts else max(self.newest, 0)
 
     def start(self, index: int, wire: WireObject, events: list[Event]) -> bool:
-        """A block begins, or comes complete. Returns False, and adds no event for it, if its type is unknown."""
+        """Begin a block, or add one that comes complete. Returns False, and adds no event for it, if its type is
+        unknown."""
         if index in self.opened:
             self.warn("duplicate-block", f"another block began at index {index}; the one there was ended")
             self.stop(index, events)
@@ -187,7 +188,8 @@ class ContentBlocks(msgspec.Struct, eq=False):
         return self._begin(wire, index, events)
 
     def delta(self, index: int, delta: WireObject, events: list[Event]) -> bool:
-        """A delta of a block comes. Returns False, and adds no event, if the type of the delta or of the block is unknown."""
+        """Add a delta of a block. Returns False, and adds no event, if the type of the delta or of the block is
+        unknown."""
         type = "" if index in self.unknown else self._delta_type(delta)
         if type not in BLOCK_OF_DELTA:
             return False
@@ -203,8 +205,8 @@ class ContentBlocks(msgspec.Struct, eq=False):
         return True
 
     def stop(self, index: int, events: list[Event]) -> bool:
-        """The blocks at an index stop. Those that are certainly complete are done. Returns False, and adds no event, if the type
-        of the block is unknown."""
+        """Stop the blocks at an index. Those that are certainly complete are done. Returns False, and adds no event, if
+        the type of the block is unknown."""
         if index in self.unknown:
             self.unknown.discard(index)
             return False
@@ -224,7 +226,7 @@ class ContentBlocks(msgspec.Struct, eq=False):
     # -- their steps
 
     def _delta_type(self, delta: WireObject) -> str:
-        """The type of a delta. One without a type is of the type whose text it has."""
+        """Return the type of a delta. One without a type is of the type whose text it has."""
         if isinstance(type := delta.get("type"), str):
             return type
         for growth in GROWING_BLOCKS.values():
@@ -252,7 +254,7 @@ class ContentBlocks(msgspec.Struct, eq=False):
         return True
 
     def _add(self, wire: WireObject, type: str, index: int, events: list[Event]) -> Block:
-        """A block that grows begins, perhaps with its first text."""
+        """Add a block, which grows from here on, perhaps with its first text."""
         place = self._place(index)
         block = self._call(wire, type, place) if type in CALL_BLOCKS else self._text(wire, type, place)
         self._open(block, index, events)
@@ -274,7 +276,7 @@ class ContentBlocks(msgspec.Struct, eq=False):
         return {"group": self.group, "index": index}
 
     def _text(self, wire: WireObject, type: str, place: dict[str, Any]) -> Block:
-        """A block that is no call."""
+        """Return a block of anything but a call."""
         id = self.ids.id_of("", self.group, place["index"])
         if type == "text":
             return Block(type, id, place)
@@ -285,7 +287,7 @@ class ContentBlocks(msgspec.Struct, eq=False):
         return Block(type, id, place, m.ReasoningMessage, {"signature": signature} if signature else {})
 
     def _call(self, wire: WireObject, type: str, place: dict[str, Any]) -> CallBlock:
-        """A call."""
+        """Return the block of a call."""
         call_id, name = as_text(wire.get("id")), as_text(wire.get("name"))
         if not call_id:
             self.warn("no-call-id", "a call has no id; it cannot be answered")

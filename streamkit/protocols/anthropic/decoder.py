@@ -43,7 +43,7 @@ class Decoder(Answers):
         return recognises(item)
 
     def plain(self, item: PlainDelta) -> Delta | None:
-        """The event of a delta of an open block."""
+        """Return the event of a delta of an open block."""
         struct, message_id, make_event = self._blocks.growing[item.index]
         return make_event(message_id, item.delta.piece) if item.delta.__class__ is struct else None
 
@@ -54,7 +54,7 @@ class Decoder(Answers):
         return ()
 
     def feed(self, item: WireObject) -> Iterable[Event]:
-        """The events of one item, then the warnings about it."""
+        """Return the events of one item, then the warnings about it."""
         kind = as_text(item.get("type"))
         events: list[Event] = []
         self._readers.get(kind, Decoder._other)(self, item, events)

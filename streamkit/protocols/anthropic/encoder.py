@@ -83,12 +83,12 @@ class Encoder(base.Encoder):
         self._has_call_for_us = False
 
     def event_name(self, item: WireObject) -> str | None:
-        """The item's type."""
+        """Return the item's type."""
         name: str = item["type"]
         return name
 
     def feed(self, event: e.Event) -> Iterable[dict[str, Any]]:
-        """The items of one event, after the start of the message."""
+        """Yield the items of one event, after the start of the message."""
         for item in self._items(event):
             if item["type"] not in ("message_start", "error"):
                 yield from self._begin()
@@ -123,7 +123,8 @@ class Encoder(base.Encoder):
     # -- the message
 
     def _begin(self) -> Iterator[dict[str, Any]]:
-        """The start, once. It waits for the first content or usage, so that it has the usage if that comes first."""
+        """Yield the start, once. It waits for the first content or usage, so that it has the usage if that comes
+        first."""
         if self._has_begun:
             return
         self._has_begun = True
@@ -183,12 +184,12 @@ class Encoder(base.Encoder):
         return {"type": "content_block_stop", "index": self._blocks.pop(message.id)}
 
     def _complete(self, message: Message, block: WireObject) -> Iterator[dict[str, Any]]:
-        """A block that comes complete with its start."""
+        """Yield the items of a block that comes complete with its start."""
         yield self._start(message, block)
         yield self._stop(message)
 
     def _created(self, message: Message) -> Iterator[dict[str, Any]]:
-        """The start of a block that grows, once."""
+        """Yield the start of a block that grows, once."""
         if message.id in self._blocks:
             return
         match message:
@@ -267,7 +268,8 @@ class Encoder(base.Encoder):
                 pass
 
     def _last_delta(self, message: Message) -> Iterator[dict[str, Any]]:
-        """What is known only when a message is done: signatures, a custom tool's input, and the end of code's JSON."""
+        """Yield what is known only when a message is done: signatures, a custom tool's input, and the end of code's
+        JSON."""
         metadata = message.metadata
         if isinstance(message, m.ReasoningMessage) and (signature := as_text(metadata.get("signature"))):
             yield self._delta(message, {"type": "signature_delta", "signature": signature})
@@ -313,7 +315,7 @@ def _is_expressible(message: Message) -> bool:
 
 
 def _code_tool(code: m.CodeMessage) -> str:
-    """The server tool that runs such code."""
+    """Return the server tool that runs such code."""
     return code.name if code.name in CODE_TOOLS else TOOL_OF_LANGUAGE.get(code.format or "", "code_execution")
 
 

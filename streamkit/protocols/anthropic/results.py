@@ -33,7 +33,7 @@ TEXTLESS_BLOCKS = ("fallback", "mcp_tool_listing")
 def complete_block_events(
     wire: WireObject, type: str, id: str, fields: dict[str, Any], calls: Mapping[str, CallBlock]
 ) -> Iterable[Event] | None:
-    """The events of a block that comes complete, None if its type is unknown.
+    """Return the events of a block that comes complete, None if its type is unknown.
 
     Args:
         wire: the block.
@@ -60,7 +60,7 @@ def complete_block_events(
 def _result_events(
     wire: WireObject, type: str, place: dict[str, Any], calls: Mapping[str, CallBlock]
 ) -> Iterator[Event]:
-    """The events of what a tool returned that the provider ran."""
+    """Yield the events of what a tool returned that the provider ran."""
     call_id = as_text(wire.get("tool_use_id"))
     tool = type.removesuffix("_tool_result")
     metadata = {"block_type": type, **without_keys(wire, "type", "tool_use_id", "content", "is_error")}
@@ -109,14 +109,14 @@ def _read_result(content: Any) -> _Result:
 
 
 def _failure(content: WireObject) -> str:
-    """The text of an error, "" if the content is no error."""
+    """Return the text of an error, "" if the content is not an error."""
     if not as_text(content.get("type")).endswith("_error"):
         return ""
     return as_text(content.get("error_message")) or as_text(content.get("error_code")) or as_text(content.get("type"))
 
 
 def _console_events(content: WireObject, fields: dict[str, Any], metadata: dict[str, Any]) -> Iterator[Event]:
-    """The events of what code printed, and of the files that it wrote."""
+    """Yield the events of what code printed, and of the files that it wrote."""
     call_id = fields["call_id"]
     id = f"{call_id}.console"
     failure = _failure(content)

@@ -1,6 +1,6 @@
 """The tables of the Messages API, and its citations, usage and errors.
 
-The annotations are no text here, as by `from __future__ import annotations` they would be: msgspec would compile each of them
+The annotations are not text here, as by `from __future__ import annotations` they would be: msgspec would compile each of them
 while the first stream of a process imports this module.
 """
 
@@ -84,7 +84,7 @@ class PlainDelta(msgspec.Struct, gc=False):
 
 
 def annotation_of(citation: WireObject) -> m.Annotation:
-    """A citation. It stands for the text of its whole block; its place in the cited document is in `raw`."""
+    """Return a citation. It stands for the text of its whole block; its place in the cited document is in `raw`."""
     source = as_text(citation.get("source"))
     return m.Annotation(
         type=as_text(citation.get("type")) or "citation",
@@ -112,7 +112,7 @@ _CACHED = ("cache_creation_input_tokens", "cache_read_input_tokens")
 
 
 def error_of(item: WireObject) -> WireObject:
-    """The error of an `error` event, with the `request_id` that is beside it."""
+    """Return the error of an `error` event, with the `request_id` that is beside it."""
     error = item["error"] if item.get("error") is not None else without_keys(item, "type")
     request_id = text_or_none(item.get("request_id"))
     return {

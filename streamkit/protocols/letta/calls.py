@@ -35,14 +35,14 @@ class ToolCalls:
         self.growing = self._calls.growing
 
     def close(self, status: m.Status) -> Iterator[e.Event]:
-        """The ends of all open calls."""
+        """Yield the ends of all open calls."""
         for call in [*self._calls.open]:
             yield from self._end(call, status)
 
     # -- their arguments
 
     def plain(self, fragment: PlainFragment | None) -> e.Delta | None:
-        """The event of a piece of the arguments of a growing call; None where they may end with it."""
+        """Return the event of a piece of the arguments of a growing call; None where they may end with it."""
         if fragment is None or not fragment.arguments or "}" in fragment.arguments:
             return None
         call = self.growing[fragment.tool_call_id]
@@ -50,7 +50,7 @@ class ToolCalls:
         return ToolCallDelta(call.message_id, fragment.arguments)
 
     def fragments(self, wire: WireObject, *, needs_approval: bool) -> Iterator[e.Event]:
-        """The events of fragments of calls. `tool_calls` is one or a list of them, and `tool_call` repeats it."""
+        """Yield the events of fragments of calls. `tool_calls` is one or a list of them, and `tool_call` repeats it."""
         value = wire.get("tool_calls") or wire.get("tool_call")
         fragments: list[Any] = [*value] if is_list(value) else [value]
         if not any(map(is_object, fragments)) and is_object(wire.get("tool_call")):
@@ -85,7 +85,7 @@ class ToolCalls:
             yield from self._end(call, "completed")
 
     def _begin(self, call: Call, wire: WireObject) -> Iterator[e.Event]:
-        """A call begins once its name is known."""
+        """Begin a call once its name is known."""
         id, otid = as_text(wire.get("id")), as_text(wire.get("otid"))
         yield from self._texts.end_parts(id, otid)
         call.message_id = self._ids.unused(call.call_id, otid, id)
@@ -105,13 +105,13 @@ class ToolCalls:
     # -- their approvals
 
     def ask(self) -> Iterator[e.Event]:
-        """The confirmations of all calls that need an approval. Called once no more calls can come."""
+        """Yield the confirmations of all calls that need an approval. Called once no more calls can come."""
         for call in self._calls.ask():
             subject = _message_of(call, content=call.arguments)
             yield e.ConfirmationCreated(Confirmation(call.call_id or call.message_id, subject))
 
     def _decide(self, call: Call, *, approved: bool, reason: str | None = None) -> Iterator[e.Event]:
-        """The outcome of a confirmation. A call that was not asked about yet will not be."""
+        """Yield the outcome of a confirmation. Without one, the call needs none any more."""
         if call.is_asked:
             status: Any = "approved" if approved else "declined"
             subject = _message_of(call)
@@ -121,7 +121,7 @@ class ToolCalls:
         call.needs_approval = False
 
     def responses(self, wire: WireObject, item: WireObject) -> Iterator[e.Event]:
-        """The events of answers: approvals, and returns of the client's own tools."""
+        """Yield the events of answers: approvals, and returns of the client's own tools."""
         yield from self.ask()
         answers = yield from _entries(wire, "approvals")
         is_unknown = False
@@ -144,7 +144,7 @@ class ToolCalls:
     # -- their returns
 
     def returns(self, wire: WireObject, item: WireObject) -> Iterator[e.Event]:
-        """The events of returns. `tool_returns` is a list of them; a single one is in the item itself."""
+        """Yield the events of returns. `tool_returns` is a list of them; a single one is in the item itself."""
         entries = yield from _entries(wire, "tool_returns")
         name = as_text(wire.get("name")) if len(entries) < 2 else ""
         for entry in entries:
@@ -156,7 +156,7 @@ class ToolCalls:
         self._calls.forget()
 
     def _return(self, entry: WireObject, wire: WireObject, call: Call | None, name: str) -> Iterator[e.Event]:
-        """The console output, the output and the images of one return."""
+        """Yield the console output, the output and the images of one return."""
         value = entry["tool_return"]
         content = read_content(value)
         if content.text:  # else the output is its JSON
@@ -188,7 +188,8 @@ def _message_of(call: Call, **fields: Any) -> m.ToolCallMessage:
 
 
 def _entries(wire: WireObject, key: str) -> Generator[e.Event, None, list[WireObject]]:
-    """The objects in a list of an item, or the item itself if it has none; with a warning about anything else in it."""
+    """Yield the objects in a list of an item, or the item itself if it has none; with a warning about anything else in
+    it."""
     value = wire.get(key)
     entries: list[WireObject] = []
     for entry in value if is_list(value) else filter(None, [as_object(value)]):
@@ -208,6 +209,6 @@ def _console_events(id: str, printed: list[tuple[str, str]], fields: dict[str, A
 
 
 def _lines(value: Any) -> list[str]:
-    """What a call printed to one stream: a list of texts, or one text."""
+    """Return what a call printed to one stream: a list of texts, or one text."""
     parts: list[Any] = value if is_list(value) else [value]
     return [line for part in parts if (line := as_text(part) or as_text(as_object(part).get("text")))]

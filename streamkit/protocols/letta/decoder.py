@@ -88,7 +88,7 @@ class Decoder(base.Decoder):
         return is_legacy(item)
 
     def plain(self, item: PlainPiece) -> e.Delta | None:
-        """The event of a piece of the newest text, or of an open call."""
+        """Return the event of a piece of the newest text, or of an open call."""
         run, seq, event = self._run, item.seq_id, None
         if item.run_id != run or item.step_id != self._step:
             return None
@@ -106,18 +106,19 @@ class Decoder(base.Decoder):
     # -- any other item
 
     def item_data(self, name: bytes, data: bytes) -> bytes:
-        """The data of an SSE event. Those named `error` and `cancelled` are read as items that say so themselves."""
+        """Return the data of an SSE event. Those named `error` and `cancelled` are read as items that say so
+        themselves."""
         if name not in (b"error", b"cancelled") or data.startswith(b"[DONE"):
             return data
         item = error_item(data, lambda item: isinstance(item.get("message_type"), str))
         return _CANCELLED if name == b"cancelled" and item is not data else item
 
     def named_item(self, name: bytes, item: Any) -> Any:
-        """The item as it is: `item_data` made an error of it."""
+        """Return the item as it is: `item_data` made an error of it."""
         return item
 
     def sentinel(self, data: bytes) -> Iterable[e.Event]:
-        """The events of `[DONE]`, and of the two sentinels of 2024 that end less."""
+        """Return the events of `[DONE]`, and of the two sentinels of 2024 that end less."""
         events = [*self._close("completed")]
         match data.strip():
             case b"[DONE]":
@@ -132,11 +133,11 @@ class Decoder(base.Decoder):
         return self._with_index(events)
 
     def finish(self) -> Iterable[e.Event]:
-        """The ends of what a cut-off left open."""
+        """Return the ends of what a cut-off left open."""
         return [] if self.complete else self._with_index([*self._close("incomplete")])
 
     def feed(self, item: WireObject) -> Iterable[e.Event]:
-        """The events of one item. One that was read before, in the same run, has none."""
+        """Return the events of one item. One that was read before, in the same run, has none."""
         kind, wire = modernise(kind_of(item), item)
         seq, run = as_count(wire.get("seq_id")), as_text(wire.get("run_id")) or self._run or ""
         is_outside = kind in _OUTSIDE_STEPS
@@ -151,14 +152,14 @@ class Decoder(base.Decoder):
         return self._with_index(events)
 
     def _with_index(self, events: list[e.Event]) -> list[e.Event]:
-        """These events, with the current item's index in the warnings."""
+        """Return these events, with the current item's index in the warnings."""
         for event in events:
             if isinstance(event, e.StreamWarning):
                 event.index = self.index
         return events
 
     def _enter(self, kind: str, wire: WireObject, is_outside: bool) -> Iterator[e.Event]:
-        """The run and the step that an item belongs to, if they are not the current ones."""
+        """Begin the run and the step that an item belongs to, if they are not the current ones."""
         if kind != "usage_statistics":
             yield from self._end_step()
         if self._ended in _CONTINUABLE and kind in _RUN_ITEMS:
@@ -173,7 +174,7 @@ class Decoder(base.Decoder):
             yield e.RunStepCreated(e.RunStep(id=step))
 
     def _enter_run(self, run: str, wire: WireObject) -> Iterator[e.Event]:
-        """An item has another run_id: another run begins, or the id of the current one becomes known."""
+        """Begin another run for an item with another run_id, or learn the id of the current one."""
         is_first_id, self._run = self._run is None, run
         if is_first_id and self._ended is not None:
             return  # the run has ended already, and does not begin with this item
@@ -212,7 +213,7 @@ class Decoder(base.Decoder):
     # -- endings
 
     def _close(self, status: m.Status) -> Iterator[e.Event]:
-        """The ends of everything that is open."""
+        """Yield the ends of everything that is open."""
         yield from self._texts.close(status)
         yield from self._calls.close(status)
 
@@ -222,7 +223,7 @@ class Decoder(base.Decoder):
             yield e.RunStepDone(e.RunStep())
 
     def _stop(self, wire: WireObject) -> Iterator[e.Event]:
-        """A stop_reason ends the run. After it, only a failure counts."""
+        """End the run with a stop_reason. After it, only a failure counts."""
         value = wire.get("stop_reason")
         reason = as_text(value)
         if not reason:
@@ -250,7 +251,7 @@ class Decoder(base.Decoder):
         yield e.RunDone(e.Run(status=status, error=error, finish_reason=reason or None))
 
     def _fail(self, wire: WireObject) -> Iterator[e.Event]:
-        """An error ends the run as failed, whatever its stop_reason was, unless it is that of a cancelled run's task."""
+        """End the run as failed, whatever its stop_reason was, unless the error is that of a cancelled run's task."""
         error = error_of(wire)
         status: e.RunStatus = "failed"
         if self._ended == "cancelled" and error.get("type") == "stream_task_cancelled":

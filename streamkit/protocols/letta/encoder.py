@@ -74,7 +74,7 @@ class Encoder(base.Encoder):
         self._newest_code = ""  # its call id, for console output that does not say which code it is of
 
     def feed(self, event: e.Event) -> Iterable[dict[str, Any]]:
-        """The items of one event."""
+        """Yield the items of one event."""
         match event:
             case e.RunCreated(run=run):
                 self._run = run
@@ -149,7 +149,7 @@ class Encoder(base.Encoder):
                 pass
 
     def _done(self, message: Message) -> Iterator[dict[str, Any]]:
-        """What is known only when a message is done, and the messages that are sent in one item."""
+        """Yield what is known only when a message is done, and the messages that are sent in one item."""
         signature = as_text(message.metadata.get("signature"))
         match message:
             case m.ToolCallMessage():
@@ -180,7 +180,7 @@ class Encoder(base.Encoder):
                 pass
 
     def _release(self) -> Iterator[dict[str, Any]]:
-        """The items that were held back, if nothing is open."""
+        """Yield the items that were held back, if nothing is open."""
         if not self._open:
             held, self._held = self._held, []
             yield from held
@@ -203,7 +203,7 @@ class Encoder(base.Encoder):
         return self._item(call, kind, tool_call=fragment, tool_calls=fragment)
 
     def _request_approval(self, call: Message) -> Iterator[dict[str, Any]]:
-        """A call that was sent without an approval request becomes one."""
+        """Yield the approval request of a call that was sent without one."""
         call_id = call.call_id or call.id
         if call_id not in self._asked:
             self._asked.add(call_id)
@@ -255,7 +255,7 @@ class Encoder(base.Encoder):
     # -- endings
 
     def _end(self, run: e.Run) -> Iterator[dict[str, Any]]:
-        """The items of the run's end: what was held back, the stop_reason, the usage, and an error."""
+        """Yield the items of the run's end: what was held back, the stop_reason, the usage, and an error."""
         for call_id, console in [*self._consoles.items()]:
             if call_id in self._calls:
                 self._hold_return(console, call_id, "")
@@ -296,12 +296,12 @@ def _call_id(confirmation: Confirmation) -> str:
 
 
 def _name_of(subject: Message) -> str:
-    """The name of the call that asks for an approval of this."""
+    """Return the name of the call that asks for an approval of this."""
     return subject.name or (_CODE_TOOL if isinstance(subject, m.CodeMessage) else subject.type)
 
 
 def _arguments(subject: Message) -> str:
-    """The arguments of a call, or of the call that another message is sent as."""
+    """Return the arguments of a call, or of the call that another message is sent as."""
     if isinstance(subject, m.ToolCallMessage):
         return subject.content
     is_code = isinstance(subject, m.CodeMessage)

@@ -52,7 +52,7 @@ class TextParts:
         self._newest: dict[str, TextPart] = {}  # by kind
 
     def find(self, kind: str, id: str, otid: str) -> TextPart | None:
-        """The open text that a fragment belongs to, None if it begins another one."""
+        """Return the open text that a fragment belongs to, None if it begins another one."""
         if otid:
             part = self._by_otid.get((kind, otid)) or self._without_otid(kind, id)
         elif id:
@@ -77,8 +77,9 @@ class TextParts:
         self._enter(part, part.id)
 
     def ended_by(self, id: str, otid: str) -> list[TextPart]:
-        """The open texts that end where another part of the message with this id begins. The server's parts follow each
-        other, and are numbered by their otids. Other servers' otids only distinguish parts, which may interleave."""
+        """Return the open texts that end where another part of the message with this id begins. The server's parts
+        follow each other, and are numbered by their otids. Other servers' otids only distinguish parts, which may
+        interleave."""
         parts = self._open_by_message.get(id, {})
         head, number = _numbering(otid)
         if not otid:
@@ -114,7 +115,7 @@ class TextParts:
             self._by_id[part.kind, id] = part
 
     def _without_otid(self, kind: str, id: str) -> TextPart | None:
-        """The text whose fragments had only this id so far, or neither key."""
+        """Return the text whose fragments had only this id so far, or neither key."""
         part = self._by_id.get((kind, id)) if id else None
         part = part or self._without_keys(kind)
         return part if part is not None and not part.otid else None
@@ -125,7 +126,7 @@ class TextParts:
 
 
 def _numbering(otid: str) -> tuple[int | str, int]:
-    """The head that the otids of a message's parts share, and the number of this one.
+    """Return the head that the otids of a message's parts share, and the number of this one.
 
     The server makes otids from the message's id. Their last seven bits are then the number of the part. Of another server's
     otid all is head.
@@ -225,7 +226,7 @@ class Calls:
         self._answered: list[Call] = []  # that are not forgotten yet
 
     def find(self, call_id: str, group: str, name: str, arguments: str, *, needs_approval: bool) -> Call:
-        """The call that a fragment belongs to; a new one if it begins one."""
+        """Return the call that a fragment belongs to; a new one if it begins one."""
         call = self._by_id.get(call_id) if call_id else self._continued(group, name)
         if call is not None and not call.is_open and name and _is_another(call, group, name, arguments, needs_approval):
             call = None  # some models number their calls anew in each step, or give all of them the id 0
@@ -242,7 +243,7 @@ class Calls:
         return call
 
     def returned(self, call_id: str) -> Call | None:
-        """The call that a return is for: without an id, the first call without an id and a return."""
+        """Return the call that a return is for: without an id, the first call without an id and a return."""
         if call_id:
             return self._by_id.get(call_id)
         return next(iter(self._nameless), None)
@@ -254,7 +255,7 @@ class Calls:
         self.growing.pop(call.call_id, None)
 
     def ask(self) -> list[Call]:
-        """The calls of which a confirmation is to be emitted, each once."""
+        """Return the calls of which a confirmation is to be emitted, each once."""
         unasked, self._unasked = self._unasked, {}
         asked = [call for call in unasked if call.needs_approval and not (call.is_asked or call.is_answered)]
         for call in asked:
@@ -264,7 +265,7 @@ class Calls:
         return asked
 
     def asked(self, call_id: str, group: str) -> list[Call]:
-        """The calls that an answer is for: those with this call id, without one those of this group."""
+        """Return the calls that an answer is for: those with this call id, without one those of this group."""
         return [*self._asked.get(("id", call_id) if call_id else ("group", group), ())]
 
     def answer(self, call: Call) -> None:
@@ -283,7 +284,7 @@ class Calls:
         self._answered.clear()
 
     def _continued(self, group: str, name: str) -> Call | None:
-        """The call that a fragment without an id continues."""
+        """Return the call that a fragment without an id continues."""
         last = next(reversed(self._all), None)
         if last is None or not last.is_open or last.group != group or (name and last.name):
             return None

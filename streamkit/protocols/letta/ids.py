@@ -25,7 +25,7 @@ class MessageIds:
         self._of_complete: dict[tuple[str, str], str] = {}
 
     def unused(self, *candidates: str) -> str:
-        """The first candidate that is not empty, or the next of `id.2`, `id.3` … if it is used already."""
+        """Return the first candidate that is not empty, or the next of `id.2`, `id.3` … if it is used already."""
         return self._used.unused(next(filter(None, candidates), "") or self._new_id())
 
     def of_complete(self, kind: str, *candidates: str) -> str:
@@ -45,7 +45,7 @@ class Places:
         self._counts: dict[str, int] = {}
 
     def next_in(self, wire: WireObject) -> dict[str, Any]:
-        """The fields of the next message that comes from an item: its group, index, step_id and created_at."""
+        """Return the fields of the next message that comes from an item: its group, index, step_id and created_at."""
         group = as_text(wire.get("id"))
         index = self._counts.get(group, 0)
         if group:

@@ -59,7 +59,7 @@ def to_input(messages: Iterable[Message | Confirmation]) -> list[dict[str, Any]]
 
 
 def _answers(messages: Sequence[Message | Confirmation]) -> list[dict[str, Any]]:
-    """The one message with all answers to waiting calls; none if there is no answer."""
+    """Return the one message with all answers to waiting calls; none if there is no answer."""
     confirmations = [message for message in messages if isinstance(message, Confirmation)]
     newest = [one for one in confirmations if one.subject.step_id == confirmations[-1].subject.step_id]
     outputs = _outputs(messages, {_call_id(one) for one in newest if one.status == "declined"})
@@ -70,7 +70,7 @@ def _answers(messages: Sequence[Message | Confirmation]) -> list[dict[str, Any]]
 
 
 def _outputs(messages: Sequence[Message | Confirmation], declined: set[str]) -> dict[str, dict[str, Any]]:
-    """The outputs for which the server may wait, by call id."""
+    """Return the outputs for which the server may wait, by call id."""
     calls = [message for message in messages if isinstance(message, m.ToolCallMessage)]
     not_waiting = declined.union(
         call.call_id or call.id for call in calls if not call.metadata.get("requires_approval")
@@ -97,7 +97,7 @@ def _approval(confirmation: Confirmation) -> dict[str, Any]:
 
 
 def _output(output: m.ToolOutputMessage, call_id: str, messages: Sequence[Message | Confirmation]) -> dict[str, Any]:
-    """A return, with the console output of its call."""
+    """Return the wire form of a tool's return, with the console output of its call."""
     has_failed = output.metadata.get("error") is True or output.status == "failed"
     consoles = (message for message in messages if isinstance(message, m.ConsoleMessage))
     printed = [console.content for console in consoles if console.call_id == call_id]

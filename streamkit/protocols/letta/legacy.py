@@ -33,7 +33,7 @@ def is_legacy(item: WireObject) -> bool:
 
 
 def kind_of(item: WireObject) -> str:
-    """The kind of any item, by its `message_type` or else by its keys; "" if they do not show it."""
+    """Return the kind of any item, by its `message_type` or else by its keys; "" if they do not show it."""
     if kind := as_text(item.get("message_type")):
         return kind
     if item.get("error") is not None:
@@ -44,7 +44,7 @@ def kind_of(item: WireObject) -> str:
 
 
 def modernise(kind: str, item: WireObject) -> tuple[str, WireObject]:
-    """The kind and the item that today's servers would send in place of this one, which may be one of theirs."""
+    """Return the kind and the item that today's servers would send in place of this one, which may be one of theirs."""
     match kind:
         case "internal_monologue":
             return "reasoning_message", {**item, "reasoning": item.get(kind)}
@@ -62,7 +62,7 @@ def modernise(kind: str, item: WireObject) -> tuple[str, WireObject]:
 
 
 def _tool_call(call: Any, item: WireObject) -> Any:
-    """A call with its name and arguments, also where it came complete as the text `name(arguments)`."""
+    """Return a call with its name and arguments, also where it came complete as the text `name(arguments)`."""
     if isinstance(call, str):
         found = _match_call(call)
         return {"name": found[1] if found else None, "arguments": found[2] if found else call}

@@ -52,7 +52,7 @@ class Texts:
         self._parts = TextParts()
 
     def plain(self, item: PlainPiece) -> e.Delta | None:
-        """The event of a piece of the text whose fragment came last; None for any other piece."""
+        """Return the event of a piece of the text whose fragment came last; None for any other piece."""
         growing, text = self.growing, item.reasoning if item.message_type == "reasoning_message" else item.content
         if not text or item.message_type != growing.kind or item.otid != growing.otid or item.id != growing.id:
             return None
@@ -60,7 +60,7 @@ class Texts:
         return event
 
     def fragment(self, kind: str, wire: WireObject, item: WireObject) -> Iterator[e.Event]:
-        """The events of a fragment. `wire` is the item in today's form."""
+        """Yield the events of a fragment. `wire` is the item in today's form."""
         self.growing = _NO_TEXT
         message_class, key = GROWING_TEXTS[kind]
         value = wire.get(key)
@@ -99,12 +99,12 @@ class Texts:
         return part
 
     def end_parts(self, id: str, otid: str) -> Iterator[e.Event]:
-        """The ends of the texts that are over where another part of the message with this id begins."""
+        """Yield the ends of the texts that are over where another part of the message with this id begins."""
         for part in self._parts.ended_by(id, otid):
             yield self._end(part, "completed")
 
     def close(self, status: m.Status) -> Iterator[e.Event]:
-        """The ends of all open texts."""
+        """Yield the ends of all open texts."""
         for part in [*self._parts.open]:
             yield self._end(part, status)
 
@@ -118,7 +118,8 @@ class Texts:
         )
 
     def complete(self, kind: str, wire: WireObject, item: WireObject) -> Iterator[e.Event]:
-        """The events of a message of the user or the system, or of a summary of the context, which come complete."""
+        """Yield the events of a message of the user or the system, or of a summary of the context, which come
+        complete."""
         is_summary = kind == "summary_message"
         value = wire.get("summary" if is_summary else "content")
         content = read_content(value)

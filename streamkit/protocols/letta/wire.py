@@ -105,7 +105,7 @@ class Content(NamedTuple):
         signature: of the text.
         images: their formats and contents.
         has_other_parts: whether it has more than these.
-        is_malformed: whether anything in it is no part of any type, or a text or an image that cannot be read.
+        is_malformed: whether anything in it is not a part of any type, or a text or an image that cannot be read.
     """
 
     text: str = ""
@@ -137,13 +137,13 @@ def read_content(value: Any) -> Content:
 
 
 def check_content(content: Content, kind: Any) -> Iterator[StreamWarning]:
-    """A warning about content that is malformed. `kind` is that of its item."""
+    """Yield a warning about content that is malformed. `kind` is that of its item."""
     if content.is_malformed:
-        yield warning("bad-content", "its content is no text, or has a part that is none, which was skipped", kind)
+        yield warning("bad-content", "its content is not text, or has a part that is none, which was skipped", kind)
 
 
 def _image(part: WireObject) -> tuple[str, str] | None:
-    """The format and the content of an image part, None if it is none."""
+    """Return the format and the content of an image part, None if it is none."""
     source = as_object(part.get("source"))
     if part.get("type") != "image":
         return None
@@ -161,7 +161,7 @@ def usage_of(item: WireObject) -> Usage:
 
 
 def error_of(item: WireObject) -> WireObject:
-    """An error in any of its forms: an `error_message`, or what servers without these send under `error`."""
+    """Return an error in any of its forms: an `error_message`, or what servers without these send under `error`."""
     error = item.get("error")
     if item.get("message_type") == "error_message":
         fields = {"type": item.get("error_type"), **{key: item.get(key) for key in ("message", "detail", "code")}}
@@ -174,5 +174,5 @@ def error_of(item: WireObject) -> WireObject:
 
 
 def warning(code: str, fault: str, kind: Any = None) -> StreamWarning:
-    """A warning about the current item. The decoder adds the item's index."""
+    """Return a warning about the current item. The decoder adds the item's index."""
     return StreamWarning(code, fault, kind=as_text(kind) or None)

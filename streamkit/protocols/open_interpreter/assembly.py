@@ -106,7 +106,7 @@ class MessageAssembler:
     def _find_group(
         self, item: Mapping[str, Any], role: str | None, type: str | None, format: str | None, *, is_start: bool
     ) -> tuple[ChunkGroup | None, str | None]:
-        """The open group that a chunk belongs to, and the key of the one that it would start."""
+        """Return the open group that a chunk belongs to, and the key of the one that it would start."""
         key = text_or_none(item.get("id")) if self._has_message_ids else None
         group = self._groups.get(key)
         if group is None and key is None and not is_start and self._groups:
@@ -116,14 +116,15 @@ class MessageAssembler:
         return group, key
 
     def _assumed_role(self, group: ChunkGroup | None, type: str | None) -> str:
-        """The role of a chunk that names none: that of the open group, else the one that its type normally has."""
+        """Return the role of a chunk that names none: that of the open group, else the one that its type normally
+        has."""
         continues = group is not None and type in (None, group.type)
         role = group.role if group is not None and continues else DEFAULT_ROLES.get(type or "message", "assistant")
         self._warn("no-role", f"it has no role; it was read as {role!r}")
         return role
 
     def _assumed_type(self, group: ChunkGroup | None, role: str, content: Any, *, is_start: bool) -> str | None:
-        """The type of a chunk that names none: that of the open group, else of text `message`.
+        """Return the type of a chunk that names none: that of the open group, else of text `message`.
 
         None where there is no content (of a start, a later chunk names the type) or where the content cannot be read.
         """
@@ -177,7 +178,7 @@ class MessageAssembler:
         return group
 
     def _group_for_content(self, group: ChunkGroup | None, chunk: Chunk) -> ChunkGroup:
-        """The open group if the content belongs there, else a new one."""
+        """Return the open group if the content belongs there, else a new one."""
         if group is None:
             self._warn("missing-start", "it has content but nothing was started; a message was created for it")
             return self._open(chunk)
@@ -246,7 +247,7 @@ class MessageAssembler:
     # -- messages
 
     def _message_id(self, key: str | None) -> str:
-        """The id of a new message: the chunks' own for the first message that has it, else a new one."""
+        """Return the id of a new message: the chunks' own for the first message that has it, else a new one."""
         return self.ids.unused(key if key is not None and key not in self.ids else self._new_id())
 
     def _create_message(self, group: ChunkGroup) -> None:

@@ -100,7 +100,7 @@ class ChunkGroup:
         return self.type == "image" and format.startswith("base64") and begins_with_image_signature(text, format)
 
     def create_message(self) -> Message:
-        """The next message of the group, without content; it is open from now on."""
+        """Return the next message of the group, without content; it is open from now on."""
         type, format = self.type or "message", self.format
         if type == "message" and format == "reasoning":
             type, format = "reasoning", None

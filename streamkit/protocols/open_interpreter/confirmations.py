@@ -18,7 +18,7 @@ __all__ = ["confirmation_content", "is_same_action", "read_subject"]
 
 
 def read_subject(content: Any, id: str) -> tuple[Message, str | None]:
-    """The message that a confirmation's content describes, and what is wrong with it (None: nothing).
+    """Return the message that a confirmation's content describes, and what is wrong with it (None: nothing).
 
     Where the two forms are mixed and contradict each other, it is not certain what would run; that is a fault.
     """
@@ -55,7 +55,7 @@ def is_same_action(message: Message, subject: Message) -> bool:
 
 
 def confirmation_content(confirmation: Confirmation) -> Mapping[str, Any] | str:
-    """The content of the confirmation's chunk."""
+    """Return the content of the confirmation's chunk."""
     subject = confirmation.subject
     if confirmation.malformed:
         return subject.content  # not an object, so that no reader takes it for something that can be approved

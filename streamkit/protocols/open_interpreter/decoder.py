@@ -78,7 +78,7 @@ class Decoder(base.Decoder):
         return is_chunk(item)
 
     def plain(self, item: _Piece) -> Delta | None:
-        """The event of a piece of text for a message that is open."""
+        """Return the event of a piece of text for a message that is open."""
         group = self._messages.plain[item.id if self.has_message_ids else None]
         content = item.content
         if not content or item.type != group.type or item.role != group.role or item.format != group.format:
@@ -90,7 +90,7 @@ class Decoder(base.Decoder):
     # -- any other item
 
     def feed_frame(self, id: bytes, name: bytes, data: bytes) -> list[Event]:
-        """The events of one frame. One that is not JSON may still be a question."""
+        """Return the events of one frame. One that is not JSON may still be a question."""
         events = super().feed_frame(id, name, data)
         self.exhausted = self.exhausted or self._is_over
         if events and isinstance(events[0], StreamWarning) and events[0].code == "not-json":
@@ -108,7 +108,7 @@ class Decoder(base.Decoder):
         return super()._guarded(item)
 
     def feed(self, item: Mapping[str, Any]) -> list[Event]:
-        """The events of one item."""
+        """Return the events of one item."""
         role, type = text_or_none(item.get("role")), text_or_none(item.get("type"))
         self._begin_item(type)
         if self._is_over:
@@ -192,7 +192,7 @@ class Decoder(base.Decoder):
             self._warn("unknown-type", f"a confirmation comes from the computer; this one, from {role!r}, counts too")
 
     def _ask_without_chunk(self, question: Question) -> list[Event]:
-        """The events of a question in an item that is not a chunk."""
+        """Return the events of a question in an item that is not a chunk."""
         self._begin_item()
         self._ask(question)
         return self._take_events()

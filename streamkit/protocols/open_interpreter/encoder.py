@@ -94,16 +94,16 @@ class Encoder(base.Encoder):
         self._has_ended = False
 
     def feed(self, event: Event) -> Iterator[dict[str, Any]]:
-        """The chunks of the stream's next event."""
+        """Yield the chunks of the stream's next event."""
         for one in self.in_order(event):
             yield from self.chunks(one)
 
     def in_order(self, event: Event) -> Iterator[Event]:
-        """The events that follow from the stream's next one, so that at most one message is open."""
+        """Return the events that follow from the stream's next one, so that at most one message is open."""
         return self._sequencer.feed(event)
 
     def chunks(self, event: Event) -> Iterator[dict[str, Any]]:
-        """The chunks of one of the events that `in_order` returned."""
+        """Yield the chunks of one of the events that `in_order` returned."""
         match event:
             case Created(message=message) if message.type not in _NOT_STORED and not is_confirmation_type(message.type):
                 yield from self._created(message)
@@ -210,12 +210,12 @@ def header_of(message: Message) -> dict[str, Any]:
 
 
 def with_console_format(header: dict[str, Any]) -> dict[str, Any]:
-    """The same keys; those of a console with the format of its output."""
+    """Return the same keys; those of a console with the format of its output."""
     return {**header, "format": "output"} if header["type"] == "console" and "format" not in header else header
 
 
 def _further_keys(message: Message) -> dict[str, Any]:
-    """What a message has beyond Open Interpreter's keys, except its status."""
+    """Return what a message has beyond Open Interpreter's keys, except its status."""
     left_out = (*CHUNK_KEYS, *FIELD_KEYS, *_RETURNED_KEYS)
     further = {k: value for k, value in message.metadata.items() if k not in left_out}
     for key in FIELD_KEYS:

@@ -17,8 +17,8 @@ _INPUT_FORMATS: dict[str, tuple[str | None, ...]] = {"image": ("path", "descript
 
 
 def explode(messages: Iterable[Message]) -> Iterator[dict[str, Any]]:
-    """The chunks of finished messages, in order. Decoding them gives the messages again, except for what the table of
-    `Encoder` lists."""
+    """Yield the chunks of finished messages, in order. Decoding them gives the messages again, except for what the
+    table of `Encoder` lists."""
     encoder = Encoder()
     for message in messages:
         yield from encoder.chunks(message.created_event(message))
@@ -28,7 +28,8 @@ def explode(messages: Iterable[Message]) -> Iterator[dict[str, Any]]:
 
 
 def to_input(messages: Iterable[Message | Confirmation]) -> list[dict[str, Any]]:
-    """What `interpreter.chat` and `interpreter.messages` take: dicts of role, type, format, recipient and content.
+    """Return the messages as `interpreter.chat` and `interpreter.messages` take them: dicts of role, type, format,
+    recipient and content.
 
     Open Interpreter raises on types that it does not have, so reasoning, tool calls, their outputs and confirmations are
     left out, and so are images and files that are neither a path nor data. A refusal becomes a normal message.
@@ -52,8 +53,9 @@ def _static_form(message: Message) -> dict[str, Any]:
 
 
 def truncate(text: str, limit: int) -> str:
-    """The text in at most `limit` characters, to show it to a model: its beginning, how many characters were left out,
-    and its end. Where the limit has no room for that, only the count, which may then be longer than the limit."""
+    """Return the text in at most `limit` characters, to show it to a model: its beginning, how many characters were
+    left out, and its end. Where the limit has no room for that, only the count, which may then be longer than the
+    limit."""
     if len(text) <= limit:
         return text
     room = max(0, limit - len(_left_out(len(text))))

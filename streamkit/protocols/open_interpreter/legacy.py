@@ -43,7 +43,8 @@ class Decoder(open_interpreter.Decoder):
         return False
 
     def feed(self, item: Mapping[str, Any]) -> list[Event]:
-        """The events of one item. A question in any other form than this one's is read as today's decoder reads it."""
+        """Return the events of one item. A question in any other form than this one's is read as today's decoder reads
+        it."""
         is_own_question = "executing" in item and text_or_none(item.get("type")) is None
         has_own_key = any(key in item for key in (*_STARTS, *_PIECES, *_ENDS))
         if not has_own_key or (not is_own_question and question_in_chunk(item)):
@@ -66,7 +67,7 @@ class _ChunkConverter:
         self.language: str | None = None
 
     def convert(self, item: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """The same as chunks of today."""
+        """Yield the same as chunks of today."""
         for key, header in _STARTS.items():
             if item.get(key):
                 yield from self.start(header)

@@ -64,7 +64,7 @@ def is_question_line(line: bytes) -> bool:
 
 
 def question_in_item(item: Any) -> Question | None:
-    """The question that an item is, or has inside; None if there is none."""
+    """Return the question that an item is, or has inside; None if there is none."""
     if is_object(item):
         return question_in_chunk(item)
     if isinstance(item, (str, bytes, bytearray)):
@@ -73,7 +73,7 @@ def question_in_item(item: Any) -> Question | None:
 
 
 def question_in_chunk(item: Mapping[str, Any]) -> Question | None:
-    """The question that a chunk is, or has inside; None if there is none."""
+    """Return the question that a chunk is, or has inside; None if there is none."""
     type, content = text_or_none(item.get("type")), item.get("content")
     if type == "confirmation":
         return Question(content, "it has a second question under 'executing'" if "executing" in item else None)
@@ -95,7 +95,7 @@ def question_in_chunk(item: Mapping[str, Any]) -> Question | None:
 
 
 def question_in_text(text: str | bytes | bytearray) -> Question | None:
-    """The question of text that should have been JSON. What it is about cannot be read."""
+    """Return the question of text that should have been JSON. What it is about cannot be read."""
     text = text if isinstance(text, str) else bytes(text).decode("utf-8", "replace")
     return Question(text, "it is not an object") if _QUESTION_TEXT.search(text) else None
 
@@ -105,7 +105,7 @@ def _type_doubt(type: str | None) -> str:
 
 
 def _question_inside(value: Any, depth: int) -> Question | None:
-    """The question in a value inside an item, searched down to `depth` levels. Text inside is only text."""
+    """Return the question in a value inside an item, searched down to `depth` levels. Text inside is only text."""
     if not is_object(value):
         return _question_in_list(value, depth)
     question = _question_in_inner_object(value, depth)
@@ -122,7 +122,7 @@ def _question_in_list(value: Any, depth: int) -> Question | None:
 
 
 def _question_in_inner_object(item: Mapping[str, Any], depth: int) -> Question | None:
-    """The question that an object inside an item is, or has inside."""
+    """Return the question that an object inside an item is, or has inside."""
     type = text_or_none(item.get("type"))
     if (type is not None and is_confirmation_type(type)) or "executing" in item:
         return question_in_chunk(item)
@@ -132,7 +132,8 @@ def _question_in_inner_object(item: Mapping[str, Any], depth: int) -> Question |
 
 
 def _question_in_values(item: Mapping[str, Any], depth: int, *, by_name: bool) -> Question | None:
-    """The question in one of an object's values; with `by_name`, also one that a key or a short text gives away."""
+    """Return the question in one of an object's values; with `by_name`, also one that a key or a short text gives
+    away."""
     for key, value in item.items():
         if by_name and (question := _question_by_name(item, key, value)):
             return question

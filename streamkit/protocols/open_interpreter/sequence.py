@@ -47,14 +47,14 @@ class MessageSequencer:
         self._with_code: set[str] = set()  # ids of the calls whose code is a message
 
     def feed(self, event: Event) -> Iterator[Event]:
-        """The events that follow from the stream's next one."""
+        """Yield the events that follow from the stream's next one."""
         yield from self._take(event)
         while (held := self._next_held()) is not None:
             for one in held:
                 yield from self._take(one)
 
     def _next_held(self) -> list[Event] | None:
-        """The events of the message that was held back first, if they may follow now."""
+        """Return the events of the message that was held back first, if they may follow now."""
         if not self._held_back:
             return None
         events = next(iter(self._held_back.values()))
@@ -94,7 +94,7 @@ class MessageSequencer:
         yield TextDone(TextMessage(text.id))
 
     def _emit(self, message: Message, event: Event) -> Iterator[Event]:
-        """An event of the open message, or of any while none is open."""
+        """Yield the events of an event of the open message, or of any while none is open."""
         match event:
             case Created():
                 self._open = message
@@ -114,14 +114,14 @@ class MessageSequencer:
                 yield from self._unless_call(message, event)
 
     def _unless_call(self, message: Message, event: Event) -> Iterator[Event]:
-        """The event; it is held if it is of a call that is not done."""
+        """Yield the event; it is held if it is of a call that is not done."""
         if isinstance(message, ToolCallMessage):
             self._call.append(event)
         else:
             yield event
 
     def _failure_in_console(self, output: ToolOutputMessage) -> Iterator[Event]:
-        """The output of a call whose code did not run, as console output."""
+        """Yield the output of a call whose code did not run, as console output."""
         console = ConsoleMessage(output.id, content=output.content)
         yield ConsoleCreated(console)
         yield ConsoleDelta(console.id, output.content)

@@ -131,12 +131,12 @@ def is_action(content: Any) -> bool:
 
 
 def letters(text: str) -> str:
-    """The letters of a text, in lower case: for words that are spelled with other separators or capitals."""
+    """Return the letters of a text, in lower case: for words that are spelled with other separators or capitals."""
     return "".join(filter(str.isalpha, text)).lower()
 
 
 def line_number(value: Any) -> int | None:
-    """A line number, from 1, as a number or as digits; None if the value is neither."""
+    """Return a line number, from 1, as a number or as digits; None if the value is neither."""
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= 10:
         value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < LARGEST_COUNT else None
@@ -158,7 +158,7 @@ def is_base64(text: str) -> bool:
 
 
 def any_as_text(value: Any) -> str:
-    """A value that is not text, as text: a number as Python writes it, anything else as JSON."""
+    """Return a value that is not text, as text: a number as Python writes it, anything else as JSON."""
     try:
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
         return str(value) if is_number else json.dumps(value, default=str)
@@ -167,7 +167,7 @@ def any_as_text(value: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as a warning shows it, in at most 40 characters."""
+    """Return a value as a warning shows it, in at most 40 characters."""
     try:
         text = repr(value)
     except Exception:  # an int with too many digits, or an object whose `__repr__` fails
@@ -176,12 +176,12 @@ def shown(value: Any) -> str:
 
 
 def without_key(fields: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """The same fields but one."""
+    """Return the same fields but one."""
     return {name: value for name, value in fields.items() if name != key}
 
 
 def copied(value: Any) -> Any:
-    """A copy of a value, which the producer of the chunk may change; its `repr` where it cannot be copied."""
+    """Return a copy of a value, which the producer of the chunk may change; its `repr` where it cannot be copied."""
     if isinstance(value, (str, int, float, type(None))):
         return value
     try:

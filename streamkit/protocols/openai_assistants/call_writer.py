@@ -29,7 +29,7 @@ class CallWriter:
         self._calls_by_call_id: dict[str, OpenCall] = {}
 
     def begin_call(self, message: CodeMessage | ToolCallMessage) -> NamedItems:
-        """A call or code is created, in the open step of calls or a new one."""
+        """Create a call or code, in the open step of calls or a new one."""
         yield from self._run.close_idle("tool_calls")
         step = self._run.open_call_step()
         if step is None:
@@ -51,7 +51,7 @@ class CallWriter:
         yield _call_delta(call, {**call.body, **outputs}, is_first=True)
 
     def begin_console(self, message: ConsoleMessage) -> NamedItems:
-        """A console is created, as an output of its code. One without code gets a call with no code."""
+        """Create a console, as an output of its code. One without code gets a call with no code."""
         call = self._code_of(message)
         if call is None:
             code = CodeMessage(f"{message.id}.code", call_id=message.call_id)
@@ -64,7 +64,7 @@ class CallWriter:
         call.step.unfinished.add(message.id)
 
     def delta_item(self, delta: Delta) -> NamedItem | None:
-        """A piece of a call, of code, or of what that printed."""
+        """Return the item of a piece of a call, of code, or of what that printed."""
         id = delta.message_id
         if id in self._console_outputs:
             output = {"index": self._console_outputs[id], "type": "logs", "logs": delta.value}
@@ -87,7 +87,7 @@ class CallWriter:
             _complete_body(call, message)
 
     def add_output(self, message: ToolOutputMessage) -> NamedItems:
-        """What a call returned, if its step is still open."""
+        """Yield what a call returned, if its step is still open."""
         call = _if_open(self._calls_by_call_id.get(message.call_id or ""))
         if call is None:
             return
@@ -104,7 +104,7 @@ class CallWriter:
         return self._code_that_drew(message) is not None
 
     def add_image(self, message: ImageMessage) -> NamedItems:
-        """An image that code drew."""
+        """Yield the items of an image that code drew."""
         call = self._code_that_drew(message)
         if call is not None and message.content:
             output: Item = {"type": "image", "image": {"file_id": message.content}}
@@ -116,7 +116,8 @@ class CallWriter:
         return self._code_of(message) if has_file_of_code else None
 
     def _code_of(self, message: Message) -> OpenCall | None:
-        """The code that something came out of: that with its call id, or the latest; None if its step is closed."""
+        """Return the code that something came out of: that with its call id, or the latest; None if its step is
+        closed."""
         if message.call_id is None:
             return _if_open(self._latest_code)
         return _if_open(self._code_by_call_id.get(message.call_id))
@@ -150,7 +151,7 @@ def _complete_body(call: OpenCall, message: Message) -> None:
 
 
 def _search_results(content: str) -> list[Any]:
-    """The results of a search, if they are such as this API has; else none."""
+    """Return the results of a search, if they are such as this API has; else none."""
     results = as_objects(parse_json(content))
     return [dict(result) for result in results] if all(map(_is_search_result, results)) else []
 

@@ -23,7 +23,7 @@ TOOLS = ("function", "code_interpreter", "file_search")
 
 
 def content_of(kind: str, body: WireObject) -> str:
-    """The arguments of a call of this kind, or its code, in its final form."""
+    """Return the arguments of a call of this kind, or its code, in its final form."""
     return text_or_json(body.get("input" if kind == "code_interpreter" else "arguments"))
 
 
@@ -104,7 +104,7 @@ class Call:
             yield CallPassed(self._message(status="completed"))
 
     def complete(self, entry: WireObject, status: Status) -> Iterator[Event]:
-        """The call is there in its final form. A function's call without an output still waits for that."""
+        """Complete the call with its final form. A function's call without an output still waits for that."""
         if not (self._is_content_done or self._is_passed):  # outputs are submitted under the id that the run waits for
             self.call_id = as_text(entry.get("id")) or self.call_id
         if self.is_done:
@@ -173,7 +173,7 @@ class Call:
         return CodeMessage if self.type == "code_interpreter" else ToolCallMessage
 
     def delta(self, piece: str) -> Delta:
-        """The event of a piece of its arguments, or of its code."""
+        """Return the event of a piece of its arguments, or of its code."""
         self._pieces.append(piece)
         make_delta: Any = self._message_class.delta_event
         delta: Delta = make_delta(self.id, piece)
@@ -215,7 +215,7 @@ class Call:
         return {"call_id": self.call_id or self.id, "step_id": self._step_id}
 
     def _output(self, output: Any) -> Event:
-        """What the tool returned."""
+        """Return what the tool returned."""
         content, name = text_or_json(output), self._name or None
         return MessageDone(ToolOutputMessage(f"{self.id}.output", content=content, name=name, **self._links))
 
@@ -247,7 +247,7 @@ class Call:
         yield MessageDone(image)
 
     def _complete_code(self, body: WireObject, status: Status) -> Iterator[Event]:
-        """The final form of the code, and of what it printed and drew."""
+        """Yield the final form of the code, and of what it printed and drew."""
         yield from self._complete_content(as_text(body.get("input")), status)
         outputs = as_objects(body.get("outputs"))
         logs = [piece for output in outputs if (piece := as_text(output.get("logs")))]

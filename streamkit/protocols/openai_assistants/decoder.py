@@ -88,11 +88,11 @@ class Decoder(base.Decoder):
         return recognises(item)
 
     def item_data(self, name: bytes, data: bytes) -> bytes:
-        """The data of an SSE event. `done` ends the stream even without its `[DONE]`."""
+        """Return the data of an SSE event. `done` ends the stream even without its `[DONE]`."""
         return b"[DONE]" if name == b"done" and not data.strip() else data
 
     def plain(self, item: TextDeltaData | StepDeltaData) -> Delta | None:
-        """The event of a delta of an open text, or of a piece of a growing call."""
+        """Return the event of a delta of an open text, or of a piece of a growing call."""
         if isinstance(item, TextDeltaData):
             part = item.delta.content[0]
             index, message_id = self._open_texts[item.id]
@@ -106,7 +106,7 @@ class Decoder(base.Decoder):
     # -- any other item
 
     def feed(self, item: Mapping[str, Any]) -> Iterable[Event]:
-        """The events of one item. One that gives no other event is emitted as a raw event."""
+        """Return the events of one item. One that gives no other event is emitted as a raw event."""
         name, data = name_and_data(item)
         events = list(self._read(name, data, item))
         if name in ANNOUNCEMENTS or not (events or name == "done"):
@@ -224,7 +224,7 @@ class Decoder(base.Decoder):
     # -- steps
 
     def _step_of(self, wire: WireObject) -> Generator[Event, None, Step]:
-        """The step that an event is about, which begins here if no event was about it before."""
+        """Return the step that an event is about, after the events that begin what has not begun."""
         yield from self._begin_run_of(wire)
         id = as_text(wire.get("id"))
         step = self._steps.get(id) if id else self._latest_step
@@ -273,7 +273,7 @@ class Decoder(base.Decoder):
     # -- messages
 
     def _message_of(self, wire: WireObject) -> Generator[Event, None, ThreadMessage]:
-        """The thread's message that an event is about, which begins here if no event was about it before."""
+        """Return the thread's message that an event is about, after the events that begin what has not begun."""
         yield from self._begin_run_of(wire)
         id = as_text(wire.get("id"))
         message = self._messages.get(id) if id else self._latest_message
@@ -300,7 +300,7 @@ class Decoder(base.Decoder):
 
 
 def _delta_entries(delta: WireObject) -> list[WireObject]:
-    """The entries of a delta's content; some servers send a single one without a list."""
+    """Return the entries of a delta's content; some servers send a single one without a list."""
     content = delta.get("content")
     single = as_object(content)
     return [single] if single else as_objects(content)

@@ -86,12 +86,12 @@ class Encoder(base.Encoder):
         self._calls = CallWriter(self._run)
 
     def event_name(self, item: Mapping[str, Any]) -> str | None:
-        """The SSE event name of an item."""
+        """Return the SSE event name of an item."""
         name: str = item["event"]
         return name
 
     def feed(self, event: Event) -> Iterable[Item]:
-        """The items of one event."""
+        """Yield the items of one event."""
         for name, data in self._feed(event):
             yield {"event": name, "data": data}
 

@@ -27,7 +27,7 @@ Item = dict[str, Any]
 
 
 def to_input(messages: Iterable[Message | Confirmation]) -> list[Item]:
-    """What continues a conversation of these messages.
+    """Return the items that continue a conversation of these messages.
 
     If the last one is the output of one of the caller's functions, the run waits for it: returns
     `[{"tool_call_id", "output"}, …]`, the outputs of that step, for `tool_outputs=`; so `to_input(stream.messages, …)` is
@@ -63,7 +63,7 @@ def to_input(messages: Iterable[Message | Confirmation]) -> list[Item]:
 
 
 def _tool_outputs(messages: Sequence[Message], executed: set[str]) -> list[Item]:
-    """The outputs of the last step's calls, in order, except those of calls that the provider executed."""
+    """Return the outputs of the last step's calls, in order, except those of calls that the provider executed."""
     last_step = messages[-1].step_id
     outputs: list[Item] = []
     for message in reversed(messages):
@@ -77,12 +77,12 @@ def _tool_outputs(messages: Sequence[Message], executed: set[str]) -> list[Item]
 
 
 def _with_content(item: Item) -> Item:
-    """An item with a blank text if it has only files: a thread takes no message without content."""
+    """Return an item with a blank text if it has only files: a thread takes no message without content."""
     return item if item["content"] else {**item, "content": [{"type": "text", "text": " "}]}
 
 
 def _part(message: Message) -> Item | None:
-    """A message as a part of a thread's message; None if it is left out."""
+    """Return a message as a part of a thread's message; None if it is left out."""
     format = message.format or ""
     match message:
         case TextMessage() | RefusalMessage() if message.role == "system":

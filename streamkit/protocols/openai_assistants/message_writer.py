@@ -25,7 +25,7 @@ class MessageWriter:
         return id in self._parts
 
     def begin_part(self, message: Message) -> NamedItems:
-        """A flat message is created. It continues the open message of its group, if there is one between two parts."""
+        """Create a flat message. It continues the open message of its group, if there is one."""
         group = ("group", message.group, message.choice, message.role)
         open_message = self._run.messages.get(group)
         if message.group is None or open_message is None or open_message.open_part is not None:
@@ -48,7 +48,7 @@ class MessageWriter:
             yield f"thread.message.{phase}", thread_message(message, self._run.run, "in_progress")
 
     def delta_item(self, delta: Delta) -> NamedItem | None:
-        """A piece of a part. An image has none: it is written when it is done."""
+        """Return the item of a piece of a part. An image has none: it is written when it is done."""
         message, index = self._parts[delta.message_id]
         match message.content[index]["type"]:
             case "text":
@@ -61,7 +61,7 @@ class MessageWriter:
                 return None
 
     def add_citation(self, event: AnnotationAdded) -> NamedItems:
-        """A citation of a part, if this API has such citations."""
+        """Yield the items of a citation of a part, if this API has such citations."""
         part = self._parts.get(event.message_id)
         if part is not None and is_file_citation(event.annotation):
             message, index = part
@@ -72,7 +72,7 @@ class MessageWriter:
             yield self._delta(message, index, text=text if is_continued else {"value": "", **text})
 
     def complete_part(self, message: Message) -> NamedItems:
-        """A flat message is done. A message without a group has no further part."""
+        """Complete a flat message. A message without a group has no further part."""
         open_message, index = self._parts[message.id]
         part = content_part(message, message.content) or open_message.content[index]
         open_message.content[index] = part

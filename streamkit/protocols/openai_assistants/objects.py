@@ -42,7 +42,7 @@ def _seconds(value: float | None) -> int | None:
 
 
 def run_object(run: Run, status: str = "in_progress") -> Item:
-    """The run as it begins."""
+    """Return the run as it begins."""
     return {
         "id": run.id,
         "object": "thread.run",
@@ -74,7 +74,7 @@ def run_object(run: Run, status: str = "in_progress") -> Item:
 
 
 def ended_run_object(run: Run, status: str, begun: WireObject) -> Item:
-    """The run as it ends with this status; `begun` is the object with which it began."""
+    """Return the run as it ends with this status; `begun` is the object with which it began."""
     wire = run_object(run, status)
     # Clients have the id and the time from the beginning of the run; they must not change.
     wire |= {key: begun[key] for key in ("id", "created_at")}
@@ -108,7 +108,7 @@ def _usage_object(usage: Usage) -> Item:
 
 
 def stream_error_object(event: StreamException) -> Item:
-    """An error of the stream itself."""
+    """Return an error of the stream itself."""
     code = event.details.get("code")
     return {
         "code": code if isinstance(code, str) else None,
@@ -119,7 +119,7 @@ def stream_error_object(event: StreamException) -> Item:
 
 
 def step_object(step: OpenStep, run: WireObject, status: str, ended: RunStep | None = None) -> Item:
-    """A step of a run; `ended` is the canonical step that it is the end of."""
+    """Return a step of a run; `ended` is the canonical step that it is the end of."""
     details: Item = {"type": "message_creation", "message_creation": {"message_id": step.message_id}}
     if step.type == "tool_calls":
         details = {"type": "tool_calls", "tool_calls": [call.final for call in step.calls]}
@@ -151,7 +151,7 @@ def step_object(step: OpenStep, run: WireObject, status: str, ended: RunStep | N
 
 
 def thread_message(message: OpenThreadMessage, run: WireObject, status: str) -> Item:
-    """A message of the thread; without its content while it is in progress."""
+    """Return a message of the thread; without its content while it is in progress."""
     is_over = status != "in_progress"
     is_assistant = message.role == "assistant"
     tags = message.metadata.get("metadata")
@@ -179,7 +179,7 @@ def _incomplete_details(message: OpenThreadMessage, status: str) -> Item:
 
 
 def _attachments(value: Any) -> list[Any]:
-    """The attachments of a message, if they are such as this API has."""
+    """Return the attachments of a message, if they are such as this API has."""
     return value if is_list(value) and all(map(_is_attachment, as_objects(value))) else []
 
 
@@ -191,7 +191,7 @@ def _is_attachment(wire: WireObject) -> bool:
 
 
 def content_part(message: Message, content: str) -> Item | None:
-    """A message as a part of the thread's, with this content; None where there is no such part."""
+    """Return a message as a part of the thread's, with this content; None where there is no such part."""
     match message:
         case TextMessage():
             cited = [one for one in message.annotations if is_file_citation(one)] if content else []
@@ -224,7 +224,7 @@ def is_file_citation(citation: Annotation) -> bool:
 
 
 def citation_object(citation: Annotation, place: int, content: str) -> Item:
-    """A citation of a file as this API has it.
+    """Return a citation of a file as this API has it.
 
     Its `text` is the marker in the content that stands for the citation, which readers replace. Where the content has
     none it is one that does not occur there, and never empty: replacing an empty text would change every character.
@@ -249,7 +249,7 @@ def citation_object(citation: Annotation, place: int, content: str) -> Item:
 
 
 def _absent_marker(name: str, content: str) -> str:
-    """A marker in the form of this API's own that does not occur in a text."""
+    """Return a marker in the form of this API's own that does not occur in a text."""
     marker = f"【{name}】"
     while marker in content:
         marker = f"【{marker}】"

@@ -103,14 +103,14 @@ class OpenThreadMessage:
         self.metadata = {**self.metadata, **message.metadata}
 
     def next_citation_index(self, part: int) -> int:
-        """The index of the next citation in a part."""
+        """Return the index of the next citation in a part."""
         index = self._citation_counts.get(part, 0)
         self._citation_counts[part] = index + 1
         return index
 
 
 def _call_type(message: Message) -> str:
-    """The kind of tool call that a flat message becomes."""
+    """Return the kind of tool call that a flat message becomes."""
     if isinstance(message, CodeMessage):
         return "code_interpreter"
     is_executed = isinstance(message, ToolCallMessage) and message.provider_executed

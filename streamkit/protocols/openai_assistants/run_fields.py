@@ -14,7 +14,7 @@ __all__ = ["is_number", "is_tags", "run_fields"]
 
 
 def run_fields(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a run object that this metadata has."""
+    """Return the fields of a run object that this metadata has."""
     return {key: metadata[key] for key, fits in _FIELDS.items() if fits(metadata.get(key))}
 
 

@@ -51,7 +51,7 @@ class RunWriter:
     # -- the run
 
     def begin(self, run: Run) -> NamedItems:
-        """The run is created."""
+        """Create the run."""
         self.run = run_object(run)
         yield "thread.run.created", {**self.run, "status": "queued"}
         yield from self._queue()
@@ -66,7 +66,7 @@ class RunWriter:
         yield "thread.run.in_progress", dict(self.run)
 
     def require_action(self) -> NamedItems:
-        """The run waits for the outputs of its functions' calls."""
+        """Let the run wait for the outputs of its functions' calls."""
         yield from self.close_idle()
         waiting = [] if self._call_step is None else [*self._call_step.awaiting_output.values()]
         calls = [{**call.final, "function": {key: call.body[key] for key in ("name", "arguments")}} for call in waiting]
@@ -81,7 +81,7 @@ class RunWriter:
             yield from self._queue()
 
     def end(self, run: Run) -> NamedItems:
-        """The run is over, and so is everything in it."""
+        """End the run, and everything in it."""
         if self._has_ended:
             return
         if not self.run:
@@ -100,7 +100,7 @@ class RunWriter:
         self._has_ended = True
 
     def fail(self, error: Item) -> NamedItems:
-        """The stream failed, unless the run has ended before."""
+        """Yield the failure of the stream, unless the run has ended before."""
         if not self._has_ended:
             self._has_ended = True
             yield "error", error
@@ -108,13 +108,13 @@ class RunWriter:
     # -- steps
 
     def begin_canonical_step(self, step: RunStep) -> NamedItems:
-        """A canonical step begins; its steps begin with what is in it."""
+        """Note a canonical step that begins. This API's steps begin with what is in it."""
         yield from self.close_idle()
         self._canonical_step = step
         self._steps_of_canonical = 0
 
     def end_canonical_step(self, ended: RunStep) -> NamedItems:
-        """A canonical step is over, and so are its steps, unless one of their calls still waits for its output."""
+        """End a canonical step, and its steps, unless one of their calls still waits."""
         yield from self._close_messages()
         steps = self._finished_steps()
         if (last := self._call_step) is not None and last in steps and last.awaiting_output and self._is_waiting:
@@ -127,18 +127,18 @@ class RunWriter:
         self._canonical_step = None
 
     def _finished_steps(self) -> list[OpenStep]:
-        """The open steps all messages of which are done; calls among them may wait for their outputs."""
+        """Return the open steps all messages of which are done; calls among them may wait for their outputs."""
         steps = [*self._created_steps.values()]
         if self._call_step is not None and not self._call_step.unfinished:
             steps.append(self._call_step)
         return sorted(steps, key=lambda step: step.number)
 
     def open_call_step(self) -> OpenStep | None:
-        """The open step that takes further calls."""
+        """Return the open step that takes further calls."""
         return self._call_step
 
     def open_step(self, type: str, message_id: str = "") -> tuple[OpenStep, NamedItems]:
-        """A new step of this type, and the events that begin it."""
+        """Return a new step of this type, and the events that begin it."""
         self._steps_of_canonical += 1
         canonical = self._canonical_step
         first_id = canonical.id if canonical is not None else "step"
@@ -180,7 +180,7 @@ class RunWriter:
             yield from self.close_message(message)
 
     def close_message(self, message: OpenThreadMessage) -> NamedItems:
-        """A message of the thread is done."""
+        """Complete a message of the thread."""
         del self.messages[message.key]
         self.idle_messages.pop(message.key, None)
         phase = "completed" if message.status == "completed" else "incomplete"

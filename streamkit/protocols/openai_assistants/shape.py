@@ -21,7 +21,7 @@ def recognises(item: WireObject) -> bool:
 
 
 def name_and_data(item: WireObject) -> tuple[str, Any]:
-    """The event name and the data of an item. Data without a name is named by its own `object` and `status`."""
+    """Return the event name and the data of an item. Data without a name is named by its own `object` and `status`."""
     is_bare = "event" not in item and "data" not in item
     name, data = ("", item) if is_bare else (as_text(item.get("event")), item.get("data"))
     if name.startswith("thread.") or name in ("error", "done"):

@@ -43,14 +43,15 @@ class Step:
         return [call for _, call in sorted(self._calls.items())]
 
     def growing_call(self) -> tuple[int, Call] | None:
-        """The call that the latest delta was for, and its index, if a further piece does no more than extend it."""
+        """Return the call that the latest delta was for, and its index, if a further piece does no more than extend
+        it."""
         latest = self._latest
         if latest is None or not latest.takes_pieces:
             return None
         return latest.index, latest
 
     def begin(self, details: WireObject) -> Iterator[Event]:
-        """The step is created, perhaps with calls already."""
+        """Create the step, perhaps with calls already."""
         if not self._calls:
             for position, entry in enumerate(as_objects(details.get("tool_calls"))):
                 yield from self.add_delta(position, entry, is_initial=True)
@@ -66,14 +67,14 @@ class Step:
             yield from call.add_delta(entry, is_initial=is_initial)
 
     def complete(self, details: WireObject, status: Status) -> Iterator[Event]:
-        """The step is done, with the final form of its calls."""
+        """Complete the step, with the final form of its calls."""
         entries = as_objects(details.get("tool_calls"))
         for entry, call in zip(entries, match_calls(entries, self.calls), strict=True):
             yield from self.complete_call(entry, call, status)
         yield from self.close(status)
 
     def complete_call(self, entry: WireObject, call: Call | None, status: Status) -> Iterator[Event]:
-        """A call of this step is there in its final form; it is a new one if `call` is None."""
+        """Complete a call of this step with its final form; it is a new one if `call` is None."""
         call = call or self._add_call(self._next_index, entry)
         if call is not None:
             yield from call.complete(entry, status)
@@ -85,7 +86,7 @@ class Step:
         self.is_done = True
 
     def _call_of(self, position: int, entry: WireObject, *, is_initial: bool) -> Call | None:
-        """The call that an entry belongs to, perhaps a new one; None if the entry is not a call."""
+        """Return the call that an entry belongs to, perhaps a new one; None if the entry is not a call."""
         id, index = as_text(entry.get("id")), as_count(entry.get("index"))
         with_id = self._calls_by_id.get(id) if id else None
         if with_id is not None and (index is None or self._calls.get(index) is with_id):
@@ -106,7 +107,7 @@ class Step:
         return call
 
     def _add_call(self, index: int, entry: WireObject) -> Call | None:
-        """A new call; None if the entry has no kind of call."""
+        """Return a new call; None if the entry has no kind of call."""
         kind = kind_of(entry, TOOLS)
         if not kind:
             return None
@@ -122,7 +123,7 @@ class Step:
 
 
 def match_calls(entries: Sequence[WireObject], calls: Sequence[Call]) -> list[Call | None]:
-    """The calls that these final forms belong to; None for those that were not streamed."""
+    """Return the calls that these final forms belong to; None for those that were not streamed."""
     places = match_final([_form_of(entry) for entry in entries], [call.form for call in calls])
     return [None if place is None else calls[place] for place in places]
 

@@ -81,7 +81,7 @@ class ThreadMessage:
         self.is_done = False
 
     def begin(self, wire: WireObject) -> Iterator[Event]:
-        """The message is created, perhaps with content already."""
+        """Create the message, perhaps with content already."""
         self._update(wire)
         for position, entry in enumerate(as_objects(wire.get("content"))):
             index = as_count(entry.get("index"))
@@ -154,7 +154,7 @@ class ThreadMessage:
     # -- parts
 
     def _part_of(self, kind: str, position: int, entry: WireObject) -> Part:
-        """The part that an entry belongs to; a new one if there is none of this kind at its index."""
+        """Return the part that an entry belongs to; a new one if there is none of this kind at its index."""
         index = as_count(entry.get("index"))
         if index is None:
             current = self.current
@@ -167,7 +167,7 @@ class ThreadMessage:
         return part
 
     def _indexed(self, entries: list[WireObject]) -> list[tuple[int, WireObject]]:
-        """The parts of the final content with the indexes that they were streamed with, which may have gaps."""
+        """Return the parts of the final content with the indexes that they were streamed with, which may have gaps."""
         streamed = sorted(self.parts)
         if streamed and streamed[-1] >= len(entries):
             rest = list(enumerate(entries, streamed[-1] + 1))[len(streamed) :]
@@ -239,7 +239,7 @@ class ThreadMessage:
             yield AnnotationAdded(part.id, citation)
 
     def _new_citations(self, part: Part, wires: list[WireObject]) -> list[Annotation]:
-        """The citations of the final text that were not emitted before."""
+        """Return the citations of the final text that were not emitted before."""
         found = [(position, citation_of(wire)) for position, wire in enumerate(wires) if wire]
         return [
             citation
@@ -249,7 +249,7 @@ class ThreadMessage:
 
 
 def _text_and_citations(entry: WireObject, kind: str) -> tuple[Any, Sequence[Any]]:
-    """The value of a part of text or refusal, and its citations. Some servers send the text itself as `text`."""
+    """Return the value of a part of text or refusal, and its citations. Some servers send the text itself as `text`."""
     if kind == "refusal" or not isinstance(entry.get("text"), (dict, list, type(None))):
         return entry.get(kind), ()
     body = as_object(entry.get("text"))

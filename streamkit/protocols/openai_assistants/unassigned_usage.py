@@ -29,7 +29,7 @@ class UnassignedUsage:
         self.has_step_usage = True
 
     def take(self, usage: Usage | None = None) -> Usage:
-        """What is pending, together with these tokens. At least one of both is needed."""
+        """Return what is pending, together with these tokens. At least one of both is needed."""
         usages = [*self._pending, *([] if usage is None else [usage])]
         self._pending.clear()
         self.has_step_usage = True

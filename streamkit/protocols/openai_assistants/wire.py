@@ -95,35 +95,36 @@ _STEP_FIELD_KEYS = _FIELD_KEYS | {"assistant_id", "thread_id"}
 
 
 def kind_of(entry: WireObject, kinds: Iterable[str]) -> str:
-    """The `type` of an entry of a list; without one, the kind among these that is one of its keys; else ""."""
+    """Return the `type` of an entry of a list; without one, the kind among these that is one of its keys; else ""."""
     return as_text(entry.get("type")) or next((kind for kind in kinds if entry.get(kind) is not None), "")
 
 
 def nonempty_values(wire: WireObject, keys: Iterable[str]) -> dict[str, Any]:
-    """The values under these keys, except for null and empty ones."""
+    """Return the values under these keys, except for null and empty ones."""
     return {key: value for key in keys if (value := wire.get(key)) not in (None, [], {}, "")}
 
 
 def citation_of(wire: WireObject) -> Annotation:
-    """A citation of a file, or of a page. Its `raw` has the text in the message that it stands for."""
+    """Return a citation of a file, or of a page. Its `raw` has the text in the message that it stands for."""
     kind = kind_of(wire, _CITATIONS)
     fields = {key: value for key, value in wire.items() if key != "index"}
     return annotation_of({**fields, "type": kind} if kind else fields)
 
 
 def identity_of(citation: Annotation) -> tuple[Any, ...]:
-    """What is the same of a citation in a delta and in the final message, where it may have fewer details."""
+    """Return the fields that a citation has both in a delta and in the final message, where it may have fewer
+    details."""
     marker = as_text(as_object(citation.raw).get("text"))
     return (citation.type, citation.url, citation.file_id, citation.start, citation.end, marker)
 
 
 def error_of(data: Any) -> dict[str, Any]:
-    """An error in any of the forms in which servers send it: an object, one under `error`, or text."""
+    """Return an error in any of the forms in which servers send it: an object, one under `error`, or text."""
     return error_object(as_object(data).get("error") or data or None)
 
 
 def run_of(wire: WireObject, status: RunStatus) -> Run:
-    """The run in an event's data. Its `metadata` has the thread, the assistant and the request's settings."""
+    """Return the run in an event's data. Its `metadata` has the thread, the assistant and the request's settings."""
     error = wire.get("last_error")
     return Run(
         id=as_text(wire.get("id")),
@@ -139,7 +140,7 @@ def run_of(wire: WireObject, status: RunStatus) -> Run:
 
 
 def step_of(wire: WireObject, id: str, status: RunStatus) -> RunStep:
-    """The step in an event's data. Its `metadata` has the id of the message that it creates, as `message_id`."""
+    """Return the step in an event's data. Its `metadata` has the id of the message that it creates, as `message_id`."""
     details = as_object(wire.get("step_details"))
     error = wire.get("last_error")
     metadata = nonempty_values(wire, [key for key in wire if key not in _STEP_FIELD_KEYS])
@@ -160,7 +161,7 @@ def step_of(wire: WireObject, id: str, status: RunStatus) -> RunStep:
 
 
 def run_usage_of(wire: WireObject) -> Usage | None:
-    """The tokens of a step or a run; None where it has no `usage`."""
+    """Return the tokens of a step or a run; None where it has no `usage`."""
     usage = as_object(wire.get("usage"))
     return usage_of(usage, "prompt_tokens", "completion_tokens") if usage else None
 
@@ -188,7 +189,7 @@ class TextDeltaData(msgspec.Struct):
 
     id: str
     delta: _MessageDelta
-    # No value fits this type: an item that is wrapped in another one is no plain one.
+    # No value fits this type: an item that is wrapped in another one is not a plain one.
     data: Annotated[int, msgspec.Meta(gt=0, lt=0)] = 0
 
 

@@ -54,7 +54,7 @@ __all__ = ["Decoder"]
 _KNOWN_KEYS = CHUNK_KEYS | {*METADATA_KEYS, "id", "object", "created", "model", "choices", "obfuscation"}
 _KNOWN_DELTA_KEYS = DeltaReader.readers.keys() | {"index"}
 _RAW_EVENT_KEYS = frozenset(RAW_EVENT_KEYS)
-_ELSEWHERE = ("usage", "error")  # keys in `x_groq` that are no metadata
+_ELSEWHERE = ("usage", "error")  # keys in `x_groq` that are not metadata
 
 
 class Decoder(base.Decoder):
@@ -85,18 +85,19 @@ class Decoder(base.Decoder):
         return recognises(item)
 
     def item_data(self, name: bytes, data: bytes) -> bytes:
-        """The data of an SSE event named `error` need not be JSON."""
+        """Return the data of an SSE event as JSON text. That of one named `error` may be any text."""
         return error_item(data, lambda item: "choices" in item) if name == b"error" else data
 
     def plain(self, item: Any) -> Delta | None:
-        """The delta of a chunk that is one piece of an open message."""
+        """Return the delta of a chunk that is one piece of an open message."""
         if stated_in(item) != self._stated or self._output.reports:
             return None
         wire = item.choices[0]
         return plain_delta(self._choices[wire.index], wire)
 
     def feed(self, item: WireObject) -> Iterable[Event]:
-        """The events of one chunk, then its warnings. A chunk without events but with unread values is a raw event."""
+        """Return the events of one chunk, then its warnings. A chunk without events but with unread values is a raw
+        event."""
         output = self._output
         output.begin(item)
         stated = tuple(map(item.get, METADATA_KEYS))
@@ -124,12 +125,12 @@ class Decoder(base.Decoder):
         return output.take(self.index)
 
     def sentinel(self, data: bytes) -> Iterable[Event]:
-        """The end of the run: `[DONE]` completes an answer."""
+        """Return the end of the run: `[DONE]` completes an answer."""
         self._end()
         return self._output.take(self.index)
 
     def finish(self) -> Iterable[Event]:
-        """The end of the run if the answer is complete, else the end of its messages as incomplete."""
+        """Return the end of the run if the answer is complete, else the end of its messages as incomplete."""
         if self.complete:
             self._end()
         else:
@@ -224,7 +225,8 @@ class Decoder(base.Decoder):
             choice.messages.begin_answer(self._answer_id)
 
     def _run_metadata(self) -> dict[str, Any]:
-        """What the chunks stated, `finish_reasons` by choice if there are several, and what they stated about single choices."""
+        """Return what the chunks stated, `finish_reasons` by choice if there are several, and what they stated about
+        single choices."""
         metadata, choices = {**self._metadata}, [self._choices[index] for index in sorted(self._choices)]
         if len(choices) > 1:
             metadata["finish_reasons"] = {str(choice.index): choice.finish_reason for choice in choices}

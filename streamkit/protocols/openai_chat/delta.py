@@ -259,14 +259,14 @@ class DeltaReader:
     # -- values
 
     def _list(self, value: Any, key: str) -> list[Any]:
-        """A value that should be a list. Another value is read as a list of one."""
+        """Return a value that should be a list. Another value is read as a list of one."""
         if is_list(value):
             return value
         self._output.warn(f"bad-{key.replace('_', '-')}", f"its `{key}` is not a list; it was read as a list of one")
         return [value]
 
     def _text_of(self, value: Any, key: str) -> str:
-        """A value that should be a string. A number is read as its digits."""
+        """Return a value that should be a string. A number is read as its digits."""
         if isinstance(value, str) or value is None:
             return value or ""
         is_number = isinstance(value, int | float) and not isinstance(value, bool)

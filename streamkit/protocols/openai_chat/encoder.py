@@ -78,7 +78,7 @@ class Encoder(base.Encoder):
         self._has_failed = False
 
     def feed(self, event: Event) -> Iterable[dict[str, Any]]:
-        """The chunks of one event: none for what Chat cannot express."""
+        """Yield the chunks of one event: none for what Chat cannot express."""
         match event:
             case RunCreated(run=run):
                 self._run = run
@@ -119,7 +119,8 @@ class Encoder(base.Encoder):
     # -- messages
 
     def _begin(self, message: Message) -> Iterator[dict[str, Any]]:
-        """What comes before a message's first delta, if it was not sent: its choice's role, a call's name and id."""
+        """Yield the chunks before a message's first delta, if they were not sent: its choice's role, a call's name and
+        id."""
         if message.choice not in self._begun_choices:
             self._begun_choices.add(message.choice)
             yield self._chunk(message.choice, {"role": message.role, "content": ""})
@@ -152,7 +153,8 @@ class Encoder(base.Encoder):
                 return self._chunk(choice, {"content": value}, **_logprobs(event, "content"))
 
     def _done(self, message: Message) -> Iterator[dict[str, Any]]:
-        """What only a done message has: the details of reasoning, the id of audio, and what goes back with the message."""
+        """Yield what only a done message has: the details of reasoning, the id of audio, and what goes back with the
+        message."""
         metadata = message.metadata
         returned = without_keys(returned_fields(message), "reasoning_details", *REASONING_KEYS, "content")
         if isinstance(message, ToolCallMessage) and returned:
@@ -198,18 +200,19 @@ def _is_expressible(message: Message) -> bool:
 
 
 def _call_keys(call: ToolCallMessage) -> tuple[str, str]:
-    """Where a call has its name and text, and the key of the text there."""
+    """Return where a call has its name and text, and the key of the text there."""
     return ("custom", "input") if call.metadata.get("custom") else ("function", "arguments")
 
 
 def _reasoning_key(message: Message) -> str:
-    """Where reasoning is: where it came from, if it came from this API."""
+    """Return where reasoning is: where it came from, if it came from this API."""
     keys = returned_fields(message).keys()
     return next((key for key in REASONING_KEYS if key in keys), REASONING_KEYS[0])
 
 
 def _logprobs(event: Delta, kind: str) -> Mapping[str, Any]:
-    """The `logprobs` of a choice, if the delta has any. Responses leaves out the alternatives where there are none."""
+    """Return the `logprobs` of a choice, if the delta has any. Responses leaves out the alternatives where there are
+    none."""
     tokens = (event.metadata or {}).get("logprobs")
     if not is_list(tokens) or not tokens:
         return {}

@@ -132,7 +132,7 @@ class _Request:
                 self._report(LeftOut(message, _reason_to_leave_out(message)))
 
     def finish(self) -> list[dict[str, Any]]:
-        """The messages, without those of which there is nothing but reasoning."""
+        """Return the messages, without those of which there is nothing but reasoning."""
         messages: list[dict[str, Any]] = []
         has_reasoning = any("reasoning_content" in message for message in self.messages)
         for message in self.messages:
@@ -151,7 +151,7 @@ class _Request:
         return messages
 
     def _taken_fields_of(self, message: Message) -> dict[str, Any]:
-        """What goes back along with a message, as far as the server takes it."""
+        """Return what goes back along with a message, as far as the server takes it."""
         fields = returned_fields(message)
         taken = {key: fields[key] for key in fields if self._taken is None or key in self._taken}
         if refused := [key for key in fields if key not in taken]:
@@ -169,7 +169,7 @@ class _Request:
             merge_fields(assistant, {key: message.content if value is None else value for key, value in fields.items()})
 
     def _assistant(self) -> dict[str, Any]:
-        """The assistant's message that is being written."""
+        """Return the assistant's message that is being written."""
         if not self.messages or self.messages[-1]["role"] != "assistant":
             self.messages.append({"role": "assistant", "content": None})
         return self.messages[-1]
@@ -219,7 +219,7 @@ def _call_id(call: ToolCallMessage) -> str:
 
 
 def _is_sent(call: ToolCallMessage) -> bool:
-    """Whether a call goes into the request: those that somebody is expected to answer."""
+    """Whether a call goes into the request: those that have or need an answer."""
     return call.status == "completed" and not call.provider_executed
 
 
@@ -231,7 +231,7 @@ def _wire_call(call: ToolCallMessage) -> dict[str, Any]:
 
 
 def _content_part(message: Message) -> dict[str, Any]:
-    """What the user attached, as a content part. Raises `UsageError` if Chat Completions has none for it."""
+    """Return what the user attached, as a content part. Raises `UsageError` if Chat Completions has none for it."""
     format, content = message.format or "", message.content
     match message.type:
         case "image" if format == "url" or format.startswith("base64."):

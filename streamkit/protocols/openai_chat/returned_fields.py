@@ -64,12 +64,12 @@ _TAKEN: Mapping[str, tuple[str, ...]] = {
 
 
 def returned_fields(message: Message) -> WireObject:
-    """What stands under `KEY`: empty if the message did not come from this API, or nothing came with it."""
+    """Return the fields under `KEY`: none if the message did not come from this API, or nothing came with it."""
     return as_object(message.metadata.get(KEY))
 
 
 def taken_fields(host: str | None) -> tuple[str, ...] | None:
-    """The fields that the server at this address takes; None if it takes any, for all that is known."""
+    """Return the fields that the server at this address takes; None if it takes any, for all that is known."""
     if host is None:
         return None
     found = (fields for name, fields in _TAKEN.items() if host == name or host.endswith(f".{name}"))
@@ -120,13 +120,13 @@ class Blocks:
             self._places.note(key, value, place)
 
     def joined(self) -> list[dict[str, Any]]:
-        """The objects, each with all of its text."""
+        """Return the objects, each with all of its text."""
         pairs = zip(self._blocks, self._texts, strict=True)
         return [{**block, **{key: "".join(pieces) for key, pieces in texts.items()}} for block, texts in pairs]
 
 
 def merge_blocks(pieces: Iterable[Any], text_keys: Iterable[str]) -> list[dict[str, Any]]:
-    """The objects of a list, of which these are the pieces."""
+    """Return the objects of a list, of which these are the pieces."""
     blocks = Blocks(text_keys)
     for piece in filter(is_object, pieces):
         blocks.add(piece)
@@ -154,7 +154,7 @@ class _Places:
         self._by_value.setdefault((key, json_key(value)), []).append(place)
 
     def of(self, piece: WireObject, *, has_text: bool) -> int | None:
-        """The place of the object that a piece goes on with, None if it begins one."""
+        """Return the place of the object that a piece goes on with, None if it begins one."""
         if not has_text and not piece.get("signature"):
             return self._of_repeated(without_keys(piece))
         place = self._newest.get(_kind_of(piece))
@@ -164,7 +164,7 @@ class _Places:
         return place if place == len(self._merged) - 1 and not is_signed else None
 
     def _of_repeated(self, values: WireObject) -> int | None:
-        """The first place of an object that has these values."""
+        """Return the first place of an object that has these values."""
         found = [self._by_value.get((key, json_key(value)), []) for key, value in values.items()]
         places = min(found, key=len) if found else range(len(self._merged))
         merged = self._merged
@@ -189,11 +189,11 @@ def merge_fields(fields: dict[str, Any], more: WireObject) -> None:
 
 
 def emptied_thinking(part: WireObject) -> dict[str, Any]:
-    """A content part of the type `thinking` without its text."""
+    """Return a content part of the type `thinking` without its text."""
     return {**part, "thinking": None} if isinstance(part.get("thinking"), str) else {**part, "thinking": [None]}
 
 
 def joined_thinking(part: WireObject, text: str) -> dict[str, Any]:
-    """An emptied part with this text."""
+    """Return an emptied part with this text."""
     is_text = part.get("thinking") is None
     return {**part, "thinking": text if is_text else [{"type": "text", "text": text}]}

@@ -56,7 +56,7 @@ class ToolCall:
         self.arrived_complete = arrived_complete
 
     def message(self, **fields: Any) -> ToolCallMessage:
-        """Its message, with these fields."""
+        """Return its message, with these fields."""
         fields |= {"name": self.name or None, "call_id": self.call_id or None}
         return ToolCallMessage(self.message_id or "", **fields)
 
@@ -120,7 +120,8 @@ class ToolCalls:
         self._append(self._function_call, name, arguments)
 
     def _find(self, index: int | None, call_id: str, name: str, arguments: str, position: int) -> ToolCall:
-        """The call that a fragment belongs to, a new one if it begins one. `position` is its place in its chunk."""
+        """Return the call that a fragment belongs to, a new one if it begins one. `position` is its place in its
+        chunk."""
         call = self._match(index, call_id, name, arguments, position)
         if call is None:
             is_anonymous = index is None and not call_id
@@ -134,7 +135,7 @@ class ToolCalls:
         return call
 
     def _match(self, index: int | None, call_id: str, name: str, arguments: str, position: int) -> ToolCall | None:
-        """The call that a fragment goes on with, by the rules of the module; None if it begins one."""
+        """Return the call that a fragment goes on with, by the rules of the module; None if it begins one."""
         if index is not None:
             call = self.by_index.get(index)
             if call is not None and call_id and call.call_id and call_id != call.call_id:
@@ -208,7 +209,7 @@ class ToolCalls:
 
 
 def _returned(call: ToolCall) -> dict[str, Any] | None:
-    """The metadata of a call that is done: what goes back with it."""
+    """Return the metadata of a call that is done: what goes back with it."""
     return {KEY: {**call.extra}} if call.extra else None
 
 

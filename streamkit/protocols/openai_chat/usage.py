@@ -26,7 +26,7 @@ class AnswerUsage:
         self._finished = 0  # choices that had finished when a usage came alone
 
     def take(self, wire: WireObject, finished: int, *, is_alone: bool) -> Usage | None:
-        """The usage of the answer after this one has arrived; None if it says nothing new.
+        """Return the usage of the answer after this one has arrived; None if it says nothing new.
 
         Args:
             finished: how many choices have finished.
@@ -51,7 +51,7 @@ def _read(wire: WireObject) -> Usage:
 
 
 def _sum(one: Usage, other: Usage) -> Usage:
-    """Both together, with the details of the second."""
+    """Return both together, with the details of the second."""
     return Usage(
         one.input_tokens + other.input_tokens,
         one.output_tokens + other.output_tokens,

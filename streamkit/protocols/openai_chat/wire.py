@@ -57,12 +57,13 @@ FILTER_RESULTS = "content_filter_results"
 
 
 def places_in(chunk: WireObject, choices: Iterable[Any]) -> list[WireObject]:
-    """Where a chunk may have its `usage` and its `error`: in itself, in its choices (Moonshot), in `x_groq` (Groq)."""
+    """Return where a chunk may have its `usage` and its `error`: in itself, in its choices (Moonshot), in `x_groq`
+    (Groq)."""
     return [chunk, *map(as_object, (*choices, chunk.get("x_groq")))]
 
 
 def first_value(key: str, places: Iterable[WireObject]) -> Any:
-    """The first value at this key that is not empty."""
+    """Return the first value at this key that is not empty."""
     for place in places:
         if value := place.get(key):
             return value
@@ -70,7 +71,8 @@ def first_value(key: str, places: Iterable[WireObject]) -> Any:
 
 
 def error_of(chunk: WireObject, places: Iterable[WireObject]) -> WireObject | None:
-    """The error in a chunk, in any form that servers give it, as an object with a text as its `message`; else None.
+    """Return the error in a chunk, in any form that servers give it, as an object with a text as its `message`; else
+    None.
 
     The forms: `error` in one of these places, as an object or as text; or, without `choices`, the error's own keys as the item.
     """
@@ -89,6 +91,6 @@ def error_of(chunk: WireObject, places: Iterable[WireObject]) -> WireObject | No
 
 
 def thinking_text(value: Any) -> str:
-    """The text of a content part of type `thinking`: a list of text parts (Mistral), one such part, or text."""
+    """Return the text of a content part of type `thinking`: a list of text parts (Mistral), one such part, or text."""
     parts: list[Any] = value if is_list(value) else [value]
     return "".join(part if isinstance(part, str) else as_text(as_object(part).get("text")) for part in parts)

@@ -64,15 +64,15 @@ class Decoder(base.Decoder):
         return recognises(item)
 
     def item_data(self, name: bytes, data: bytes) -> bytes:
-        """The data of an SSE event named `error` need not be JSON."""
+        """Return the data of an SSE event as JSON text. That of one named `error` may be any text."""
         return error_item(data, lambda item: "choices" in item) if name == b"error" else data
 
     def named_item(self, name: bytes, item: Any) -> Any:
-        """The item as it is: `item_data` made an error of it."""
+        """Return the item as it is: `item_data` made an error of it."""
         return item
 
     def feed(self, item: WireObject) -> Iterator[Event]:
-        """The events of one chunk, then the warnings about it."""
+        """Yield the events of one chunk, then the warnings about it."""
         yield from self._begin(item)
         for place, wire in enumerate(self._choices_of(item)):
             yield from self._read_choice(place, wire, item)
@@ -90,12 +90,12 @@ class Decoder(base.Decoder):
         yield from warnings
 
     def sentinel(self, data: bytes) -> Iterator[Event]:
-        """The end of the run: `[DONE]` completes an answer."""
+        """Yield the end of the run: `[DONE]` completes an answer."""
         self.complete = True
         yield from self._end()
 
     def finish(self) -> Iterator[Event]:
-        """The end of the run if the answer is complete, else that of the choices that have finished."""
+        """Yield the end of the run if the answer is complete, else that of the choices that have finished."""
         if self.complete:
             yield from self._end()
         else:
@@ -138,7 +138,7 @@ class Decoder(base.Decoder):
             self._warn("bad-finish-reason", "a finish_reason is not a string; it was skipped")
 
     def _read_text(self, index: int, text: Any, logprobs: WireObject) -> Iterator[Event]:
-        """A piece of a choice's text."""
+        """Yield the events of a piece of a choice's text."""
         if text is not None and not isinstance(text, str):
             self._warn("bad-text", "the `text` of a choice is not a string; it was skipped")
         elif text or logprobs:
@@ -159,7 +159,7 @@ class Decoder(base.Decoder):
     # -- the run
 
     def _begin_another_answer(self, item: WireObject) -> Iterator[Event]:
-        """All choices have finished, and text comes: the source goes on with another answer."""
+        """Begin another answer: text comes after all choices have finished."""
         yield from self._end_texts("completed")
         yield RunStepDone(RunStep(status="completed"))
         self._finish_reasons, self._usage = {}, {}
@@ -167,7 +167,7 @@ class Decoder(base.Decoder):
         yield from self._begin(item)
 
     def _end(self, error: WireObject | None = None) -> Iterator[Event]:
-        """The end of the run: with an error, or as the finish_reason of its lowest choice means."""
+        """Yield the end of the run: with an error, or as the finish_reason of its lowest choice means."""
         if self._has_ended:
             return
         self._has_ended = self.complete = True

@@ -46,7 +46,7 @@ class Encoder(base.Encoder):
         self._has_failed = False
 
     def feed(self, event: Event) -> Iterator[dict[str, Any]]:
-        """The chunks of one event: none for what legacy Completions cannot express."""
+        """Yield the chunks of one event: none for what legacy Completions cannot express."""
         match event:
             case RunCreated(run=run):
                 self._run = run

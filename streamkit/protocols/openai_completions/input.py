@@ -18,7 +18,7 @@ _NEVER_OF_A_USER = (ReasoningMessage, ToolCallMessage, ToolOutputMessage, CodeMe
 
 
 def to_input(messages: Iterable[Message | Confirmation]) -> list[str]:
-    """The prompt, as a list of one text: the texts of all messages, joined without anything between them.
+    """Return the prompt, as a list of one text: the texts of all messages, joined without anything between them.
 
     The model continues that text. It has no roles, so that a model for conversations needs its own template, which this
     cannot know. The list is empty if there is no text, because a server would continue an empty prompt with anything.

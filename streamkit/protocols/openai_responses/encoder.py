@@ -115,12 +115,12 @@ class Encoder(base.Encoder):
         self._has_ended = False
 
     def event_name(self, item: Mapping[str, Any]) -> str | None:
-        """The item's type: each event of the API is named after its type."""
+        """Return the item's type: each event of the API is named after its type."""
         name: str = item["type"]
         return name
 
     def feed(self, event: Event) -> Iterable[dict[str, Any]]:
-        """The events of the API for one event, numbered: none for what the API cannot express."""
+        """Yield the events of the API for one event, numbered: none for what the API cannot express."""
         for item in self._encode(event):
             yield {"type": item.pop("type"), "sequence_number": self._sequence_number, **item}
             self._sequence_number += 1
@@ -225,12 +225,12 @@ class Encoder(base.Encoder):
         yield from item.begin_part(kind, index)
 
     def _approved_call(self, output: Message) -> Message | None:
-        """The call that was sent as a question, if this is its output."""
+        """Return the call that was sent as a question, if this is its output."""
         request = self._requests.get(output.call_id or "")
         return request.messages[-1] if request is not None and request.messages else None
 
     def _run_approved(self, request: Message, output: Message) -> Iterator[dict[str, Any]]:
-        """The item of a call that was approved and ran. It begins where its output does, for which it waits."""
+        """Yield the item of a call that was approved and ran. It begins where its output does, for which it waits."""
         fields = {"name": request.name, "content": request.content, "call_id": request.call_id or request.id}
         call = ToolCallMessage(f"{request.id}.call", provider_executed=True, group=f"{request.id}.call", **fields)
         yield from self._finish_idle_items()
@@ -273,7 +273,7 @@ class Encoder(base.Encoder):
         yield from item.finish()
 
     def _item_to_join(self, message: Message, kind: str) -> OutputItem | None:
-        """The item that a message is a further part of: its next part would get the message's id."""
+        """Return the item that a message is a further part of: its next part would get the message's id."""
         type, id = item_type_of(message, kind), message.id
         while id := id.rpartition(".")[0]:  # the ids of further parts begin with that of the first one
             item = self._open.get(id)
@@ -284,7 +284,7 @@ class Encoder(base.Encoder):
         return None
 
     def _item_of_origin(self, message: Message) -> OutputItem | None:
-        """The item of the call or the code that gave this message."""
+        """Return the item of the call or the code that gave this message."""
         if not isinstance(message, (ConsoleMessage, ImageMessage, ToolOutputMessage)):
             return None
         if isinstance(message, ImageMessage) and message.role != "computer":
@@ -335,7 +335,8 @@ class Encoder(base.Encoder):
             yield from self._finish(item)
 
     def _confirmation(self, confirmation: Confirmation) -> Iterator[dict[str, Any]]:
-        """A question, in the form that the API has for MCP calls. One about such a request was sent with the request."""
+        """Yield the items of a question, in the form that the API has for MCP calls. One about such a request was sent
+        with the request."""
         subject = confirmation.subject
         sent = self._sent.get(subject.id)
         if sent is not None:
@@ -360,7 +361,7 @@ class Encoder(base.Encoder):
 
 
 def _speech_stem(message: Any) -> str | None:
-    """The stem of the events of the response's speech and its transcript, None for other messages."""
+    """Return the stem of the events of the response's speech and its transcript, None for other messages."""
     if isinstance(message, AudioMessage):
         return "response.audio"
     if isinstance(message, TextMessage) and message.metadata.get("audio_transcript"):
@@ -369,7 +370,7 @@ def _speech_stem(message: Any) -> str | None:
 
 
 def _output_kind(message: Message) -> str:
-    """The kind of part that a message is in the item of its call or code."""
+    """Return the kind of part that a message is in the item of its call or code."""
     match message:
         case ImageMessage():
             return "plot"

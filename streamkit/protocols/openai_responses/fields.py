@@ -66,7 +66,7 @@ _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 
 def _reader(struct: type[_Struct]) -> Callable[[WireObject], _Struct]:
-    """A function that reads the fields of this struct from an object. It never raises."""
+    """Return a function that reads the fields of this struct from an object. It never raises."""
     readers = {name: _READERS[kind] for name, kind in struct.__annotations__.items()}
     convert = converter(struct)
 
@@ -80,7 +80,7 @@ def _reader(struct: type[_Struct]) -> Callable[[WireObject], _Struct]:
 
 
 def index_reader(key: str) -> Callable[[EventFields], int | None]:
-    """A function that returns an event's index at this key; None if the key is ""."""
+    """Return a function that returns an event's index at this key; None if the key is ""."""
     return attrgetter(key) if key else lambda fields: None
 
 

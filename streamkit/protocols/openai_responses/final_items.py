@@ -30,7 +30,8 @@ _OTHER_KIND = {"summary": "reasoning", "reasoning": "summary"}
 
 
 def finish_item(item: Item, wire: WireObject, own: ObjectFields, status: Status) -> list[Event]:
-    """The end of an item, with its final form, the plain fields of which are in `own`. `status` holds if it has none."""
+    """Return the end of an item, with its final form, the plain fields of which are in `own`. `status` holds if it has
+    none."""
     content = _content_of(own.type or item.type, wire)
     events: list[Event] = []
     if item.is_done and item.call_id and own.call_id and own.call_id != item.call_id:
@@ -48,13 +49,14 @@ def finish_item(item: Item, wire: WireObject, own: ObjectFields, status: Status)
 
 
 def final_form(wire: WireObject, own: ObjectFields) -> ItemForm:
-    """What identifies an item in its final form."""
+    """Return the identity of an item in its final form."""
     type = own.type or ""
     return ItemForm(type, own.id or "", own.call_id or "", own.name or "", _content_of(type, wire))
 
 
 def _content_of(type: str, wire: WireObject) -> int:
-    """What is equal for equal contents: the arguments of a call, or the texts of any other item, wherever it has them."""
+    """Return a number that is equal for equal contents: the arguments of a call, or the texts of any other item,
+    wherever it has them."""
     if type in CALLS:
         return content_key(_arguments_of(type, wire))
     parts = [part for key in ("summary", "content") for part in content_parts(wire.get(key), "output_text")]
@@ -75,7 +77,7 @@ def _read_content(item: Item, wire: WireObject, status: Status) -> Sequence[Even
 
 
 def _check_parts(item: Item, wire: WireObject, key: str) -> Iterator[Event]:
-    """A warning about content parts that are malformed."""
+    """Yield the events of a warning about content parts that are malformed."""
     if not are_content_parts(wire.get(key)):
         yield warning(f"bad-{key}", f"its `{key}` is not a list of content parts; what is text was read", item.type)
 
@@ -83,7 +85,7 @@ def _check_parts(item: Item, wire: WireObject, key: str) -> Iterator[Event]:
 def _numbered_parts(
     item: Item, parts: Sequence[WireObject], kinds: tuple[str, ...]
 ) -> Iterable[tuple[int, WireObject]]:
-    """The content parts of a list, by the indexes that their deltas had.
+    """Return the content parts of a list, by the indexes that their deltas had.
 
     If the deltas had a greater index than there are parts, the server did not count from 0: the parts then have the
     indexes of the deltas, in order.
@@ -125,7 +127,7 @@ def _read_reasoning(item: Item, wire: WireObject, status: Status) -> Iterator[Ev
 
 
 def _read_call(item: Item, wire: WireObject, status: Status) -> Iterator[Event]:
-    """A call, the question whether it may run, and what it gave, if the item has it."""
+    """Yield the events of a call, the question whether it may run, and what it gave, if the item has it."""
     yield from end_patch(item)
     arguments = _arguments_of(item.type, wire) or "".join(item.pending_arguments)
     id = item.parts.id_for("call", 0)
@@ -144,14 +146,14 @@ def _read_call(item: Item, wire: WireObject, status: Status) -> Iterator[Event]:
 
 
 def end_patch(item: Item) -> Iterator[Event]:
-    """The end of the JSON text that a patch is streamed in."""
+    """Yield the end of the JSON text that a patch is streamed in."""
     if item.patch_is_open:
         item.patch_is_open = False
         yield ToolCallMessage.delta_event(item.parts.id_for("call", 0), '"}')
 
 
 def _arguments_of(type: str, wire: WireObject) -> str:
-    """The arguments as JSON text. A list is the value of its key, because arguments are an object."""
+    """Return the arguments as JSON text. A list is the value of its key, because arguments are an object."""
     for key in CALLS[type].argument_keys:
         value = wire.get(key)
         if type == "apply_patch_call" and "diff" in as_object(value):
@@ -169,7 +171,8 @@ def _read_program(item: Item, wire: WireObject, status: Status) -> Iterator[Even
 
 
 def _read_other(item: Item, wire: WireObject, status: Status) -> Iterator[Event]:
-    """An item that no reader needs the content of. A list of an MCP server's tools may be an error in their place."""
+    """Yield the events of an item that no reader needs the content of. A list of an MCP server's tools may be an error
+    in their place."""
     if item.type:
         error = wire.get("error")
         yield from item.close("other", 0, None, status if error is None else "failed")
@@ -211,7 +214,7 @@ def _read_image(item: Item, wire: WireObject, status: Status) -> Iterator[Event]
 
 
 def _read_consoles(item: Item, wire: WireObject, status: Status) -> Iterator[Event]:
-    """What the commands printed. If any of it was streamed, all of it was, and is only closed here."""
+    """Yield what the commands printed. If any of it was streamed, all of it was, and is only closed here."""
     was_streamed = bool(item.parts.by_part)
     for index, output in enumerate(as_objects(wire.get("output"))):
         if not was_streamed or ("console", index) in item.parts.by_part:
@@ -220,7 +223,7 @@ def _read_consoles(item: Item, wire: WireObject, status: Status) -> Iterator[Eve
 
 
 def hold_console(item: Item, index: int, outputs: Sequence[Any]) -> Iterator[Event]:
-    """The final form of one command's console. What it printed is emitted here if it was not streamed."""
+    """Hold the final form of one command's console. What it printed is emitted here if it was not streamed."""
     if ("console", index) not in item.parts.by_part:
         yield from item.open("console", index)
         for output in outputs:
@@ -231,7 +234,7 @@ def hold_console(item: Item, index: int, outputs: Sequence[Any]) -> Iterator[Eve
 
 
 def append_console(item: Item, index: int, output: WireObject) -> Iterator[Event]:
-    """What one command printed to its two streams."""
+    """Emit what one command printed to its two streams."""
     for stream in ("stdout", "stderr"):
         if text := as_text(output.get(stream)):
             yield from item.open("console", index)

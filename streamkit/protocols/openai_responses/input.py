@@ -57,7 +57,7 @@ _ARGUMENT_KEYS = {
 
 
 def to_input(messages: Iterable[Message | Confirmation], *, report: Report = report_nothing) -> list[dict[str, Any]]:
-    """The input items of these messages and of answered confirmations, in order.
+    """Return the input items of these messages and of answered confirmations, in order.
 
     Messages that came from this API become the items that they were (`received_items`). Ids of messages and calls are
     sent beside the reasoning of their answer only: without it the API refuses them.
@@ -103,7 +103,7 @@ class _Request:
             self._add_item(item)
 
     def finish(self) -> list[dict[str, Any]]:
-        """The items of everything that was added."""
+        """Return the items of everything that was added."""
         return self._received.without_loose_reasoning(self.items)
 
     def _leave_out(self, message: Message, reason: str) -> dict[str, Any] | None:
@@ -211,7 +211,7 @@ def _join_reasoning(item: dict[str, Any], part: dict[str, Any]) -> None:
 
 
 def _attachment(message: Message) -> dict[str, Any]:
-    """What the user attached, as a content part. Raises `UsageError` if the API has none for it."""
+    """Return what the user attached, as a content part. Raises `UsageError` if the API has none for it."""
     format, content = message.format or "", message.content
     match message:
         case FileMessage() if format in ("", "file_id"):
@@ -228,7 +228,7 @@ def _attachment(message: Message) -> dict[str, Any]:
 
 
 def _item_type(message: Message) -> str:
-    """The type of the item that a call came from, or that an output answers."""
+    """Return the type of the item that a call came from, or that an output answers."""
     if message.metadata.get("custom") is True:
         return "custom_tool_call"
     item_type = message.metadata.get("item_type")
@@ -240,7 +240,7 @@ def _awaits_function_output(call: ToolCallMessage) -> bool:
 
 
 def call_item(call: ToolCallMessage) -> dict[str, Any]:
-    """The item of a call that a client executes."""
+    """Return the item of a call that a client executes."""
     type, call_id, name = _item_type(call), call.call_id or call.id, call.name or ""
     if type == "custom_tool_call":
         return {"type": type, "call_id": call_id, "name": name, "input": call.content}
@@ -258,7 +258,7 @@ def call_item(call: ToolCallMessage) -> dict[str, Any]:
 
 
 def _output(message: ToolOutputMessage, call: Message) -> dict[str, Any]:
-    """What answers a call. `call` is the output itself if the call is not among the messages."""
+    """Return what answers a call. `call` is the output itself if the call is not among the messages."""
     call_type = _item_type(call)
     default = call_type if call_type in _OUTPUT_TYPES.values() else "function_call_output"
     type = _OUTPUT_TYPES.get(call_type, default)
@@ -296,7 +296,7 @@ def _code_or_console(message: CodeMessage | ConsoleMessage) -> dict[str, Any]:
 
 
 def _approval(confirmation: Confirmation) -> dict[str, Any]:
-    """The answer to a question. Raises `UsageError` if there is none."""
+    """Return the answer to a question. Raises `UsageError` if there is none."""
     if not confirmation.answered:
         raise UsageError(f"confirmation {confirmation.id!r} has no answer yet: approve or decline it first")
     approve = confirmation.status == "approved"

@@ -140,8 +140,8 @@ class Item:
         metadata: WireObject | None = None,
         id: str = "",
     ) -> Message:
-        """The message of a part. Empty content counts as unknown, so that what was streamed stays. Without an `id`, that of
-        the part is found."""
+        """Return the message of a part. Empty content counts as unknown, so that what was streamed stays. Without an
+        `id`, that of the part is found."""
         message_class, format, id_pattern = PARTS[kind]
         if kind == "output":
             metadata = {**(metadata or {}), "item_type": self.type}
@@ -159,7 +159,7 @@ class Item:
         )
 
     def _fields_of(self, kind: str, annotations: Sequence[Annotation]) -> dict[str, Any]:
-        """The fields that the messages of this kind of part have besides those that all have."""
+        """Return the fields that the messages of this kind of part have besides those that all have."""
         match kind:
             case "call":
                 name, call_id = self.name or None, self.call_id or self.id
@@ -189,7 +189,7 @@ class Item:
         return f"base64.{as_text(self.metadata.get('output_format')) or 'png'}"
 
     def open(self, kind: str, index: int = 0) -> list[Event]:
-        """The beginning of a part, once."""
+        """Return the beginning of a part, once."""
         if (kind, index) in self.parts.by_part:
             return []
         is_open = self.parts.is_reserved
@@ -198,7 +198,7 @@ class Item:
         return [] if is_open else [NewMessage(message)]
 
     def open_early(self, kind: str) -> list[Event]:
-        """The beginning of the first part, before it is certain which kind it is of. This kind is probable."""
+        """Return the beginning of the first part, before it is certain which kind it is of. This kind is probable."""
         self.has_begun = True
         message = self.message(kind)
         self.parts.reserve()
@@ -237,7 +237,7 @@ class Item:
             self._pending[id] = content, annotations, metadata or {}
 
     def begin_patch(self) -> str:
-        """The JSON text that comes before a patch, the first time: its operation as far as it is known."""
+        """Return the JSON text that comes before a patch, the first time: its operation as far as it is known."""
         if self.patch_is_open:
             return ""
         self.patch_is_open = True
@@ -253,7 +253,7 @@ class Item:
         annotations: Sequence[Annotation] = (),
         metadata: WireObject | None = None,
     ) -> Sequence[MessageDone]:
-        """The end of a part, once. Where this form of it has no value, that of the pending form counts."""
+        """Return the end of a part, once. Where this form of it has no value, that of the pending form counts."""
         id = self.parts.by_part.get((kind, index)) or self.parts.add(kind, index)
         if id in self.done_ids:  # the engine compares the content
             return [MessageDone(self.message(kind, index, content, status, id=id))] if content else []
@@ -268,8 +268,8 @@ class Item:
         return [MessageDone(self.message(kind, index, content, status, annotations, metadata, id))]
 
     def _received(self, kind: str, status: Status) -> dict[str, Any]:
-        """What this part's message has of the item, for the way back. The item is in one message, but for code that ended
-        before it: what is known then is in the code's message as well."""
+        """Return what this part's message has of the item, for the way back. The item is in one message, but for code
+        that ended before it: what is known then is in the code's message as well."""
         wire = self._wire
         if self.is_final:
             self._wire = {}
@@ -286,7 +286,7 @@ class Item:
         return found
 
     def close_pending(self, status: Status) -> list[Event]:
-        """The end of the pending parts."""
+        """Return the end of the pending parts."""
         if not self._pending:
             return []
         events: list[Event] = []
@@ -295,7 +295,7 @@ class Item:
         return events
 
     def close_all(self, status: Status) -> list[Event]:
-        """The end of the item, and of all parts that are open or pending."""
+        """Return the end of the item, and of all parts that are open or pending."""
         by_part = self.parts.by_part
         if self.pending_arguments and not by_part and not self.repeats(content_key("".join(self.pending_arguments))):
             self.hold("call", 0, "".join(self.pending_arguments))

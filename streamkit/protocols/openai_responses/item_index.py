@@ -44,7 +44,7 @@ class ItemIndex(msgspec.Struct, eq=False):
     _reasoning_id: str = ""  # of the newest reasoning item
 
     def add(self, id: str, type: str, output_index: int | None, call_id: str = "") -> Item:
-        """A new item. It has this id, unless that is empty or another item has it."""
+        """Return a new item. It has this id, unless that is empty or another item has it."""
         earlier = self._earlier(id, type, output_index, call_id)
         own_id = UniqueIds(self._by_id).free(id) if id else self.made_id()
         item = Item(own_id, type, output_index)
@@ -65,19 +65,19 @@ class ItemIndex(msgspec.Struct, eq=False):
         return item
 
     def _earlier(self, id: str, type: str, output_index: int | None, call_id: str) -> Item | None:
-        """The item that a new one may repeat: a done one of its type with its id; or with its call_id, if the new one has no id or
-        is at the same output_index."""
+        """Return the item that a new one may repeat: a done one of its type with its id; or with its call_id, if the
+        new one has no id or is at the same output_index."""
         item = self._by_id.get(id)
         if item is None and (called := self._by_call_id.get(call_id)) is not None:
             item = called if not id or output_index == called.output_index else None
         return item if item is not None and item.is_done and item.type == type else None
 
     def made_id(self) -> str:
-        """An id that no item has."""
+        """Return an id that no item has."""
         return UniqueIds(self._by_id).free(self._new_id())
 
     def begin(self, own: ObjectFields, output_index: int | None) -> Item:
-        """The item that begins: a new one, unless its parts came before it."""
+        """Return the item that begins: a new one, unless its parts came before it."""
         id, type = own.id or "", own.type or ""
         item = self._by_id.get(id)
         if item is None or item.is_done or item.type != type or item.output_index not in (None, output_index):
@@ -85,27 +85,27 @@ class ItemIndex(msgspec.Struct, eq=False):
         return item
 
     def with_id(self, id: str) -> Item | None:
-        """The latest item with this id."""
+        """Return the latest item with this id."""
         return self._by_id.get(id)
 
     def open_at(self, output_index: int, type: str = "") -> Item | None:
-        """The latest item at this output_index, of this type if one is wanted, if it is not done."""
+        """Return the latest item at this output_index, of this type if one is wanted, if it is not done."""
         item = self._by_place.get((output_index, type))
         return None if item is None or item.is_done else item
 
     def of_form(self, own: ObjectFields, output_index: int | None) -> Item:
-        """The item that a form of it belongs to."""
+        """Return the item that a form of it belongs to."""
         return self._find(own.id or "", own.type or "", output_index, own.call_id or "")
 
     def of_event(self, event: EventFields, type: str) -> Item:
-        """The item that an event about a part belongs to. The event's type implies the item's."""
+        """Return the item that an event about a part belongs to. The event's type implies the item's."""
         item = self._by_id.get(event.item_id or "")
         if item is not None and item.output_index == event.output_index:
             return item
         return self._find(event.item_id or "", type, event.output_index)
 
     def _find(self, id: str, type: str, output_index: int | None, call_id: str = "") -> Item:
-        """The item of this id, type and output_index, by the rule of the module."""
+        """Return the item of this id, type and output_index, by the rule of the module."""
         item = self._by_id.get(id)
         is_there = item is not None and (output_index in (None, item.output_index) or item.output_index is None)
         if item is not None and is_there and not (item.is_done and not _may_be(item, call_id)):
@@ -119,15 +119,15 @@ class ItemIndex(msgspec.Struct, eq=False):
         return other or self.add(id, type, output_index, call_id)
 
     def _find_by_type(self, id: str, type: str, output_index: int | None) -> Item | None:
-        """The item of this type that is open at the output_index; the latest one that is not done, if there is neither an id nor an
-        output_index."""
+        """Return the item of this type that is open at the output_index; the latest one that is not done, if there is
+        neither an id nor an output_index."""
         if output_index is not None:
             there = self.open_at(output_index, type) or self.open_at(output_index)
             return there if there is not None and there.type == type else None
         return None if id else self._latest(type)
 
     def _latest(self, type: str) -> Item | None:
-        """The latest item of this type that is not done."""
+        """Return the latest item of this type that is not done."""
         items = self._open_of_type.get(type, [])
         while items and items[-1].is_done:
             items.pop()

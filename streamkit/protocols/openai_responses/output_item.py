@@ -99,16 +99,17 @@ class OutputItem:
         return self.type in _SINGLE_MESSAGE_TYPES
 
     def count_of(self, kind: str) -> int:
-        """How many parts of this kind it has."""
+        """Return how many parts of this kind it has."""
         return self._counts.get(kind, 0)
 
     def next_id(self, kind: str) -> str:
-        """The id that a decoder would give to a further part of this kind. Texts and refusals are counted together."""
+        """Return the id that a decoder would give to a further part of this kind. Texts and refusals are counted
+        together."""
         counted = ("text", "refusal") if kind in ("text", "refusal") else (kind,)
         return self.parts.id_for(kind, sum(map(self.count_of, counted)))
 
     def _event(self, type: str, kind: str = "", index: int = 0, **fields: Any) -> dict[str, Any]:
-        """An event about the item, or about a part of this kind."""
+        """Return an event about the item, or about a part of this kind."""
         event: dict[str, Any] = {"type": type, "item_id": self.wire["id"], "output_index": self.output_index}
         if kind in _STEMS and (index_key := TEXT_STREAMS[_STEMS[kind]].index_key):
             event[index_key] = index
@@ -117,14 +118,14 @@ class OutputItem:
     # -- the item
 
     def begin(self) -> Iterator[dict[str, Any]]:
-        """The events of its beginning."""
+        """Yield the events of its beginning."""
         item = copy.deepcopy(self.wire)
         yield {"type": "response.output_item.added", "output_index": self.output_index, "item": item}
         if self.type in _TYPES_WITH_PROGRESS:
             yield self._event(f"response.{self.type}.in_progress")
 
     def finish(self) -> Iterator[dict[str, Any]]:
-        """The events of its end."""
+        """Yield the events of its end."""
         self.is_done = True
         if self.waits_for_answer and self.type == "mcp_call" and self.wire["output"] is self.wire["error"] is None:
             self.status = "incomplete"  # nobody ran it
@@ -150,13 +151,14 @@ class OutputItem:
         self.parts.assign(kind, index, message.id)
 
     def next_index(self, kind: str) -> int:
-        """The index that a further part of this kind has in its list."""
+        """Return the index that a further part of this kind has in its list."""
         if kind == "command":
             return len(self.wire["action"]["commands"])
         return len(self.wire[_LIST_KEYS[kind]]) if kind in _LIST_KEYS else 0
 
     def begin_part(self, kind: str, index: int) -> Iterator[dict[str, Any]]:
-        """The events of a part's beginning. Reasoning may end without a text, so its part begins with its first delta."""
+        """Yield the events of a part's beginning. Reasoning may end without a text, so its part begins with its first
+        delta."""
         if kind in ("reasoning", "summary"):
             self._unbegun.add((kind, index))
         else:
@@ -176,7 +178,7 @@ class OutputItem:
             self.wire["output"].append({"stdout": "", "stderr": ""})
 
     def extend_part(self, delta: Delta, kind: str, index: int) -> Iterator[dict[str, Any]]:
-        """The event of a part's delta: none for parts that are sent when they are done."""
+        """Yield the event of a part's delta: none for parts that are sent when they are done."""
         if (kind, index) in self._unbegun:
             yield from self._begin_part(kind, index)
         stem = _STEMS.get(self.type if kind == "call" else kind)
@@ -191,12 +193,12 @@ class OutputItem:
             yield self._event(f"{stem}.delta", kind, index, delta=delta.value, **logprobs)
 
     def add_annotation(self, annotation: Any, index: int, number: int) -> dict[str, Any]:
-        """The event of a citation in the text at this index; `number` counts that text's citations."""
+        """Return the event of a citation in the text at this index; `number` counts that text's citations."""
         event = self._event("response.output_text.annotation.added", "text", index, annotation_index=number)
         return {**event, "annotation": annotation_object(annotation)}
 
     def finish_part(self, message: Message, kind: str, index: int) -> Iterator[dict[str, Any]]:
-        """The events of a part's end."""
+        """Yield the events of a part's end."""
         if (kind, index) in self._unbegun and not message.content:
             self._add_encrypted_content(message)
         else:

@@ -44,7 +44,8 @@ _INDEX_OF = {stem: index_reader(stream.index_key) for stem, stream in TEXT_STREA
 
 
 def delta_reader(stem: str) -> Reader:
-    """A reader of deltas of a part. Once it has read one, those of the part that have the common form are plain."""
+    """Return a reader of deltas of a part. Once it has read one, those of the part that have the common form are
+    plain."""
     part, item_type, index_of = TEXT_STREAMS[stem].part, TEXT_STREAMS[stem].item, _INDEX_OF[stem]
     # Any: each class of messages has another class of delta events.
     delta_event: Any = PARTS[part].message.delta_event
@@ -72,7 +73,8 @@ def delta_reader(stem: str) -> Reader:
 
 
 def read_patch_delta(state: ResponseState, fields: EventFields, event: WireObject, *, is_end: bool) -> list[Event]:
-    """A piece of a patch, or its end, as a piece of the JSON text of its operation, in which the patch comes last."""
+    """Return the events of a piece of a patch, or its end, as a piece of the JSON text of its operation, in which the
+    patch comes last."""
     item = state.items.of_event(fields, "apply_patch_call")
     piece = as_text(event.get("delta"))
     if is_end:
@@ -85,7 +87,7 @@ def read_patch_delta(state: ResponseState, fields: EventFields, event: WireObjec
 
 
 def final_text_reader(stem: str) -> Reader:
-    """A reader of the final text of a part."""
+    """Return a reader of the final text of a part."""
     stream, index_of = TEXT_STREAMS[stem], _INDEX_OF[stem]
     part, item_type, text_key = stream.part, stream.item, stream.text_key
 
@@ -107,14 +109,15 @@ def final_text_reader(stem: str) -> Reader:
 
 
 def content_part_reader(index_key: str, *, is_end: bool) -> Reader:
-    """A reader of the beginning or of the final form of a content part. Where one begins, those that are pending are done."""
+    """Return a reader of the beginning or of the final form of a content part. Where one begins, those that are pending
+    are done."""
     index_of = index_reader(index_key)
 
     def read(state: ResponseState, fields: EventFields, event: WireObject) -> list[Event]:
         part: Any = event.get("part")
         try:
             kind = CONTENT_PARTS[part["type"]]
-        except (KeyError, TypeError):  # it has another type, or is no object
+        except (KeyError, TypeError):  # it has another type, or is not an object
             return []
         item = state.items.of_event(fields, ITEM_OF_PART[kind])
         index = index_of(fields) or 0
@@ -129,7 +132,7 @@ def content_part_reader(index_key: str, *, is_end: bool) -> Reader:
 
 
 def read_annotation_added(state: ResponseState, fields: EventFields, event: WireObject) -> list[Event]:
-    """A citation in a text."""
+    """Return the events of a citation in a text."""
     annotation = read_annotation(event.get("annotation"))
     if annotation is None:
         return []
@@ -139,7 +142,7 @@ def read_annotation_added(state: ResponseState, fields: EventFields, event: Wire
 
 
 def read_partial_image(state: ResponseState, fields: EventFields, event: WireObject) -> list[Event]:
-    """A preview of an image, which replaces the one before it."""
+    """Return the events of a preview of an image, which replaces the one before it."""
     image = as_text(event.get("partial_image_b64"))
     if not image:
         return []
@@ -153,7 +156,7 @@ def read_partial_image(state: ResponseState, fields: EventFields, event: WireObj
 
 
 def read_console(state: ResponseState, fields: EventFields, event: WireObject, *, is_end: bool) -> list[Event]:
-    """What a shell command printed, or the end of its console."""
+    """Return what a shell command printed, or the end of its console."""
     index = fields.command_index or 0
     events: list[Event] = []
     if not is_end:
@@ -167,7 +170,7 @@ def read_console(state: ResponseState, fields: EventFields, event: WireObject, *
 def read_speech(
     state: ResponseState, fields: EventFields, event: WireObject, *, message_class: type[Message], is_end: bool
 ) -> list[Event]:
-    """The response's speech, or its transcript. They belong to no item, so each is one message at a time."""
+    """Return the response's speech, or its transcript. They belong to no item, so each is one message at a time."""
     metadata = {"audio_transcript": True} if message_class is TextMessage else {}
     id = state.speech_ids.get(message_class)
     if is_end:

@@ -42,7 +42,7 @@ class PartIds(msgspec.Struct, eq=False):
         self.by_part[kind, index] = id
 
     def id_for(self, kind: str, index: int) -> str:
-        """The id of a part: the one it has, or the one that it would be assigned next."""
+        """Return the id of a part: the one it has, or the one that it would be assigned next."""
         assigned = self.by_part.get((kind, index))
         if assigned is not None:
             return assigned
@@ -57,7 +57,7 @@ class PartIds(msgspec.Struct, eq=False):
         return f"{self.item_id}.{kind}.{index}" if id in self.by_id else id
 
     def ensure(self, kind: str, index: int) -> str:
-        """The id of a part, which is assigned to it if it has none yet."""
+        """Return the id of a part, which is assigned to it if it has none yet."""
         return self.by_part.get((kind, index)) or self.add(kind, index)
 
     def add(self, kind: str, index: int) -> str:

@@ -57,11 +57,11 @@ class ReceivedConversation:
         return _key(message) in self._forms
 
     def parts_of(self, message: Message) -> Sequence[Message]:
-        """The messages of the same item."""
+        """Return the messages of the same item."""
         return self._parts[_key(message)]
 
     def items_of(self, message: Message) -> list[dict[str, Any]]:
-        """The item of this message, at its first message; nothing at the others, or if it does not go back."""
+        """Return the item of this message, at its first message; nothing at the others, or if it does not go back."""
         key = _key(message)
         form, parts = self._forms[key], self._parts[key]
         if message is not parts[0]:
@@ -101,7 +101,7 @@ class ReceivedConversation:
         return {key for key in self._reasoning if self._forms[key].get("reasoning", "") is not None}
 
     def without_loose_reasoning(self, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """These items without the reasoning that no other item of its answer follows."""
+        """Return these items without the reasoning that no other item of its answer follows."""
         result: list[dict[str, Any]] = []
         for item in reversed(items):
             answer, message = self._sent.get(id(item), (None, None))

@@ -37,7 +37,8 @@ KEY = "openai_responses"
 
 
 def received_item(message: Message) -> WireObject:
-    """The form of the item that the message came from; empty if it came from elsewhere, or another message has it."""
+    """Return the form of the item that the message came from; empty if it came from elsewhere, or another message has
+    it."""
     return as_object(as_object(message.metadata.get(KEY)).get("item"))
 
 
@@ -53,7 +54,7 @@ class _Place(msgspec.Struct, frozen=True):
 
 
 def form_of(wire: WireObject) -> dict[str, Any]:
-    """A copy of an item without the contents of its messages."""
+    """Return a copy of an item without the contents of its messages."""
     item = dict(wire)
     type = item.get("type")
     if type == "reasoning":
@@ -81,7 +82,8 @@ def _define_reasoning(item: dict[str, Any]) -> None:
 
 
 def _part_form(part: Any, is_message: bool) -> Any:
-    """A copy of a content part, without its content if that is a message's. Its type is the same text in all copies."""
+    """Return a copy of a content part, without its content if that is a message's. Its type is the same text in all
+    copies."""
     if part.__class__ is not dict and not is_object(part):
         return part
     form = dict(part)
@@ -114,7 +116,7 @@ def _copy(wire: WireObject) -> dict[str, Any]:
 
 
 def _key_of(part: WireObject) -> str:
-    """Where a content part has its content; "" if it has none."""
+    """Return where a content part has its content; "" if it has none."""
     try:
         _, key = _PART_KEYS[part["type"]]
     except (KeyError, TypeError):
@@ -133,7 +135,7 @@ def _places(item: dict[str, Any]) -> Iterator[_Place]:
 
 
 def _contents_of(item: WireObject) -> list[tuple[str, type[Message]]]:
-    """Where an item has contents that are in no content part: the keys, and the classes of their messages."""
+    """Return where an item has contents that are in no content part: the keys, and the classes of their messages."""
     found: list[tuple[str, type[Message]]] = []
     for keys, message_class in _CONTENT_KEYS.get(as_text(item.get("type")), ()):
         for key in keys:
@@ -165,7 +167,7 @@ _CONTENT_KEYS: dict[str, Sequence[tuple[Sequence[str], type[Message]]]] = {
 
 
 def restore(form: WireObject, messages: Sequence[Message]) -> dict[str, Any]:
-    """The item as it was received, with the contents that its messages have now.
+    """Return the item as it was received, with the contents that its messages have now.
 
     A content part the message of which is not among them is left out.
     """
@@ -206,7 +208,8 @@ def _complete_reasoning(item: dict[str, Any], messages: Sequence[Message], left:
 
 
 def _message_at(place: _Place, item: WireObject, messages: Sequence[Message]) -> Message | None:
-    """The message that has the content of this place. Servers that do not count from 0 have their parts in order."""
+    """Return the message that has the content of this place. Servers that do not count from 0 have their parts in
+    order."""
     found = [message for message in messages if isinstance(message, place.classes)]
     if not place.part_list:
         return found[0] if found else None

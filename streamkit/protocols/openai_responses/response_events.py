@@ -42,7 +42,7 @@ _type_of = attrgetter("type")
 
 
 def read_item_added(state: ResponseState, fields: EventFields, event: WireObject) -> list[Event]:
-    """An item begins."""
+    """Begin an item."""
     wire = as_object(event.get("item"))
     if not wire:
         return []
@@ -64,7 +64,7 @@ def read_item_added(state: ResponseState, fields: EventFields, event: WireObject
 
 
 def read_item_done(state: ResponseState, fields: EventFields, event: WireObject) -> list[Event]:
-    """An item ends, with its final form; without one it ends as it was streamed."""
+    """End an item with its final form; without one it ends as it was streamed."""
     wire = as_object(event.get("item"))
     if wire:
         own = read_object(wire)
@@ -120,7 +120,7 @@ def read_end(state: ResponseState, fields: EventFields, event: WireObject, *, st
 
 
 def read_untyped(state: ResponseState, fields: EventFields, event: WireObject) -> list[Event]:
-    """An item without a type: an error, or a response that was not streamed."""
+    """Return the events of an item without a type: an error, or a response that was not streamed."""
     if event.get("error") is not None:
         return read_error(state, fields, event)
     if event.get("object") != "response":
@@ -132,7 +132,7 @@ def read_untyped(state: ResponseState, fields: EventFields, event: WireObject) -
 
 
 def read_error(state: ResponseState, fields: EventFields, event: WireObject) -> list[Event]:
-    """The run fails. The error is at `error`, or is the event itself."""
+    """Return the end of a failed run. The error is at `error`, or is the event itself."""
     if state.has_ended:
         return []
     state.is_complete = True
@@ -143,7 +143,7 @@ def read_error(state: ResponseState, fields: EventFields, event: WireObject) -> 
 
 
 def _finish_items(state: ResponseState, output: Sequence[Any], status: Status) -> list[Event]:
-    """The final output: what has not been emitted of its items, and the end of those that are not done."""
+    """Return the events of the final output that were not emitted, and the ends of items that are not done."""
     forms = [(wire, read_object(wire)) for wire in map(as_object, output)]
     events: list[Event] = []
     for (wire, own), item in zip(forms, _streamed_items(state.items, forms), strict=True):
@@ -163,7 +163,7 @@ def _finish_items(state: ResponseState, output: Sequence[Any], status: Status) -
 
 
 def _streamed_items(items: ItemIndex, forms: Sequence[tuple[WireObject, ObjectFields]]) -> list[Item | None]:
-    """The items that these final forms belong to; None for those that were not streamed."""
+    """Return the items that these final forms belong to; None for those that were not streamed."""
     by_id = [items.with_id(own.id or "") for _, own in forms]
     are_found = (item is not None and item.type == own.type for item, (_, own) in zip(by_id, forms, strict=True))
     if all(are_found) and len({*map(id, by_id)}) == len(by_id):
@@ -174,7 +174,7 @@ def _streamed_items(items: ItemIndex, forms: Sequence[tuple[WireObject, ObjectFi
 
 
 def _run(response: WireObject, own: ObjectFields, status: RunStatus) -> Run:
-    """The response as a run. Its `raw` is without the output, which is in the messages, and may be long."""
+    """Return the response as a run. Its `raw` is without the output, which is in the messages, and may be long."""
     error, details = response.get("error"), response.get("incomplete_details")
     raw = {key: response[key] for key in response if key != "output"}
     return Run(

@@ -56,7 +56,8 @@ _USAGE_DETAILS = {
 
 
 def part_kind_of(message: Message) -> str:
-    """The kind of part that a message is, if it is not in the item of a call or of code; "" if there is none for it."""
+    """Return the kind of part that a message is, if it is not in the item of a call or of code; "" if there is none for
+    it."""
     format = message.format or ""
     match message:
         case TextMessage():
@@ -82,7 +83,7 @@ def part_kind_of(message: Message) -> str:
 
 
 def item_type_of(message: Message, kind: str) -> str:
-    """The type of the item that a message of this kind is a part of."""
+    """Return the type of the item that a message of this kind is a part of."""
     if kind == "other":
         return message.type
     if kind in ITEM_OF_PART:
@@ -105,7 +106,7 @@ def item_type_of(message: Message, kind: str) -> str:
 
 
 def new_item(message: Message, type: str) -> dict[str, Any]:
-    """An item of this type that begins with this message."""
+    """Return an item of this type that begins with this message."""
     if type == message.type and message.__class__ is Message:
         return dict(received_item(message))
     call_id, name, metadata = message.call_id or message.id, message.name or "", message.metadata
@@ -145,12 +146,12 @@ def new_item(message: Message, type: str) -> dict[str, Any]:
 
 
 def own_metadata(type: str, message: Message) -> dict[str, Any]:
-    """The metadata of a message that an item of this type has, too."""
+    """Return the metadata of a message that an item of this type has, too."""
     return {key: message.metadata[key] for key in _METADATA_KEYS.get(type, ()) if key in message.metadata}
 
 
 def call_arguments(type: str, message: Message) -> dict[str, Any]:
-    """The arguments of a call, for a type of item that has them as an object and not as text."""
+    """Return the arguments of a call, for a type of item that has them as an object and not as text."""
     value = json_or_text(message.content)
     match type:
         case "web_search_call":
@@ -171,7 +172,7 @@ def call_arguments(type: str, message: Message) -> dict[str, Any]:
 
 
 def content_part(type: str, content: str) -> dict[str, Any]:
-    """A content part of this type."""
+    """Return a content part of this type."""
     if type == "refusal":
         return {"type": type, "refusal": content}
     part: dict[str, Any] = {"type": type, "text": content}
@@ -179,7 +180,7 @@ def content_part(type: str, content: str) -> dict[str, Any]:
 
 
 def annotation_object(annotation: Annotation) -> dict[str, Any]:
-    """A citation: the provider's own object if it is one of this API."""
+    """Return a citation: the provider's own object if it is one of this API."""
     raw = as_object(annotation.raw)
     if raw.get("type") == annotation.type:
         return dict(raw)

@@ -45,14 +45,14 @@ class Decoder(base.Decoder):
         return wanted in item if wanted else kind.type != "usage" or "input_tokens" in item
 
     def plain(self, item: Delta) -> Delta | None:
-        """The delta, which its text was decoded to."""
+        """Return the delta, which its text was decoded to."""
         return None if item.metadata and is_nested_too_deep([item.metadata]) else item
 
     def _plain_frame(self, id: bytes, name: bytes, data: bytes) -> Delta | None:
         return super()._plain_frame(id, b"", data)  # the name repeats the item's type
 
     def feed(self, item: WireObject) -> Iterable[Event]:
-        """The event of its wire form."""
+        """Yield the event of its wire form."""
         try:
             event = snapshot_from(item) if item.get("type") == "snapshot" else event_from_dict(item)
         except ValueError as error:
@@ -65,7 +65,7 @@ class Decoder(base.Decoder):
         yield event
 
     def feed_items(self, items: Sequence[Any]) -> list[Event]:
-        """The events of items. Events that were made for this stream alone are its events."""
+        """Return the events of items. Events that were made for this stream alone are its events."""
         if type(items) is not base.OwnEvents:
             return super().feed_items(items)
         self.index += len(items)
@@ -74,7 +74,8 @@ class Decoder(base.Decoder):
         return items
 
     def feed_other_item(self, item: Any) -> list[Event]:
-        """A copy of an event of another stream, as each stream has snapshots of its own; a wire form as by `feed`."""
+        """Return the events of a copy of an event of another stream, as each stream has snapshots of its own; a wire
+        form as by `feed`."""
         if not isinstance(item, Event):
             return super().feed_other_item(item)
         if isinstance(item, StreamEnd):

@@ -20,10 +20,10 @@ class Encoder(base.Encoder):
     fields = True
 
     def feed(self, event: Event) -> Iterable[dict[str, Any]]:
-        """The wire form of one event."""
+        """Yield the wire form of one event."""
         yield event_to_dict(event)
 
     def event_name(self, item: WireObject) -> str | None:
-        """The event's type."""
+        """Return the event's type."""
         name: str = item["type"]
         return name

@@ -12,5 +12,5 @@ __all__ = ["to_input"]
 
 
 def to_input(messages: Iterable[Message | Confirmation]) -> list[dict[str, Any]]:
-    """The static form of each message. Confirmations are left out: they are not messages."""
+    """Return the static form of each message. Confirmations are left out: they are not messages."""
     return [message.to_dict() for message in messages if isinstance(message, Message)]

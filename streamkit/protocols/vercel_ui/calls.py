@@ -24,7 +24,7 @@ class Call:
         id: its toolCallId.
         message: the call, or the code, without its content; what is done has it.
         pieces: its arguments so far, as JSON text.
-        code: reads the code in the arguments; None if it is no code of ours.
+        code: reads the code in the arguments; None if it is not code of ours.
         is_done: whether its arguments are complete.
         is_ours: False for a part that only holds an output without a call.
         approval: the pending question about it.
@@ -40,7 +40,7 @@ class Call:
         self.approval: Confirmation | None = None
 
     def add(self, piece: str) -> Iterator[e.Event]:
-        """The events of a piece of the arguments."""
+        """Yield the events of a piece of the arguments."""
         self.pieces.append(piece)
         if self.code is None:
             yield e.ToolCallDelta(self.message.id, piece)
@@ -50,7 +50,7 @@ class Call:
                 yield e.CodeDelta(self.message.id, found.text)
 
     def restart(self) -> Iterator[e.Event]:
-        """The events of a part that begins again: its arguments are replaced."""
+        """Yield the events of a part that begins again: its arguments are replaced."""
         if self.pieces:
             self.pieces.clear()
             if self.code is not None:
@@ -58,7 +58,7 @@ class Call:
             yield self.message.delta_event(self.message.id, "", replace=True)
 
     def final_content(self, value: Any) -> str | None:
-        """The content that the call has with this input; None if that is what was streamed."""
+        """Return the content that the call has with this input; None if that is what was streamed."""
         streamed = "".join(self.pieces)
         if self.code is not None:
             return as_text(as_object(value).get("code"))
@@ -102,7 +102,7 @@ class ToolParts:
     # -- arguments
 
     def start(self, wire: WireObject) -> Iterator[e.Event]:
-        """A call begins, or begins again."""
+        """Begin a call, perhaps once more."""
         call = self._find(wire)
         if call is not None and not call.is_done:
             yield from call.restart()
@@ -131,7 +131,7 @@ class ToolParts:
             yield e.MessageCreated(message)
 
     def delta(self, wire: WireObject) -> Iterator[e.Event]:
-        """A piece of the arguments."""
+        """Yield the events of a piece of the arguments."""
         call, piece = self._find(wire), wire.get("inputTextDelta")
         if call is None or call.is_done:
             fault = f"there is no open tool call {as_text(wire.get('toolCallId'))!r}; the piece was skipped"
@@ -178,7 +178,7 @@ class ToolParts:
         yield e.MessageDone(type(begun)(begun.id, content=content, **fields))
 
     def failed(self, wire: WireObject) -> Iterator[e.Event]:
-        """The arguments are no JSON object, or were cut off."""
+        """End a call whose arguments are not a JSON object, or were cut off."""
         call = self._find(wire)
         if call is None:
             yield from self._begin(wire)
@@ -200,7 +200,7 @@ class ToolParts:
     # -- outputs
 
     def output(self, wire: WireObject) -> Iterator[e.Event]:
-        """An output, or as much of it as there is."""
+        """Yield the events of an output, or as much of it as there is."""
         call, value = self._find(wire), wire.get("output")
         id = call.id if call else as_text(wire.get("toolCallId"))
         is_console = is_object(value) and set(value) == {"stdout", "stderr"}
@@ -217,7 +217,7 @@ class ToolParts:
         yield e.ToolOutputDelta(output.id, content, replace=True)
 
     def output_error(self, wire: WireObject) -> Iterator[e.Event]:
-        """The error of a tool, in place of its output. That of a call which only did not finish is none."""
+        """Yield the error of a tool, in place of its output. That of a call which only did not finish is none."""
         call = self._find(wire)
         if wire.get("errorText") == UNFINISHED:
             return
@@ -238,7 +238,7 @@ class ToolParts:
     # -- questions
 
     def ask(self, wire: WireObject) -> Iterator[e.Event]:
-        """A call waits for an approval."""
+        """Ask for the approval of a call."""
         call, id = self._find(wire), as_text(wire.get("approvalId"))
         if call is None or not id:
             fault = f"there is no tool call {as_text(wire.get('toolCallId'))!r}, or no approvalId; it was skipped"
@@ -250,7 +250,7 @@ class ToolParts:
     def decide(
         self, id: str, *, approved: bool, reason: str | None = None, edited: str | None = None
     ) -> Iterator[e.Event]:
-        """A question was answered."""
+        """Settle the question about a call, which was answered."""
         question = self.pending.pop(id, None)
         if question is not None:
             outcome = Confirmation(
@@ -259,7 +259,7 @@ class ToolParts:
             yield e.ConfirmationDone(outcome)
 
     def respond(self, wire: WireObject) -> Iterator[e.Event]:
-        """The answer to a question. Only the JSON boolean `true` approves."""
+        """Yield the answer to a question. Only the JSON boolean `true` approves."""
         approved = wire.get("approved")
         if not isinstance(approved, bool):
             fault = "its `approved` is neither true nor false; it was skipped"
@@ -269,7 +269,7 @@ class ToolParts:
         yield from self.decide(id, approved=approved, reason=text_or_none(wire.get("reason")))
 
     def deny(self, wire: WireObject) -> Iterator[e.Event]:
-        """A call was declined."""
+        """Decline a call."""
         call = self._find(wire)
         if call is not None and call.approval is not None:
             reason = text_or_none(extra_of(wire).get("reason"))
@@ -277,6 +277,6 @@ class ToolParts:
 
 
 def provider_metadata(wire: WireObject) -> dict[str, Any]:
-    """What another server sends along, as a message's metadata."""
+    """Return what another server sends along, as a message's metadata."""
     found = {key: value for key, value in as_object(wire.get("providerMetadata")).items() if key != EXTRA_KEY}
     return {KEY: found} if found else {}

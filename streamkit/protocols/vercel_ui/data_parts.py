@@ -34,7 +34,7 @@ class DataParts:
         self._open_consoles: set[str] = set()
 
     def read(self, name: str, item: WireObject) -> _Events:
-        """The events of a data part, None if it is none of ours."""
+        """Return the events of a data part, None if it is none of ours."""
         id, data = as_text(item.get("id")), as_object(item.get("data"))
         if not (id and data):
             return None

@@ -61,7 +61,7 @@ class Decoder(UiDecoder):
         return w.is_chunk(item)
 
     def feed(self, item: WireObject) -> Iterable[e.Event]:
-        """The events of one chunk."""
+        """Return the events of one chunk."""
         kind = as_text(item.get("type"))
         if self._step_is_over and kind not in _ENDS:
             self._step_is_over = False
@@ -183,7 +183,7 @@ class Decoder(UiDecoder):
             yield from self._usage(metadata)
 
     def _usage(self, metadata: WireObject) -> Iterator[e.Event]:
-        """The tokens of the run, if those of its steps did not come."""
+        """Yield the tokens of the run, if those of its steps did not come."""
         usage = as_object(metadata.get("usage"))
         if usage and not self._has_step_usage:
             yield usage_of(usage)

@@ -112,7 +112,7 @@ class Encoder(base.Encoder):
         self._has_ended = self._has_failed = False
 
     def feed(self, event: e.Event) -> Sequence[Chunk]:
-        """The chunks of one event: none for what the protocol cannot express."""
+        """Return the chunks of one event: none for what the protocol cannot express."""
         if isinstance(event, e.Delta):
             kind = self._texts.get(event.message_id)
             if kind is not None and not event.replace:
@@ -207,7 +207,7 @@ class Encoder(base.Encoder):
         yield {"type": "finish", "finishReason": reason, **({"messageMetadata": metadata} if metadata else {})}
 
     def _fail(self, error: Mapping[str, Any]) -> Iterator[Chunk]:
-        """The stream failed: with its run, or after it, as in a hook that gets the end of the run."""
+        """Yield the failure of the stream: with its run, or after it, as in a hook that gets the end of the run."""
         if not self._has_ended:
             yield from self._end(e.Run(status="failed", error=error))
         elif not self._has_failed:
@@ -260,7 +260,7 @@ class Encoder(base.Encoder):
             yield self._file(message)
 
     def _file(self, message: Message) -> Chunk:
-        """An image, audio or a file; or any other message, as it is."""
+        """Return an image, audio or a file; or any other message, as it is."""
         is_file = isinstance(message, m.ImageMessage | m.AudioMessage | m.FileMessage) and message.status == "completed"
         found = file_url(message) if is_file else None
         if found is None:
@@ -296,7 +296,7 @@ class Encoder(base.Encoder):
     # -- consoles
 
     def _console(self, message: Message) -> Chunk:
-        """All that a console shows so far. A part with the same id takes its place."""
+        """Return all that a console shows so far. A part with the same id takes its place."""
         part = self._tools.part_of(message)
         extra = extra_fields(message, id=message.id, default_role="computer")
         call_id = message.call_id if part is None else part.id
@@ -310,7 +310,7 @@ class Encoder(base.Encoder):
         return {"type": "data-console", "id": message.id, "data": without_keys(values)}
 
     def _print(self, message: Message, delta: e.Delta) -> Iterator[Chunk]:
-        """A piece of output; and all of it, each time that it is half as long again."""
+        """Yield the items of a piece of output; and all of it, each time that it is half as long again."""
         stream = (delta.metadata or {}).get("stream")
         part = self._tools.part_of(message)
         if part is not None:

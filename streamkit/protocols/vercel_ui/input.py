@@ -70,7 +70,7 @@ def _was_declined(message: Message) -> bool:
 
 
 def _turn(message: Message) -> tuple[str, str | None]:
-    """What the messages of one UI message have in common."""
+    """Return what the messages of one UI message have in common."""
     if message.role in ("user", "system"):
         return message.role, message.group or message.id
     return "assistant", message.run_id
@@ -101,7 +101,7 @@ def _answer(turn: list[Message], questions: dict[str, Confirmation], version: Ve
 
 
 def _events(turn: Iterable[Message], questions: dict[str, Confirmation]) -> Iterator[e.Event]:
-    """The events that made these messages, as far as they matter here."""
+    """Yield the events that made these messages, as far as they matter here."""
     step: str | None = None
     is_waiting = False
     yield e.RunCreated(e.Run())

@@ -58,7 +58,7 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def from_request(body: bytes | bytearray | str | WireObject) -> ChatRequest:
-    """The request in the body of a POST of `useChat`.
+    """Return the request in the body of a POST of `useChat`.
 
     Args:
         body: the body, as it came or parsed.
@@ -91,7 +91,7 @@ class _Read(msgspec.Struct):
 
 
 def _read_message(fields: Fields) -> _Read:
-    """The flat messages of one UI message, and the answers in its last step."""
+    """Return the flat messages of one UI message, and the answers in its last step."""
     id, role = fields.text("id"), fields.one_of("role", _ROLES)
     if "parts" not in fields.wire:
         raise fields.fail("parts", "is missing; messages of `ai` 4 and before, with `content`, are not read")
@@ -122,7 +122,8 @@ class _Parts:
         return self._id if self._count == 1 else f"{self._id}.{self._count}"
 
     def read(self, part: Fields) -> Iterator[Message | UiAnswer]:
-        """The messages and the answers of a part. A part of an unknown type, or one that is only to be shown, has none."""
+        """Yield the messages and the answers of a part. A part of an unknown type, or one that is only to be shown, has
+        none."""
         kind = part.text("type")
         if kind == "text":
             yield self._read_text(part)
@@ -132,7 +133,7 @@ class _Parts:
             yield from self._read_assistants(kind, part)
 
     def _read_assistants(self, kind: str, part: Fields) -> Iterator[Message | UiAnswer]:
-        """A part that only a message of the assistant has."""
+        """Yield the messages and answers of a part that only a message of the assistant has."""
         if kind == "reasoning":
             fields = self._fields(part)
             yield m.ReasoningMessage(self._next_id(), content=part.text("text"), **fields)
@@ -146,7 +147,7 @@ class _Parts:
                 yield from _Parts(part.text("id"), "user").read(inner)
 
     def _fields(self, part: Fields, key: str = "providerMetadata") -> dict[str, Any]:
-        """The fields of a message: those which we sent along, and what other servers sent, to go back."""
+        """Return the fields of a message: those which we sent along, and what other servers sent, to go back."""
         metadata = as_object(part.wire.get(key))
         extra = message_fields(extra_of(part.wire, key))
         extra.pop("call_id", None)
@@ -224,7 +225,7 @@ class _Parts:
         return m.CodeMessage(self._next_id(), call_id=call_id, content=shown.text("code"), **fields)
 
     def _output(self, part: Fields, state: str, call: Message) -> Message | None:
-        """What a call gave, None if it gave nothing yet."""
+        """Return what a call gave, None if it gave nothing yet."""
         given: dict[str, Any] = {"name": call.name, "call_id": call.call_id, "group": self._id}
         match state:
             case "output-available" if part.wire.get("preliminary") is not True:
@@ -247,13 +248,13 @@ class _Parts:
 
 
 def _arguments(part: Fields) -> str:
-    """A call's arguments as JSON text. Those that came in part, or were malformed, are text already."""
+    """Return a call's arguments as JSON text. Those that came in part, or were malformed, are text already."""
     value = part.wire.get("input", part.wire.get("rawInput"))
     return "" if value is None else value if isinstance(value, str) else json_text(value)
 
 
 def _approval(part: Fields, call_id: str, state: str) -> Approval | None:
-    """The answer to a question about a call. Only the JSON boolean `true` approves."""
+    """Return the answer to a question about a call. Only the JSON boolean `true` approves."""
     if state != "approval-responded":
         return None
     if not is_object(part.wire.get("approval")):

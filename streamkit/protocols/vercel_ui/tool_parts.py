@@ -36,7 +36,8 @@ _WITHOUT_DYNAMIC = ("tool-input-delta", "tool-approval-request", "tool-output-de
 
 
 def provider_metadata(message: Message, extra: dict[str, Any] | None = None) -> Chunk:
-    """The `providerMetadata` of a message's chunk: what came with it from such a stream, and the fields to keep."""
+    """Return the `providerMetadata` of a message's chunk: what came with it from such a stream, and the fields to
+    keep."""
     found = {**as_object(message.metadata.get(KEY)), **({EXTRA_KEY: extra} if extra else {})}
     return {"providerMetadata": found} if found else {}
 
@@ -74,12 +75,12 @@ class ToolPart:
         self.printed: dict[str, list[str]] = {"stdout": [], "stderr": []}
 
     def chunk(self, type: str, **fields: Any) -> Chunk:
-        """A chunk of this part. Version 5 finds a dynamic part only where it is called so."""
+        """Return a chunk of this part. Version 5 finds a dynamic part only where it is called so."""
         dynamic = {"dynamic": True} if self.is_dynamic and type not in _WITHOUT_DYNAMIC else {}
         return {"type": type, "toolCallId": self.id, **fields, **dynamic}
 
     def console_output(self, *, is_final: bool) -> Chunk:
-        """What it printed so far, as its output."""
+        """Return what it printed so far, as its output."""
         output = {stream: "".join(pieces) for stream, pieces in self.printed.items()}
         return self.chunk("tool-output-available", output=output, **({} if is_final else {"preliminary": True}))
 
@@ -100,7 +101,7 @@ class ToolParts:
         self.by_message: dict[str, ToolPart] = {}  # by the id of the call's, or the code's, message
 
     def part_of(self, message: Message) -> ToolPart | None:
-        """The part that a message is about: the call's, or for what has no call_id, the newest code's."""
+        """Return the part that a message is about: the call's, or for what has no call_id, the newest code's."""
         if message.call_id is not None:
             return self._by_call.get(message.call_id)
         return self._newest_code if isinstance(message, m.ConsoleMessage) else None
@@ -116,7 +117,7 @@ class ToolParts:
             part.has_output = True
 
     def _subject(self, confirmation: Confirmation) -> ToolPart | None:
-        """The part of what a question is about."""
+        """Return the part of what a question is about."""
         subject = confirmation.subject
         return self._by_call.get(subject.call_id or subject.id) or self.by_message.get(subject.id)
 
@@ -134,7 +135,7 @@ class ToolParts:
         return CODE_TOOL if isinstance(message, m.CodeMessage) else message.name or "tool"
 
     def _extra(self, part: ToolPart) -> Chunk:
-        """The fields to keep of a call. In version 5 no chunk that begins one takes them."""
+        """Return the fields to keep of a call. In version 5 no chunk that begins one takes them."""
         message = part.message
         expressed = ("name",) if part.code is None else ()
         extra = {**extra_fields(message, *expressed, id=part.id), **extra_call_id(message, part.id)}
@@ -153,7 +154,7 @@ class ToolParts:
         return part.chunk("tool-input-start", **fields, **(self._extra(part) if self._version >= 6 else {}))
 
     def begin(self, message: Message) -> Iterator[Chunk]:
-        """A call or code begins."""
+        """Begin a call or code."""
         part = self._add(message)
         yield self._begin(part)
         if part.code is not None:
@@ -165,7 +166,7 @@ class ToolParts:
             yield part.chunk("tool-input-delta", inputTextDelta=now)
 
     def delta(self, part: ToolPart, delta: e.Delta) -> Iterator[Chunk]:
-        """A piece of a call's arguments, or of code."""
+        """Yield the items of a piece of a call's arguments, or of code."""
         if delta.replace:
             part.held = HeldText()
             yield self._begin(part)  # its arguments begin again
@@ -174,7 +175,7 @@ class ToolParts:
         yield from self._send(part, delta.value if part.code is None else part.code.piece(delta.value))
 
     def done(self, message: Message) -> Iterator[Chunk]:
-        """A call or code is complete, or will never be."""
+        """End a call or code that is complete, or will never be."""
         part = self.by_message[message.id]
         part.message = message
         part.is_done = True
@@ -207,7 +208,7 @@ class ToolParts:
     # -- outputs
 
     def output(self, message: Message) -> Iterator[Chunk]:
-        """What a tool gave. That of a declined call is no output here."""
+        """Yield what a tool gave. That of a declined call is not output here."""
         part = self.part_of(message)
         if part is None:
             part = self._add(message)
@@ -239,7 +240,7 @@ class ToolParts:
             part.outputs.append(chunk)
 
     def printed(self, message: Message, *, is_final: bool) -> Iterator[Chunk]:
-        """What a call printed, as its output, if it has no other."""
+        """Yield what a call printed, as its output, if it has no other."""
         part = self.part_of(message)
         if part is not None and part.is_done and not part.is_denied and (is_final or not part.has_output):
             part.has_output = part.has_output or is_final
@@ -261,7 +262,7 @@ class ToolParts:
     # -- questions
 
     def ask(self, confirmation: Confirmation) -> Iterator[Chunk]:
-        """A call waits for an answer."""
+        """Ask for the answer to a call."""
         subject, part = confirmation.subject, self._subject(confirmation)
         if part is None:
             yield from self.begin(subject)

@@ -52,7 +52,7 @@ class UiMessage:
         self._data: dict[tuple[str, str], Part] = {}
 
     def to_dict(self) -> dict[str, Any]:
-        """The message as JSON."""
+        """Return the message as JSON."""
         return {"id": self.id, "role": "assistant", "parts": self.parts}
 
     def add(self, chunks: Iterable[WireObject]) -> None:
@@ -110,7 +110,7 @@ class UiMessage:
             self._set_values(kind, part, chunk)
 
     def _tool(self, chunk: WireObject) -> Part:
-        """The part of a tool, which may begin here."""
+        """Return the part of a tool, which may begin here."""
         id = as_text(chunk.get("toolCallId"))
         if id not in self._tools:
             name = as_text(chunk.get("toolName"))

@@ -89,7 +89,7 @@ _STATUS_REASONS: Mapping[RunStatus, str] = {
 
 
 def finish_reason_of(status: RunStatus, reason: str | None) -> str:
-    """The `finishReason` of a run. A reader takes from it the same status, as far as that is possible."""
+    """Return the `finishReason` of a run. A reader takes from it the same status, as far as that is possible."""
     found = FINISH_REASONS.get(reason or "", "other" if reason else "")
     by_status = _STATUS_REASONS.get(status, "stop")
     if status == "incomplete":
@@ -114,7 +114,7 @@ class PlainDelta(msgspec.Struct, gc=False):
 
 
 def extra_of(wire: WireObject, key: str = "providerMetadata") -> WireObject:
-    """The fields of our message that a chunk, or a part, carries along."""
+    """Return the fields of our message that a chunk, or a part, carries along."""
     return as_object(as_object(wire.get(key)).get(EXTRA_KEY))
 
 

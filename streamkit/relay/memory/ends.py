@@ -12,7 +12,7 @@ from typing import Any
 import anyio.lowlevel
 
 from ...errors import SourceError, UsageError
-from ..cursors import Entry, place_of
+from ..cursors import Entry, position_of
 from ..interface import LogWriter
 from ..reading import Gap, Reading
 from ..run_record import FINAL, Answered, Cancelled, Control, Status
@@ -131,7 +131,7 @@ class MemoryWriter(LogWriter):
             run.log.snapshot(data, run.droppable())
 
     def pause(self) -> None:
-        """Leave the run to whoever takes it over."""
+        """Leave the run to the process that takes it over."""
         run = self._run
         with run.lock:
             run.check(self.epoch)
@@ -201,7 +201,7 @@ class MemoryWriter(LogWriter):
 
 
 class MemoryReading(Reading):
-    """One reader's place in a run's log.
+    """One reader's position in a run's log.
 
     Args:
         end_abandoned: ends the run of a producer that died.
@@ -224,17 +224,17 @@ class MemoryReading(Reading):
         self._idle_at: int = -1  # the number at which it began to wait
         self.number = 0
         if after is not None:
-            place = place_of(after, run.id)
+            position = position_of(after, run.id)
             with run.lock:
-                self.number = place.number if run.log.has(place) else -1
+                self.number = position.number if run.log.has(position) else -1
                 if self.number < 0 and gap == "error":
                     raise self._missing()
 
     def rewind(self, after: str) -> bool:
         """Read from the run's beginning."""
-        place = place_of(after, self._run.id)
+        position = position_of(after, self._run.id)
         with self._run.lock:
-            has = self._run.log.has(place)
+            has = self._run.log.has(position)
         self.number = 0 if has else -1
         return has
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...errors import UsageError
-from ..cursors import Entry, Place, cursor_of
+from ..cursors import Entry, LogPosition, cursor_of
 
 __all__ = ["Log"]
 
@@ -21,7 +21,7 @@ _BLOCK = 256  # entries in a block
 _TAIL = 2 * _BLOCK  # entries in the tail, at most
 
 
-class _Block(NamedTuple):
+class _Segment(NamedTuple):
     last: int  # its last entry's number
     lines: bytes
 
@@ -45,7 +45,7 @@ class Log:
         self._epochs: list[
             tuple[int, int]
         ] = []  # of each epoch with entries: the number before its first entry, the epoch
-        self._blocks: deque[_Block] = deque()
+        self._blocks: deque[_Segment] = deque()
         self._tail: list[Entry] = []
 
     def begin(self, epoch: int) -> None:
@@ -74,7 +74,7 @@ class Log:
         last = self.newest - len(self._tail)
         while len(self._tail) > _TAIL:
             last += _BLOCK
-            self._blocks.append(_Block(last, b"\n".join([entry.data for entry in self._tail[:_BLOCK]])))
+            self._blocks.append(_Segment(last, b"\n".join([entry.data for entry in self._tail[:_BLOCK]])))
             del self._tail[:_BLOCK]
 
     def since(self, number: int) -> list[Entry]:
@@ -88,8 +88,8 @@ class Log:
         cursors = map(self.cursor, range(number + 1, block.last + 1))
         return [*map(Entry, cursors, lines[skipped:])]
 
-    def _block_after(self, number: int) -> _Block:
-        """The block that has the entry after this one, which is not in the tail."""
+    def _block_after(self, number: int) -> _Segment:
+        """Return the block that has the entry after this one, which is not in the tail."""
         return self._blocks[(number - self._blocks[0].last + _BLOCK) // _BLOCK]
 
     def cursor(self, number: int) -> str:
@@ -100,11 +100,11 @@ class Log:
         """Return the epoch in which an entry was written."""
         return self._epochs[max(0, bisect_right(self._epochs, (number - 1, 1 << 62)) - 1)][1] if self._epochs else 1
 
-    def has(self, place: Place) -> bool:
-        """Whether the log has all entries after this place."""
-        if not self.dropped <= place.number <= self.newest:
+    def has(self, position: LogPosition) -> bool:
+        """Whether the log has all entries after this position."""
+        if not self.dropped <= position.number <= self.newest:
             return False
-        return place.number == 0 or place.epoch == self.epoch_of(place.number)
+        return position.number == 0 or position.epoch == self.epoch_of(position.number)
 
     def snapshot(self, data: bytes, keep: int) -> None:
         """Store the state at the newest entry, and drop the entries up to the snapshot before, but none after `keep`."""

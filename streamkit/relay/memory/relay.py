@@ -36,19 +36,19 @@ class _RunList:
 
     def remove(self, run: MemoryRun) -> bool:
         """Remove a run, if it is there. Returns whether others are left."""
-        place = self._place(run)
-        if place < len(self._runs) and self._runs[place] is run:
-            del self._runs[place]
+        index = self._index_of(run)
+        if index < len(self._runs) and self._runs[index] is run:
+            del self._runs[index]
         return bool(self._runs)
 
     def __len__(self) -> int:
         return len(self._runs)
 
     def newest_first(self, before: MemoryRun | None) -> Iterator[MemoryRun]:
-        end = len(self._runs) if before is None else self._place(before)
-        return (self._runs[place] for place in range(end - 1, -1, -1))
+        end = len(self._runs) if before is None else self._index_of(before)
+        return (self._runs[index] for index in range(end - 1, -1, -1))
 
-    def _place(self, run: MemoryRun) -> int:
+    def _index_of(self, run: MemoryRun) -> int:
         return bisect_left(self._runs, run.number, key=lambda one: one.number)
 
 

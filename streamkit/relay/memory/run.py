@@ -69,7 +69,7 @@ class MemoryRun:
         has_producer: whether a producer may write more. Readers look at it without the lock.
         newest_thread: the one of the producer's threads that called `heartbeat`, or wrote, last.
         busy: as `LogWriter.busy`.
-        number: its place in the order in which the runs of its relay were opened.
+        number: its position in the order in which the runs of its relay were opened.
         lists: the lists that it is in, as `lists_of` returned them.
     """
 
@@ -258,7 +258,7 @@ class MemoryRun:
         """Whether the producer may write more. Raises `UsageError` where the policy is to refuse it."""
         if self._overflow == "drop_oldest" or self.status != "in_progress":
             return True
-        numbers = self._places()
+        numbers = self._numbers_read()
         if (not numbers and self.was_read) or self.log.newest - min(numbers, default=0) < self.limit:
             return True
         if self._overflow == "error":
@@ -272,9 +272,9 @@ class MemoryRun:
         """Return the number of the last event that no reader needs. A run that does not wait for its readers drops any."""
         if self._overflow == "drop_oldest":
             return self.log.newest
-        return min(self._places(), default=self.log.newest if self.was_read else 0)
+        return min(self._numbers_read(), default=self.log.newest if self.was_read else 0)
 
-    def _places(self) -> Sequence[int]:
+    def _numbers_read(self) -> Sequence[int]:
         readings = [reference() for reference in [*self._readings.values()]]
         return [reading.number for reading in readings if reading is not None]
 

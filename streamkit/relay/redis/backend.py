@@ -12,11 +12,11 @@ from functools import partial
 from itertools import count
 
 from ...errors import StoredData, UsageError
-from ...redis_link import Link, Server, text_to_bytes
-from ..cursors import Place
+from ...redis_link import Link, RedisServer, text_to_bytes
+from ..cursors import LogPosition
 from .poller import LosableCommand, Poller
-from .reading import RedisReading, RunSubscription, has_place
-from .record import Keys, Question
+from .reading import RedisReading, RunSubscription, has_position
+from .record import Keys, StoredQuestion
 from .threads import Listener, Sender, Worker
 from .write_buffer import WriteBuffer
 
@@ -48,7 +48,7 @@ class RedisBackend:
         self._endings = Worker("endings")
         self._sender = Sender(self)
         self._poller = Poller(self, link)
-        self._listeners: dict[Server, Listener] = {}  # more than one while runs are moved to another node
+        self._listeners: dict[RedisServer, Listener] = {}  # more than one while runs are moved to another node
         self._wake_channel = f"{prefix}:wake:{secrets.token_hex(8)}".encode()
         self._lock = threading.Lock()
         self._subscriptions: dict[str, RunSubscription] = {}
@@ -169,9 +169,10 @@ class RedisBackend:
                     del self._subscriptions[subscription.run_id]
                     self._by_channel.pop(subscription.keys.log, None)
 
-    def questions(self, run_id: str) -> Mapping[str, Question] | None:
-        """The questions of a run as its readings in this process have them, with those of all events that these have found;
-        None if nothing reads it here. (An answer that came since does not matter to a reader: the first one counts.)"""
+    def questions(self, run_id: str) -> Mapping[str, StoredQuestion] | None:
+        """Return the questions of a run as its readings in this process have them, with those of all events that these
+        have found; None if nothing reads it here. (An answer that came since does not matter to a reader: the first one
+        counts.)"""
         subscription = self._subscriptions.get(run_id)
         return None if subscription is None or subscription.is_gone else subscription.questions
 
@@ -181,14 +182,14 @@ class RedisBackend:
         keys = [] if subscription is None else [*subscription.readings]
         return f"{self._token}:", {f"{self._token}:{key}" for key in keys}
 
-    def has(self, run_id: str, place: Place) -> bool:
-        """Whether the events after a place are in the log."""
+    def has(self, run_id: str, position: LogPosition) -> bool:
+        """Whether the events after a position are in the log."""
         keys = self.keys(run_id)
         entries, at = self.link.ask(
-            ("XRANGE", keys.log, b"%d-%d" % place, "+", "COUNT", 1), ("HGET", keys.snapshot, "at")
+            ("XRANGE", keys.log, b"%d-%d" % position, "+", "COUNT", 1), ("HGET", keys.snapshot, "at")
         )
         with StoredData(f"run {run_id!r}: its log in Redis"):
-            return has_place(place, entries, at)
+            return has_position(position, entries, at)
 
     # -- runs whose producer died
 
@@ -277,7 +278,7 @@ class RedisBackend:
             self._listen_to(server)
         self._poller.put(self._wake())
 
-    def _listen_to(self, server: Server) -> None:
+    def _listen_to(self, server: RedisServer) -> None:
         if server not in self._listeners and not self.is_closed:
             listener = self._listeners[server] = Listener(self, self.link, server, self._wake_channel)
             listener.start()
@@ -295,12 +296,12 @@ class RedisBackend:
 
     # -- called by the listeners
 
-    def channels(self, server: Server) -> set[bytes]:
+    def channels(self, server: RedisServer) -> set[bytes]:
         """Return the channels to subscribe to on a server."""
         with self._lock:
             return self.link.on(server, self._by_channel)
 
-    def retire(self, server: Server) -> bool:
+    def retire(self, server: RedisServer) -> bool:
         """Drop the listener of a server that cannot be reached, if no channel is on it any more. Returns whether it was dropped."""
         with self._lock:
             is_idle = not self.link.on(server, self._by_channel)

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from ...errors import SourceError
 from ...redis_link import Link
-from ..cursors import Place
+from ..cursors import LogPosition
 from ..registry import outcome_of
 from ..run_record import Status, lists_of
 from .record import Keys, ListKeys, encode
@@ -22,7 +22,7 @@ __all__ = [
     "Finish",
     "Lifetimes",
     "Listing",
-    "Producer",
+    "ProducerCommands",
     "RunIndex",
     "Settle",
     "StoreSnapshot",
@@ -59,7 +59,7 @@ class Lifetimes:
         return self.running / 2000
 
 
-class Producer:
+class ProducerCommands:
     """The producer of a run, as scripts know it.
 
     Attributes:
@@ -91,7 +91,7 @@ class Append:
         self.stored_at = 0.0
         self.is_sealed = False  # it may have been sent, so that nothing is added to it
 
-    def command(self, producer: Producer) -> Sequence[Any]:
+    def command(self, producer: ProducerCommands) -> Sequence[Any]:
         """Return the command."""
         keys, lifetimes = producer.keys, producer.lifetimes
         return APPEND(
@@ -105,18 +105,18 @@ class Append:
 class StoreSnapshot:
     """Stores a snapshot, and drops the events up to it."""
 
-    __slots__ = ("data", "place")
+    __slots__ = ("data", "position")
     size = 0
 
-    def __init__(self, place: Place, data: bytes) -> None:
-        self.place = place
+    def __init__(self, position: LogPosition, data: bytes) -> None:
+        self.position = position
         self.data = data
 
-    def command(self, producer: Producer) -> Sequence[Any]:
+    def command(self, producer: ProducerCommands) -> Sequence[Any]:
         """Return the command."""
-        keys, (epoch, number) = producer.keys, self.place
-        places = (b"%d-%d" % (epoch, number), b"%d-%d" % (epoch, number + 1))
-        arguments = (producer.epoch, producer.owner, *places, self.data, producer.lifetimes.running)
+        keys, (epoch, number) = producer.keys, self.position
+        positions = (b"%d-%d" % (epoch, number), b"%d-%d" % (epoch, number + 1))
+        arguments = (producer.epoch, producer.owner, *positions, self.data, producer.lifetimes.running)
         return SNAPSHOT(keys.run, keys.log, keys.snapshot, *arguments)
 
 
@@ -132,7 +132,7 @@ class Finish:
         self.error = error
         self.info = info
 
-    def command(self, producer: Producer) -> Sequence[Any]:
+    def command(self, producer: ProducerCommands) -> Sequence[Any]:
         """Return the command."""
         keys = producer.keys
         lifetime = producer.lifetimes.of(self.status)
@@ -149,7 +149,7 @@ class Settle:
     def __init__(self, keys: Keys, question_id: str, answer: Mapping[str, Any] | None) -> None:
         self._command = settle_command(keys, question_id, answer)
 
-    def command(self, producer: Producer) -> Sequence[Any]:
+    def command(self, producer: ProducerCommands) -> Sequence[Any]:
         """Return the command."""
         return self._command
 
@@ -158,7 +158,7 @@ def settle_command(keys: Keys, question_id: str, answer: Mapping[str, Any] | Non
     """Return the command that answers a question, or closes it.
 
     Raises:
-        UsageError: it is no answer.
+        UsageError: it is not an answer.
     """
     status = "closed" if answer is None else outcome_of(answer)["status"]
     value = encode({"at": time.time()} if answer is None else {"at": time.time(), "answer": answer})
@@ -176,7 +176,7 @@ class Listing:
         self._created = created
         self._is_open = is_open
 
-    def command(self, producer: Producer) -> Sequence[Any]:
+    def command(self, producer: ProducerCommands) -> Sequence[Any]:
         """Return the command."""
         lifetime = producer.lifetimes.of_entry(is_open=self._is_open)
         return LISTED(*self._keys, producer.run_id, self._created, lifetime, int(self._is_open))
@@ -190,7 +190,7 @@ class RunIndex:
 
     An entry is written when a run is opened or taken over, renewed while it has a producer, and removed with the run: with one that
     has ended after `ttl_ended`, and with an open one never before its record expires. Where a process died between two of these
-    steps, an entry may be left over; whoever lists it finds no such run, or one that has ended, and removes it.
+    steps, an entry may be left over; a listing that finds no such run, or one that has ended, removes it.
 
     Args:
         link: its connections.
@@ -205,7 +205,7 @@ class RunIndex:
         """Return the keys of the lists that have a run, by its info."""
         return [ListKeys.of(self._prefix, conversation, owner) for conversation, owner in lists_of(info)]
 
-    def enter(self, producer: Producer, listings: Sequence[Listing]) -> None:
+    def enter(self, producer: ProducerCommands, listings: Sequence[Listing]) -> None:
         """Enter the run of a new producer. A run that cannot be entered is written and read nevertheless."""
         for reply in self._link.ask_each(*(one.command(producer) for one in listings)):
             if isinstance(reply, SourceError):

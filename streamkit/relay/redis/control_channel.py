@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import StoredData, StoredDataError
 from ...redis_link import text_from, text_to_bytes
 from ..run_record import Answered, Cancelled, Control, Unattended
-from .record import Keys, Question, questions_of
+from .record import Keys, StoredQuestion, questions_of
 
 if TYPE_CHECKING:
     from ...redis_link import Link
@@ -63,7 +63,7 @@ class ControlChannel:
         self._control = control
         self._lock = threading.RLock()
         self._open: dict[str, OpenQuestion] = {}
-        self._earlier: dict[str, Question] = {}  # of earlier producers
+        self._earlier: dict[str, StoredQuestion] = {}  # of earlier producers
         self._answered: set[str] = set()  # whose answer was received
         self._unreadable: set[str] = set()  # questions that were warned about
         self._is_cancelled = False
@@ -148,7 +148,7 @@ class ControlChannel:
         """Return the answer to an open question; None where it has none, or cannot be read."""
         try:
             with StoredData(f"question {id!r} of {text_from(self._keys.run)!r} in Redis"):
-                return Question(value).answer
+                return StoredQuestion(value).answer
         except StoredDataError as error:
             if id not in self._unreadable:  # it is looked up again and again
                 self._unreadable.add(id)

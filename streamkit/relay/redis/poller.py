@@ -31,7 +31,7 @@ _TICK = 0.5
 
 
 class LosableCommand:
-    """A command that may be lost, and whose reply nobody waits for."""
+    """A command that may be lost, and whose reply is not used."""
 
     def __init__(self, *words: str | bytes) -> None:
         self.words: Sequence[Any] = words
@@ -54,7 +54,7 @@ class Subscriptions(Protocol):
 
 
 class Poller:
-    """Does what `put` was called with: a reading whose log is to be read, or a subscription whose record is."""
+    """Reads logs and records for what `put` was called with: a reading, or a subscription."""
 
     def __init__(self, runs: Subscriptions, link: Link) -> None:
         self._runs = runs
@@ -117,8 +117,8 @@ class Poller:
         by_run: dict[RunSubscription, list[RedisReading]] = {
             job: [] for job in jobs if not isinstance(job, (LosableCommand, RedisReading))
         }
-        for place in range(0, len(readings), _AT_ONCE):
-            for reading in readings[place : place + _AT_ONCE]:
+        for first in range(0, len(readings), _AT_ONCE):
+            for reading in readings[first : first + _AT_ONCE]:
                 if (subscription := reading.subscription) is not None:
                     by_run.setdefault(subscription, []).append(reading)
             self._look(by_run, commands)
@@ -144,9 +144,9 @@ class Poller:
             except Away:
                 raise
             except Exception as error:  # the other runs go on
-                _log.exception("run %r: what Redis holds of it cannot be read", subscription.run_id)
+                _log.exception("run %r: its data in Redis cannot be read", subscription.run_id)
                 subscription.fail(
-                    StoredDataError(f"run {subscription.run_id!r}: what Redis holds of it cannot be read: {error}")
+                    StoredDataError(f"run {subscription.run_id!r}: its data in Redis cannot be read: {error}")
                 )
 
     def _take(
@@ -180,7 +180,7 @@ class Poller:
                 commands.append(("XRANGE", keys.log, "-", "+", "COUNT", 1))
                 commands.append(("HMGET", keys.snapshot, "at", "data"))
             else:
-                start = b"(%d-%d" % reading.place if reading.place.number else b"-"
+                start = b"(%d-%d" % reading.position if reading.position.number else b"-"
                 commands.append(("XRANGE", keys.log, start, "+", "COUNT", _ENTRIES))
         # After the events, so that it has the questions of all that are found.
         looks = bool(readings) or subscription.is_stale
@@ -196,7 +196,7 @@ class Poller:
     ) -> None:
         if fields[0] is None:
             subscription.is_gone = True
-            why = "it was deleted" if subscription.was_deleted else "it is lost with what Redis held, or has expired"
+            why = "it was deleted" if subscription.was_deleted else "it was lost with the data of Redis, or has expired"
             subscription.fail(not_found(subscription.run_id, f"{why} while it was open"))
             return
         subscription.update(
@@ -207,7 +207,7 @@ class Poller:
     def _hand_out(
         self, subscription: RunSubscription, state: State, reading: RedisReading, batches: list[Batch]
     ) -> None:
-        is_missing = state.tip > reading.place if not subscription.has_ended else state.tip != reading.place
+        is_missing = state.tip > reading.position if not subscription.has_ended else state.tip != reading.position
         if not batches and is_missing:
             reading.found_nothing()
         else:
@@ -227,8 +227,8 @@ class Poller:
             for subscription in subscriptions
             if now - max(subscription.heard, subscription.checked) >= _SILENCE and subscription.readings
         ]
-        for place in range(0, len(silent), 4 * _AT_ONCE):
-            self._look({subscription: [] for subscription in silent[place : place + 4 * _AT_ONCE]}, [])
+        for first in range(0, len(silent), 4 * _AT_ONCE):
+            self._look({subscription: [] for subscription in silent[first : first + 4 * _AT_ONCE]}, [])
 
     def _send_heartbeats(self, subscriptions: Sequence[RunSubscription]) -> None:
         expiry = time.time() + READER_LIFETIME
@@ -237,8 +237,8 @@ class Poller:
             members = [reading.member for one in [*subscription.readings.values()] if (reading := one()) is not None]
             if members and not subscription.has_ended:
                 commands += _heartbeats(subscription.keys.readers, expiry, *members)
-        for place in range(0, len(commands), 300):
-            self._link.send(commands[place : place + 300])
+        for first in range(0, len(commands), 300):
+            self._link.send(commands[first : first + 300])
 
 
 def _heartbeats(key: bytes, expiry: float, *members: str) -> Sequence[Sequence[Any]]:

@@ -9,16 +9,16 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from ...errors import SourceError, SourceTimeoutError, StoredDataError
-from ..cursors import Entry, Place, cursor_of, place_of, run_name
+from ..cursors import Entry, LogPosition, cursor_of, position_of, run_name
 from ..reading import Gap, Reading
 from ..wakers import TaskWaker, ThreadWaker
-from .record import Keys, Question, State, questions_of
+from .record import Keys, State, StoredQuestion, questions_of
 
-__all__ = ["Batch", "RedisReading", "RunSubscription", "has_place", "missing", "not_found"]
+__all__ = ["Batch", "RedisReading", "RunSubscription", "has_position", "missing", "not_found"]
 
 _AT_ONCE = 1024  # events that are handed out at once, and a batch more
 _QUEUED = 256  # batches that wait for a reader at most; then the log has them
-_LOOKS_AT_ONCE = 3  # for what comes next, for a snapshot in its place, and for what comes after that
+_LOOKS_AT_ONCE = 3  # for what comes next, for a snapshot in its position, and for what comes after that
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 1.0  # seconds between two further looks
 _EMPTY = b'{"type":"snapshot","dropped":0,"events":[]}'
 
@@ -58,12 +58,12 @@ class RunSubscription:
         readings: those that are open, by their ids.
         is_confirmed: whether its channel is subscribed, so that looking at the log now misses nothing.
         state: as it was found last; None before.
-        tip: the place of the newest event that is known of.
+        tip: the position of the newest event that is known of.
         is_stale: whether the questions may have changed.
         questions: by their ids; None before they were looked up.
         heard: when the channel, or the record, last said something new, on the monotonic clock.
         checked: when the record was asked for last.
-        unleased_since: since when nobody has the lease; None while somebody has it.
+        unleased_since: since when no producer has the lease; None while one has it.
         empty_since: since when it has no readings.
     """
 
@@ -76,9 +76,9 @@ class RunSubscription:
         self.is_gone = False
         self.was_deleted = False
         self.state: State | None = None
-        self.tip = Place(0, 0)
+        self.tip = LogPosition(0, 0)
         self.is_stale = True
-        self.questions: Mapping[str, Question] | None = None
+        self.questions: Mapping[str, StoredQuestion] | None = None
         self.heard = self.checked = time.monotonic()
         self.unleased_since: float | None = None
         self.empty_since: float | None = None
@@ -97,7 +97,7 @@ class RunSubscription:
         for reference in [*self.readings.values()]:
             if (reading := reference()) is not None:
                 reading.offer(batch)
-        self.tip = max(self.tip, Place(batch.epoch, batch.last))
+        self.tip = max(self.tip, LogPosition(batch.epoch, batch.last))
 
     def update(self, state: State, *, is_leased: bool, questions: Mapping[bytes, bytes] | None) -> None:
         """Take over the newest record of the run."""
@@ -138,8 +138,8 @@ class RunSubscription:
 class LogAccess(Protocol):
     """A backend, as readings use it."""
 
-    def has(self, run_id: str, place: Place) -> bool:
-        """Whether the events after a place are in the log."""
+    def has(self, run_id: str, position: LogPosition) -> bool:
+        """Whether the events after a position are in the log."""
         ...
 
     def join(self, reading: RedisReading, run_id: str) -> RunSubscription:
@@ -160,12 +160,12 @@ class LogAccess(Protocol):
 
 
 class RedisReading(Reading):
-    """A place in a run's log.
+    """A position in a run's log.
 
     Attributes:
-        place: the place of the last event that was handed out.
-        has_place: whether the log had what comes after that, when the reading began.
-        needs_snapshot: whether what comes next is a snapshot, as the events after the place are not in the log.
+        position: the position of the last event that was handed out.
+        has_position: whether the log had what comes after that, when the reading began.
+        needs_snapshot: whether what comes next is a snapshot, as the events after the position are not in the log.
         is_looking: whether the log is about to be read for this reading.
         is_new: whether the log was never read for it.
         member: its name among the run's readers.
@@ -173,7 +173,14 @@ class RedisReading(Reading):
     """
 
     def __init__(
-        self, log: LogAccess, run_id: str, place: Place, has_place: bool, gap: Gap, timeout: float, limit: int
+        self,
+        log: LogAccess,
+        run_id: str,
+        position: LogPosition,
+        has_position: bool,
+        gap: Gap,
+        timeout: float,
+        limit: int,
     ) -> None:
         super().__init__()
         self._log = log
@@ -190,9 +197,9 @@ class RedisReading(Reading):
         self._is_missing = False  # whether the log lacked what comes next
         self._failure: Exception | None = None
         self._joined = 0.0
-        self.place = place
-        self.has_place = has_place
-        self.needs_snapshot, self.is_looking = not has_place, False
+        self.position = position
+        self.has_position = has_position
+        self.needs_snapshot, self.is_looking = not has_position, False
         self.is_new = True
         self.member = ""
 
@@ -201,20 +208,20 @@ class RedisReading(Reading):
     def offer(self, batch: Batch) -> None:
         """Queue a batch that was published."""
         self._queue.append(batch)
-        if len(self._queue) > _QUEUED or batch.last - self.place.number > self._limit:
+        if len(self._queue) > _QUEUED or batch.last - self.position.number > self._limit:
             self._queue = deque()
             self._has_more = True
         self.wake()
 
     def found(self, batches: list[Batch], *, more: bool) -> None:
-        """Take over what the log has after this place, all of it or a part."""
+        """Take over what the log has after this position, all of it or a part."""
         self._looked.extend(batches)
         self._has_more = more
         self.is_looking = False
         self.wake()
 
     def found_nothing(self) -> None:
-        """Note that the log has no events after this place, though there were some."""
+        """Note that the log has no events after this position, though there were some."""
         self._is_missing = True
         self.is_looking = False
         self.wake()
@@ -231,18 +238,18 @@ class RedisReading(Reading):
             return
         name = self.subscription.name if self.subscription is not None else ""
         if at is None or data is None:
-            entry, place = Entry(cursor_of(1, 0, name), _EMPTY, snapshot=True), Place(0, 0)
+            entry, position = Entry(cursor_of(1, 0, name), _EMPTY, snapshot=True), LogPosition(0, 0)
         else:
             epoch, _, number = at.partition(b"-")
-            place = Place(int(epoch), int(number))
-            entry = Entry(cursor_of(*place, name), data, snapshot=True)
-        if place.number < newest and (first is None or first.before > place.number):
-            self.fail(lost(self._run_id, place.number))
+            position = LogPosition(int(epoch), int(number))
+            entry = Entry(cursor_of(*position, name), data, snapshot=True)
+        if position.number < newest and (first is None or first.before > position.number):
+            self.fail(lost(self._run_id, position.number))
             return
         self._looked.clear()
-        if place != self.place or place.number == 0:
+        if position != self.position or position.number == 0:
             self._looked.append(entry)
-        self.place = place
+        self.position = position
         self.needs_snapshot = False
         self._has_more = True
         self.is_looking = False
@@ -258,9 +265,9 @@ class RedisReading(Reading):
 
     def rewind(self, after: str) -> bool:
         """Read from the run's beginning."""
-        place = place_of(after, self._run_id)
-        has = self.has_place if place == self.place else self._log.has(self._run_id, place)
-        self.place = Place(0, 0)
+        position = position_of(after, self._run_id)
+        has = self.has_position if position == self.position else self._log.has(self._run_id, position)
+        self.position = LogPosition(0, 0)
         self.needs_snapshot = not has
         return has
 
@@ -284,7 +291,7 @@ class RedisReading(Reading):
             self.needs_snapshot, self._is_missing = True, False
         if self._failure is not None:
             raise self._failure
-        if subscription.has_ended and self.place == subscription.tip and not self.needs_snapshot:
+        if subscription.has_ended and self.position == subscription.tip and not self.needs_snapshot:
             return None
         patience = self._patience(subscription)
         if self.needs_snapshot or self._has_more or self._queue or self._has_hole(subscription):
@@ -309,7 +316,7 @@ class RedisReading(Reading):
             if isinstance(batch, Entry):
                 queue.popleft()
                 return [batch]
-            epoch, number = self.place
+            epoch, number = self.position
             if batch.before > number:
                 return None
             if batch.before < number and batch.epoch > epoch:
@@ -317,16 +324,16 @@ class RedisReading(Reading):
                 return None
             queue.popleft()
             if batch.last > number:
-                self.place = Place(batch.epoch, batch.last)
+                self.position = LogPosition(batch.epoch, batch.last)
                 return batch.entries[number - batch.before :] if number > batch.before else batch.entries
         return None
 
     def _is_after_hole(self, found: Batch | Entry) -> bool:
-        return isinstance(found, Batch) and found.before > self.place.number
+        return isinstance(found, Batch) and found.before > self.position.number
 
     def _has_hole(self, subscription: RunSubscription) -> bool:
-        """Whether the log has events that were not published here; or this place is not in it."""
-        return subscription.tip > self.place if not subscription.has_ended else subscription.tip != self.place
+        """Whether the log has events that were not published here; or this position is not in it."""
+        return subscription.tip > self.position if not subscription.has_ended else subscription.tip != self.position
 
     def _patience(self, subscription: RunSubscription) -> float:
         if subscription.state is not None and subscription.state.status == "paused":
@@ -351,17 +358,17 @@ class RedisReading(Reading):
             self._log.leave(self.subscription, self)
 
 
-def has_place(place: Place, entries: Any, at: bytes | None) -> bool:
-    """Whether all events after a place are there, from the first batch that is not before it, and the snapshot's place."""
-    if place.number == 0:
+def has_position(position: LogPosition, entries: Any, at: bytes | None) -> bool:
+    """Whether all events after a position are there, from the first batch that is not before it, and the snapshot's position."""
+    if position.number == 0:
         return at is None
-    if at == b"%d-%d" % place:
+    if at == b"%d-%d" % position:
         return True
     if not entries:
         return False
     id, fields = entries[0]
     epoch, _, last = id.partition(b"-")
-    return int(epoch) == place.epoch and int(fields[b"b"]) < place.number <= int(last)
+    return int(epoch) == position.epoch and int(fields[b"b"]) < position.number <= int(last)
 
 
 def missing(run_id: str) -> SourceError:

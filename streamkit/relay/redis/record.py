@@ -34,7 +34,7 @@ from ...errors import StoredData, UsageError
 from ...messages.json_text import bounded, decode_json, is_too_deep
 from ...protocols.values import is_object
 from ...redis_link import tag_of, text_from, text_to_bytes
-from ..cursors import Place, cursor_of, run_name
+from ..cursors import LogPosition, cursor_of, run_name
 from ..registry import outcome_of, status_without_producer
 from ..run_record import FINAL, RunRecord, Status
 
@@ -42,8 +42,8 @@ __all__ = [
     "STATE_FIELDS",
     "Keys",
     "ListKeys",
-    "Question",
     "State",
+    "StoredQuestion",
     "decode",
     "encode",
     "info_of",
@@ -78,7 +78,7 @@ def decode(data: bytes) -> Any:
     """Return the value of what `encode` wrote.
 
     Raises:
-        ValueError: it is no JSON, or nested too deep.
+        ValueError: it is not JSON, or nested too deep.
     """
     try:
         return decode_json(data)
@@ -111,7 +111,7 @@ class State:
     Attributes:
         status: as it was stored.
         has_ended: whether the run has ended, whatever word its status is.
-        tip: the place of its newest event; 0-0 before the first.
+        tip: the position of its newest event; 0-0 before the first.
         is_released: whether its producer left without ending it.
     """
 
@@ -121,13 +121,13 @@ class State:
         self.status: Status = _FORMER.get(word, word)  # type: ignore[arg-type]  # a newer version may have others
         self.has_ended = ended is not None or self.status in FINAL
         self.epoch = int(epoch)
-        self.tip = Place(int(wrote), int(last))
+        self.tip = LogPosition(int(wrote), int(last))
         self.cancel: str | None = None if cancel is None else text_from(cancel)
         self.busy = busy == b"1"
         self.is_released = released == epoch
 
 
-def effective_status(state: State, questions: Mapping[str, Question]) -> Status:
+def effective_status(state: State, questions: Mapping[str, StoredQuestion]) -> Status:
     """Return the status of a run without a lease; where its producer died, `paused` or `lost`."""
     return (
         state.status if state.status != "in_progress" else status_without_producer(questions.values(), busy=state.busy)
@@ -149,7 +149,7 @@ def record_of(
     fields, leased, values, members = reply
     if not fields:
         return None
-    with StoredData(f"run {run_id!r}: what Redis has of it"):
+    with StoredData(f"run {run_id!r}: its data in Redis"):
         run = _pairs(fields)
         state, questions = State([run.get(field.encode()) for field in STATE_FIELDS]), questions_of(_pairs(values))
         ended, error = run.get(b"ended"), run.get(b"error")
@@ -174,7 +174,7 @@ def _pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
-class Question:
+class StoredQuestion:
     """A question as Redis stores it, in lines.
 
     Attributes:
@@ -210,9 +210,9 @@ class Question:
         return self.record["status"] == "pending" and time.time() < expires
 
 
-def questions_of(values: Mapping[bytes, bytes]) -> dict[str, Question]:
+def questions_of(values: Mapping[bytes, bytes]) -> dict[str, StoredQuestion]:
     """Return the questions of a run, in the order in which they were asked."""
-    found = [(text_from(id), Question(value)) for id, value in values.items()]
+    found = [(text_from(id), StoredQuestion(value)) for id, value in values.items()]
     found.sort(key=lambda one: one[1].record["asked_at"])
     return dict(found)
 

@@ -14,7 +14,7 @@ from typing import Any
 from ...arguments import check_count, check_kind, check_page, check_seconds
 from ...errors import SourceError, StoredData, StoredDataError, UsageError
 from ...redis_link import check_prefix, connect, ids_of, text_to_bytes
-from ..cursors import Place, place_of
+from ..cursors import LogPosition, position_of
 from ..ending import end_abandoned_run
 from ..interface import Relay, check_producer
 from ..reading import Gap, check_reading
@@ -24,7 +24,7 @@ from ..wakers import in_event_loop
 from .backend import RedisBackend, RedisBackends
 from .commands import Lifetimes, RunIndex, settle_command
 from .reading import RedisReading, missing, not_found
-from .record import Keys, Question, decode, encode, info_of, record_of
+from .record import Keys, StoredQuestion, decode, encode, info_of, record_of
 from .scripts import CANCEL, CLAIM, END, RECORD, every_script
 from .write_buffer import WriteBuffer
 from .writer import RedisWriter
@@ -175,8 +175,8 @@ class RedisRelay(Relay):
     def _read_many(self, run_ids: Sequence[str]) -> Sequence[RunRecord | SourceError | None]:
         """Return the records of several runs; in place of one that cannot be read, the error, which was logged."""
         found: list[RunRecord | SourceError | None] = []
-        for place in range(0, len(run_ids), _AT_ONCE):
-            some = run_ids[place : place + _AT_ONCE]
+        for start in range(0, len(run_ids), _AT_ONCE):
+            some = run_ids[start : start + _AT_ONCE]
             for run_id in some:
                 self.catch_up(run_id)
             replies = self._link.ask_each(*map(self._record_command, some))
@@ -214,9 +214,9 @@ class RedisRelay(Relay):
         (value,) = self._link.ask(("HGET", keys.questions, question_id))
         return None if value is None else self._question(run_id, value).record
 
-    def _question(self, run_id: str, value: bytes) -> Question:
+    def _question(self, run_id: str, value: bytes) -> StoredQuestion:
         with StoredData(f"run {run_id!r}: a question of it in Redis"):
-            return Question(value)
+            return StoredQuestion(value)
 
     def list(
         self,
@@ -369,15 +369,15 @@ class RedisRelay(Relay):
         keys = self._backends.keys(run_id)
         if self._link.ask(("EXISTS", keys.run)) == [0]:
             raise not_found(run_id)
-        place, has = Place(0, 0), True
+        position, has = LogPosition(0, 0), True
         if after is not None:
-            place = place_of(after, run_id)
+            position = position_of(after, run_id)
             self.catch_up(run_id)
-            has = self._backends.of(run_id).has(run_id, place)
+            has = self._backends.of(run_id).has(run_id, position)
             if not has and gap == "error":
                 raise missing(run_id)
         limit = self._timeout if timeout is None else timeout
-        return RedisReading(self._backends.of(run_id), run_id, place, has, gap, limit, self._limit)
+        return RedisReading(self._backends.of(run_id), run_id, position, has, gap, limit, self._limit)
 
     # -- its producers
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...redis_link import Script
+from ...redis_link import RedisScript
 
 __all__ = ["ANSWER", "APPEND", "CANCEL", "CLAIM", "END", "LIST", "LISTED", "RECORD", "SNAPSHOT", "every_script"]
 
@@ -38,7 +38,7 @@ end
 
 # Become the producer. Arguments: owner, milliseconds of the lease, of the run's lifetime, and for a new run its info (else "").
 # Returns `exists`, `none`, or {epoch, last number, the epoch that wrote it, when the run was opened, its info, `busy`}.
-CLAIM = Script(
+CLAIM = RedisScript(
     2,
     """
 local run = redis.call('HMGET', KEYS[1], 'epoch', 'status', 'last', 'wrote', 'owner', 'created', 'info', 'busy')
@@ -79,7 +79,7 @@ end
 # number before the batch, its last number, its events, milliseconds of the lease, of the run's lifetime, `busy`, `beat`, and a
 # question's id and value ("" for none). Returns `gone`, `fenced`, `closed`, `at <last number>` where that is not the number
 # before the batch, or `ok <count of news>`.
-APPEND = Script(
+APPEND = RedisScript(
     5,
     _GUARD
     + _FORGET
@@ -123,9 +123,9 @@ return 'ok ' .. run[5]
 """,
 )
 
-# Drop the events up to a snapshot. Keys: run, log, snapshot. Arguments: epoch, owner, the snapshot's place, the place after
+# Drop the events up to a snapshot. Keys: run, log, snapshot. Arguments: epoch, owner, the snapshot's position, the position after
 # it, the snapshot, milliseconds of the run's lifetime.
-SNAPSHOT = Script(
+SNAPSHOT = RedisScript(
     3,
     _GUARD
     + """
@@ -138,7 +138,7 @@ return 'ok ' .. run[5]
 
 # Answer a question, or close it. Keys: run, questions, log, news. Arguments: its id, its new status, its answer. Returns
 # `gone`, `none`, or {1 if this answer counts, the question}.
-ANSWER = Script(
+ANSWER = RedisScript(
     4,
     """
 if redis.call('EXISTS', KEYS[1]) == 0 then return 'gone' end
@@ -163,7 +163,7 @@ return {counts, value}
 
 # Cancel a run. Keys: run, questions, log, news, lease. Argument: the reason. Returns 0 if it has ended or is not there, 2 if
 # it has no producer, else 1.
-CANCEL = Script(
+CANCEL = RedisScript(
     5,
     _CLOSE
     + """
@@ -183,7 +183,7 @@ return 2 - redis.call('EXISTS', KEYS[5])
 # questions, snapshot. Arguments: epoch, owner, the number of the last event, the status, the error ("" for none),
 # milliseconds of the run's lifetime from now on, what is added to its info ("" for nothing), and anything if
 # this ends the run of a dead producer. Returns as APPEND.
-END = Script(
+END = RedisScript(
     5,
     _GUARD
     + _CLOSE
@@ -212,7 +212,7 @@ return 'ok ' .. run[5]
 
 # All that the record of a run is made of. Keys: run, lease, questions, readers. Argument: now, as readers' clocks have it.
 # Returns the fields of the run, whether it has a producer, its questions, and its readers.
-RECORD = Script(
+RECORD = RedisScript(
     4,
     """
 return {
@@ -239,7 +239,7 @@ end
 
 # Enter a run in a list, or renew its entry. Keys: those of `ListKeys`. Arguments: its id, when it was opened, milliseconds for
 # which the entry is kept (0 removes it), and 1 if it has not ended.
-LISTED = Script(
+LISTED = RedisScript(
     3,
     _SWEEP
     + """
@@ -260,7 +260,7 @@ return 'ok'
 
 # Some entries of a list, the newest first. Keys: those of `ListKeys`. Arguments: 1 for open runs only, how many (1 or more),
 # and the run before them, or "".
-LIST = Script(
+LIST = RedisScript(
     3,
     _SWEEP
     + """
@@ -281,6 +281,6 @@ return redis.call('ZREVRANGE', key, start, start + ARGV[2] - 1)
 )
 
 
-def every_script() -> Sequence[Script]:
-    """All of them, to be loaded together."""
+def every_script() -> Sequence[RedisScript]:
+    """Return all of them, to be loaded together."""
     return (CLAIM, APPEND, SNAPSHOT, ANSWER, CANCEL, END, RECORD, LISTED, LIST)

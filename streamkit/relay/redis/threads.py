@@ -11,7 +11,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 from ...errors import SourceError, StreamkitError
-from ...redis_link import FIRST_PAUSE, LONGEST_PAUSE, Away, Link, Server, words_of
+from ...redis_link import FIRST_PAUSE, LONGEST_PAUSE, Away, Link, RedisServer, words_of
 from .commands import Listing, Write
 from .write_buffer import WriteBuffer
 
@@ -82,7 +82,7 @@ class Sender:
             try:
                 buffer.flush(max(0.0, end - time.monotonic()))
             except StreamkitError:
-                _log.warning("run %r: what its producer wrote last was not stored", buffer.run_id)
+                _log.warning("run %r: the last events of its producer were not stored", buffer.run_id)
         self._is_stopped = True
         for buffer in (*buffers, *self._backend.buffers()):
             buffer.fence("closed")
@@ -136,7 +136,7 @@ class Sender:
                 backend.notify(buffer.controls.look)
 
     def _checked(self, work: Write, reply: Any) -> Any:
-        """Return a reply, if it is no error. A run that cannot be entered in a list is written and read nevertheless."""
+        """Return a reply, if it is not an error. A run that cannot be entered in a list is written and read nevertheless."""
         try:
             return self._backend.link.check(reply)
         except SourceError as error:
@@ -149,16 +149,16 @@ class Sender:
         """Send what they have; returns those that have more, and whether Redis was away for one of them."""
         more: dict[WriteBuffer, None] = {}
         is_away = False
-        place = 0
-        while place < len(due):
+        next_buffer = 0
+        while next_buffer < len(due):
             sent: list[tuple[WriteBuffer, Sequence[Any]]] = []
             commands: list[Sequence[Any]] = []
-            while place < len(due) and len(commands) < _AT_ONCE:
-                buffer = due[place]
+            while next_buffer < len(due) and len(commands) < _AT_ONCE:
+                buffer = due[next_buffer]
                 work = buffer.take(_EACH)
                 sent.append((buffer, work))
                 commands += [one.command(buffer) for one in work]
-                place += 1
+                next_buffer += 1
             replies = self._backend.link.send(commands) if commands else []
             done = 0
             for buffer, work in sent:
@@ -173,8 +173,8 @@ class Sender:
                     if buffer.fenced is None:
                         more[buffer] = None
                 except Exception as error:  # whatever it is, the other runs go on
-                    refused = "Redis refuses" if isinstance(error, SourceError) else "it is not known what became of"
-                    _log.exception("run %r: %s what its producer wrote", buffer.run_id, refused)
+                    refused = "Redis refuses" if isinstance(error, SourceError) else "Redis may not have stored"
+                    _log.exception("run %r: %s events of its producer", buffer.run_id, refused)
                     buffer.fence("unreachable")
         return more, is_away
 
@@ -182,11 +182,11 @@ class Sender:
 class Channels(Protocol):
     """The channels of the runs that are followed and written, as a listener uses them."""
 
-    def channels(self, server: Server) -> set[bytes]:
+    def channels(self, server: RedisServer) -> set[bytes]:
         """Return the channels to subscribe to on a server."""
         ...
 
-    def retire(self, server: Server) -> bool:
+    def retire(self, server: RedisServer) -> bool:
         """Drop the listener of a server that cannot be reached, if no channel is on it any more. Returns whether it was dropped."""
         ...
 
@@ -208,7 +208,7 @@ class Listener:
     others wake it by publishing on a channel of its own, which makes it see to the channels that are wanted now. It ends
     when the server has none of them any more and is gone."""
 
-    def __init__(self, channels: Channels, link: Link, server: Server, wake_channel: bytes) -> None:
+    def __init__(self, channels: Channels, link: Link, server: RedisServer, wake_channel: bytes) -> None:
         self._channels = channels
         self._link = link
         self._server = server
@@ -266,8 +266,8 @@ class Listener:
             if kind in (b"message", b"smessage"):
                 try:
                     self._channels.receive(channel, data)
-                except ValueError:  # somebody else's; what it stood for is found in the log
-                    _log.warning("what was published on %r is no batch of events", channel)
+                except ValueError:  # another program's; the events themselves are in the log
+                    _log.warning("a message on channel %r is not a batch of events", channel)
             elif kind in (b"subscribe", b"ssubscribe"):
                 if channel in self._subscribed:
                     self._channels.confirmed(channel, self)

@@ -20,7 +20,7 @@ from .commands import (
     Finish,
     Lifetimes,
     Listing,
-    Producer,
+    ProducerCommands,
     Settle,
     StoreSnapshot,
     Write,
@@ -75,7 +75,7 @@ class Backend(Protocol):
         ...
 
 
-class WriteBuffer(Producer):
+class WriteBuffer(ProducerCommands):
     """Holds what one producer has written until Redis has stored it. Any thread may call it; the sender alone takes from it.
 
     Attributes:
@@ -160,7 +160,7 @@ class WriteBuffer(Producer):
         with self._changed:
             self.check()
             first = number = self.number
-            groups = [[*events[place : place + BATCH_EVENTS]] for place in range(0, len(events), BATCH_EVENTS)] or [[]]
+            groups = [[*events[start : start + BATCH_EVENTS]] for start in range(0, len(events), BATCH_EVENTS)] or [[]]
             for lines in groups:
                 batch = Append(number, self.busy)
                 batch.lines = lines
@@ -235,7 +235,7 @@ class WriteBuffer(Producer):
         if reason is not None:
             raise ProducerFenced(f"run {self.run_id!r} cannot be written: {WHY[reason]}", reason)
         if not stored:
-            raise SourceError(f"run {self.run_id!r}: Redis did not store what was written within {timeout:g} seconds")
+            raise SourceError(f"run {self.run_id!r}: Redis did not store the events within {timeout:g} seconds")
 
     @property
     def is_held(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from ...errors import ProducerFenced, UsageError
-from ..cursors import Place, cursor_of, run_name
+from ..cursors import LogPosition, cursor_of, run_name
 from ..interface import LogWriter
 from ..run_record import FINAL, Status
 from ..wakers import in_event_loop
@@ -106,12 +106,12 @@ class RedisWriter(LogWriter):
         """Store the state at the newest event. (The one before is stored now, and what it stands for is dropped.)"""
         self._buffer.check()
         before, buffer = self._snapshot, self._buffer
-        self._snapshot = StoreSnapshot(Place(buffer.wrote, buffer.number), data)
+        self._snapshot = StoreSnapshot(LogPosition(buffer.wrote, buffer.number), data)
         if before is not None:
             buffer.put(before)
 
     def pause(self) -> None:
-        """Leave the run to whoever takes it over."""
+        """Leave the run to the process that takes it over."""
         self._buffer.check()
         if self._buffer.leave("paused", b""):
             self._buffer.flush(_PATIENCE)

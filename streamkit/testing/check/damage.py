@@ -45,7 +45,7 @@ class Damage(NamedTuple):
         return f"{self.place} {self.change}{f' by {self.value!r}' if self.change == 'replaced' else ''}"
 
     def apply(self, frames: Sequence[Frame]) -> list[Frame]:
-        """The frames with this damage. The given ones are not changed."""
+        """Return the frames with this damage. The given ones are not changed."""
         id, name, data = frames[self.position]
         before, after = [*frames[: self.position]], [*frames[self.position + 1 :]]
         match self.change:
@@ -61,7 +61,7 @@ class Damage(NamedTuple):
                 return [*before, (id, name, json.dumps(self._damaged(parse_json(data))).encode()), *after]
 
     def _damaged(self, item: Any) -> Any:
-        """A copy of an item, in which the value at the path is dropped or replaced."""
+        """Return a copy of an item, in which the value at the path is dropped or replaced."""
         root = [deepcopy(item)]
         container: Any = root
         *way, last = (0, *self.path)
@@ -75,7 +75,7 @@ class Damage(NamedTuple):
 
 
 def all_damage(frames: Sequence[Frame]) -> list[Damage]:
-    """All damage that can be done to these frames."""
+    """Return all damage that can be done to these frames."""
     return [damage for position, frame in enumerate(frames) for damage in _damage_of(position, frame[2])]
 
 
@@ -91,7 +91,7 @@ def _damage_of(position: int, data: bytes) -> Iterator[Damage]:
 
 
 def _paths(value: Any, start: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """The way to each value in a value."""
+    """Yield the way to each value in a value."""
     children = value.items() if is_object(value) else enumerate(value) if is_list(value) else ()
     for key, child in children:
         yield (*start, key)

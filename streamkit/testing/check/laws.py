@@ -64,15 +64,15 @@ class Check:
         self._complete: Outcome | None = None
 
     def failure(self, text: str) -> ProtocolCheckError:
-        """An error to raise: this text, with the law and the recording it is about."""
+        """Return an error to raise: this text, with the law and the recording it is about."""
         return ProtocolCheckError(self.law, self.recording.name, text)
 
     def outcome(self, place: str, source: Sequence[Any], protocol: Any = None, *, strict: bool = False) -> Outcome:
-        """The outcome of one stream, counted. What a stream may never raise is a failure."""
+        """Return the outcome of one stream, counted. What a stream may never raise is a failure."""
         return self.guarded(place, lambda: decode(source, protocol or self.decoder, strict=strict))
 
     def guarded(self, place: str, run: Callable[[], Outcome]) -> Outcome:
-        """What `run` returns. If it raises, the protocol is at fault."""
+        """Return the result of `run`. If it raises, the protocol is at fault."""
         self.place = place
         self.count()
         try:
@@ -235,7 +235,7 @@ class Check:
             raise self.failure(f"expected that {self.decoder.name} alone recognises an item, came: {came}")
 
     def _recognised_as(self, place: str, frames: Iterable[Frame]) -> list[str]:
-        """The names of the protocols that recognise the first item that any recognises."""
+        """Return the names of the protocols that recognise the first item that any recognises."""
         others = [registry.find(name).Decoder for name in registry.BUILT_IN if name != self.decoder.name]
         for number, (_, event_name, data) in enumerate(frames):
             item = parse_json(data)
@@ -265,7 +265,8 @@ class Check:
             self.options.report.notes.append(f"{self.recording.name}: the encoder does not keep {text}")
 
     def _encoded(self) -> list[bytes]:
-        """The recording as the encoder writes it. A recording of a failed answer is encoded up to the failure."""
+        """Return the recording as the encoder writes it. A recording of a failed answer is encoded up to the
+        failure."""
         encoder = self.options.module.Encoder()
         frames: list[bytes] = []
         event: Event | None = None
@@ -306,7 +307,7 @@ def _is_wrapped(decoder: type[Decoder], event_name: bytes) -> bool:
 
 
 def _contents(messages: Iterable[Message]) -> dict[str, str]:
-    """What messages contain, by their type (a refusal's is `refusal`); each choice for itself."""
+    """Return what messages contain, by their type (a refusal's is `refusal`); each choice for itself."""
     contents: dict[str, dict[int, str]] = {}
     for message in messages:
         kind = "refusal" if message.format == "refusal" else message.type
@@ -316,7 +317,7 @@ def _contents(messages: Iterable[Message]) -> dict[str, str]:
 
 
 def _sample_messages() -> Iterator[Message]:
-    """A message of each kind from each role."""
+    """Yield a message of each kind from each role."""
     for number, (type, format) in enumerate(_MESSAGE_KINDS):
         for role in _ROLES:
             fields = {"id": f"sample-{number}", "role": role, "type": type, "format": format, "content": "{}"}

@@ -15,7 +15,7 @@ __all__ = ["bracket_fault", "snapshot_fault"]
 
 
 def bracket_fault(lines: Iterable[Mapping[str, Any]]) -> str | None:
-    """The first fault in the order of these events, None if there is none."""
+    """Return the first fault in the order of these events, None if there is none."""
     open_ids: dict[str, None] = {}  # of messages; a run and its step have their kind as the id
     done_ids: set[str] = set()
     for number, line in enumerate(lines):
@@ -70,7 +70,8 @@ def _done_fault(id: str, open_ids: Collection[str]) -> str | None:
 
 
 def snapshot_fault(lines: Iterable[Mapping[str, Any]]) -> str | None:
-    """The first snapshot, or final content, that is not the sum of the deltas before it; None if there is none."""
+    """Return the first snapshot, or final content, that is not the sum of the deltas before it; None if there is
+    none."""
     contents: dict[str, str] = {}
     for number, line in enumerate(lines):
         phase = _phase(line)

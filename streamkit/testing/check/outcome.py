@@ -39,7 +39,8 @@ def _line(event: Event) -> dict[str, Any]:
 
 
 def decode(source: Sequence[Any], protocol: Any, *, strict: bool = False) -> Outcome:
-    """The outcome of a stream. What is raised beside a `StreamkitError` is a fault of the protocol, and comes out."""
+    """Return the outcome of a stream. What is raised beside a `StreamkitError` is a fault of the protocol, and comes
+    out."""
     manager = stream(source, protocol=protocol, strict=strict)
     lines: list[dict[str, Any]] = []
     error: StreamkitError | None = None
@@ -52,7 +53,7 @@ def decode(source: Sequence[Any], protocol: Any, *, strict: bool = False) -> Out
 
 
 def decode_on(backend: str, source: Sequence[Any], protocol: Any) -> Outcome:
-    """The outcome of an async stream, in an event loop of its own: `asyncio` or `trio`."""
+    """Return the outcome of an async stream, in an event loop of its own: `asyncio` or `trio`."""
     return anyio.run(partial(_decode_async, source, protocol), backend=backend)
 
 
@@ -69,7 +70,7 @@ async def _decode_async(source: Sequence[Any], protocol: Any) -> Outcome:
 
 
 def difference(expected: Outcome, came: Outcome) -> str | None:
-    """Where two outcomes first differ, None if they are the same."""
+    """Return where two outcomes first differ, None if they are the same."""
     for number in range(max(len(expected.lines), len(came.lines))):
         pair = [outcome.lines[number] if number < len(outcome.lines) else None for outcome in (expected, came)]
         if pair[0] != pair[1]:
@@ -80,6 +81,6 @@ def difference(expected: Outcome, came: Outcome) -> str | None:
 
 
 def short(value: Any) -> str:
-    """A value as text for a failure: of bounded length, and `no event` for None."""
+    """Return a value as text for a failure: of bounded length, and `no event` for None."""
     text = "no event" if value is None else value if isinstance(value, str) else json.dumps(value, default=str)
     return text if len(text) <= 300 else f"{text[:300]} …"

@@ -35,7 +35,7 @@ class Recording(NamedTuple):
 
 
 def read_recording(decoder: type[Decoder], source: Source, name: str) -> Recording:
-    """A recording from bytes, a path or items. `name` is what it is called if it has no path.
+    """Return a recording from bytes, a path or items. `name` is what it is called if it has no path.
 
     Raises:
         UsageError: it has no items.
@@ -56,7 +56,7 @@ def read_recording(decoder: type[Decoder], source: Source, name: str) -> Recordi
 
 
 def _data_and_name(decoder: type[Decoder], item: Any) -> tuple[bytes, str | None]:
-    """An item as the data and the name of an SSE event."""
+    """Return an item as the data and the name of an SSE event."""
     if decoder.wraps_event_name and is_object(item) and "event" in item and "data" in item:
         return json.dumps(item["data"]).encode(), item["event"]
     return json.dumps(item).encode(), None
