@@ -95,7 +95,7 @@ def _wrapped_reader(structs: Mapping[str, _Struct]) -> Callable[[Any], Any]:
 def _nesting(struct: _Struct) -> Nesting:
     """The fields of a struct that hold further structs, or tuples of them, each with the nesting of these."""
     found: dict[str, dict[str, Any]] = {}
-    for field in msgspec.structs.fields(struct):
+    for field in (field for kind in _structs_in(struct) for field in msgspec.structs.fields(kind)):
         if inner := _structs_in(field.type):
             found[field.encode_name] = {key: value for one in inner for key, value in _nesting(one).items()}
     return found

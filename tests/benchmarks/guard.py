@@ -24,14 +24,14 @@ TOLERANCE = 1.1
 FEW, MANY = 200, 1200
 FACES = {"hook": hook, "iteration": events}
 TABLE: dict[str, float] = {
-    "chat, 2 KB, hook": 231,
-    "chat, 2 KB, iteration": 238,
-    "chat, event, hook": 341,
-    "chat, event, iteration": 348,
-    "responses, 2 KB, hook": 200,
-    "responses, 2 KB, iteration": 207,
-    "responses, event, hook": 314,
-    "responses, event, iteration": 321,
+    "chat, 2 KB, hook": 222,
+    "chat, 2 KB, iteration": 229,
+    "chat, event, hook": 331,
+    "chat, event, iteration": 338,
+    "responses, 2 KB, hook": 210,
+    "responses, 2 KB, iteration": 217,
+    "responses, event, hook": 324,
+    "responses, event, iteration": 331,
     "anthropic, 2 KB, hook": 172,
     "anthropic, 2 KB, iteration": 179,
     "anthropic, event, hook": 298,

@@ -6,7 +6,7 @@ begins another turn: some servers have a finish_reason in every chunk, others se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from ...messages import Status
@@ -51,7 +51,7 @@ class Choice:
         filter_results: what a filter has found in the newest chunk.
         messages: its open messages.
         calls: the tool calls that are open.
-        plain_ids: by the key of a delta, the open message that a piece at this key extends, and does no more.
+        text_id: the open message that a piece of text extends, and does no more; None if it may do more.
         takes_arguments: whether a piece of an open call's arguments does no more than extend them.
         has_changed: whether these two have to be noted anew, by `update_plain_case`.
     """
@@ -65,7 +65,7 @@ class Choice:
         self.is_finished = False
         self.extra: dict[str, Any] = {}
         self.filter_results: Any = None
-        self.plain_ids: Mapping[str, str] = {}
+        self.text_id: str | None = None
         self.takes_arguments = self.has_changed = False
         self._output = output
         self._delta = DeltaReader(self.messages, self.calls, output)
@@ -127,18 +127,9 @@ class Choice:
     def update_plain_case(self) -> None:
         """Note which pieces do no more than extend an open message, as it has become."""
         self.has_changed = False
-        ids, messages = self.messages.ids, self.messages
-        self.plain_ids, self.takes_arguments = {}, False
-        if self.ending is not None or self._complete_message or self._delta.changes_next:
-            return
-        if "redacted" in ids:
-            return
-        if id := ids.get("reasoning"):
-            self.plain_ids = {key: id for key in messages.returned_keys("reasoning") if key in REASONING_KEYS}
-            return
-        self.takes_arguments = True
-        if id := ids.get("text"):
-            self.plain_ids = {"content": id}
+        ids, has_ended = self.messages.ids, self.ending is not None or bool(self._complete_message)
+        self.takes_arguments = not (has_ended or self._delta.changes_next or "reasoning" in ids or "redacted" in ids)
+        self.text_id = ids.get("text") if self.takes_arguments else None
 
     def _read_more(self, wire: WireObject, *, is_piece: bool) -> bool:
         """Keep what no event expresses. Of a chunk that is a piece of a message, only what a filter has found. Returns as `feed`."""

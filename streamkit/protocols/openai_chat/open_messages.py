@@ -6,7 +6,7 @@ as any other content begins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from ...events import MessageDone, MessageEnded, NewMessage
@@ -173,10 +173,6 @@ class OpenMessages:
             returned[key] = Blocks(LISTS[key])
         returned[key].add(piece)
         self._output.hold(self.ids.get(kind), piece)
-
-    def returned_keys(self, kind: str) -> Iterable[str]:
-        """The keys of what goes back with the message of this kind."""
-        return self._returned.get(kind, ())
 
     def set_final_content(self, kind: str, content: str) -> None:
         """Set the provider's entire content of the message of this kind, for the engine to compare."""

@@ -1,4 +1,4 @@
-"""The plain case of Chat: a chunk that is one piece of a text, of reasoning or of a call's arguments, and nothing else.
+"""The plain case of Chat: a chunk that is one piece of a text or of a call's arguments, and nothing else.
 
 Its struct is made of the tables of keys that the decoder reads: a piece is at one of these keys, what many servers repeat in each
 chunk is as in the chunk before, and the other keys are absent or empty. What the decoder does not read may be anything.
@@ -13,11 +13,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
-from ...events import Delta, ReasoningDelta, TextDelta, ToolCallDelta
+from ...events import Delta, TextDelta, ToolCallDelta
 from ..values import LARGEST_COUNT
 from .choice import Choice
 from .delta import DeltaReader
-from .wire import CHOICE_KEYS, CHUNK_KEYS, FILTER_RESULTS, METADATA_KEYS, REASONING_KEYS
+from .wire import CHOICE_KEYS, CHUNK_KEYS, FILTER_RESULTS, METADATA_KEYS
 
 __all__ = ["PlainChunk", "plain_delta", "stated_in"]
 
@@ -37,27 +37,12 @@ class _Call(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     extra_content: None = None
 
 
-_Scalar: TypeAlias = str | int | float | bool | None
-_Token: TypeAlias = dict[str, _Scalar | list[int | dict[str, _Scalar | list[int]]]]
-
-
-class _Logprobs(msgspec.Struct, gc=False):
-    content: list[_Token] | None = None
-    refusal: tuple[()] | None = None
-
-
 _Text: TypeAlias = str | None
 _Index: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_COUNT)]
 _Calls: TypeAlias = Annotated[tuple[_Call, ...], msgspec.Meta(max_length=1)] | None
-_Details: TypeAlias = list[dict[str, _Scalar]] | None
 _Empty: TypeAlias = Literal[""] | tuple[()] | Annotated[dict[str, Any], msgspec.Meta(max_length=0)] | None
 
-_PIECES: dict[str, Any] = {
-    "content": _Text,
-    **dict.fromkeys(REASONING_KEYS, _Text),
-    "reasoning_details": _Details,
-    "tool_calls": _Calls,
-}
+_PIECES: dict[str, Any] = {"content": _Text, "tool_calls": _Calls}
 
 
 def _struct(
@@ -70,8 +55,8 @@ def _struct(
 
 _pieces = [(key, kind, None) for key, kind in _PIECES.items()]
 _Delta = _struct("PlainDelta", ("", None), _pieces, DeltaReader.readers.keys() - {"role", *_PIECES})
-_optional: list[Any] = [("index", _Index, 0), ("logprobs", _Logprobs | None, None), (FILTER_RESULTS, Any, None)]
-_Choice = _struct("PlainChoice", ("delta", _Delta), _optional, CHOICE_KEYS - {"logprobs"})
+_optional: list[Any] = [("index", _Index, 0), (FILTER_RESULTS, Any, None)]
+_Choice = _struct("PlainChoice", ("delta", _Delta), _optional, CHOICE_KEYS)
 _stated = [(key, Any, None) for key in METADATA_KEYS]
 PlainChunk = _struct("PlainChunk", ("choices", GenericAlias(tuple, (_Choice,))), _stated, CHUNK_KEYS)
 """A chunk that is one piece."""
@@ -80,58 +65,24 @@ stated_in = attrgetter(*METADATA_KEYS)
 """What a plain chunk states about the entire answer."""
 
 
-_pieces_but_text = attrgetter(*(key for key in _PIECES if key != "content"))
-
-
 def plain_delta(choice: Choice, wire: Any) -> Delta | None:
     """The delta of a plain chunk's choice; None, or a LookupError, if it does more than extend one open message."""
     if wire.content_filter_results != choice.filter_results:
         return None
     if choice.has_changed:
         choice.update_plain_case()
-    delta, tokens = wire.delta, wire.logprobs
-    text = delta.content
-    if text and not any(_pieces_but_text(delta)):
-        id = choice.plain_ids["content"]
-        return TextDelta(id, text) if tokens is None else _text_with_logprobs(choice, id, text, tokens.content)
-    if text or tokens is not None:
-        return None
-    if delta.tool_calls:
-        return _arguments(choice, delta)
-    return _reasoning(choice, delta)
+    text, calls = wire.delta.content, wire.delta.tool_calls
+    if calls:
+        return None if text else _arguments(choice, *calls)
+    return TextDelta(choice.text_id, text) if text and choice.text_id is not None else None
 
 
-def _text_with_logprobs(choice: Choice, id: str, text: str, tokens: list[Any] | None) -> Delta:
-    if not tokens:
-        return TextDelta(id, text)
-    choice.messages.extend_metadata("text", "logprobs", tokens)
-    return TextDelta(id, text, False, {"logprobs": tokens})
-
-
-def _reasoning(choice: Choice, delta: Any) -> Delta | None:
-    """The delta of a piece of reasoning, which may come with details that have nothing but pieces of text."""
-    texts = {key: text for key in REASONING_KEYS if (text := getattr(delta, key))}
-    if not texts or not texts.keys() <= choice.plain_ids.keys():
-        return None
-    key, text = next(iter(texts.items()))
-    details = delta.reasoning_details or ()
-    for detail in details:
-        if "signature" in detail or "data" in detail:
-            return None
-    for detail in details:
-        choice.messages.add_returned_piece("reasoning", "reasoning_details", detail)
-    return ReasoningDelta(choice.plain_ids[key], text)
-
-
-def _arguments(choice: Choice, delta: Any) -> Delta | None:
+def _arguments(choice: Choice, fragment: _Call) -> Delta | None:
     """The delta of a piece of an open call's arguments; None if there is more."""
-    (fragment,) = delta.tool_calls
     call, function = choice.calls.by_index[fragment.index], fragment.function
     if not (choice.takes_arguments and call.message_id and function.arguments):
         return None
     if (fragment.id and fragment.id != call.call_id) or (function.name and function.name != call.name):
-        return None
-    if delta.reasoning_details or any(getattr(delta, key) for key in REASONING_KEYS):
         return None
     choice.calls.latest = call
     return ToolCallDelta(call.message_id, function.arguments)

@@ -12,7 +12,8 @@ Every part of an output item is a message; see `item`. Which item an event belon
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 from typing import Any, ClassVar
 
 from ...events import Delta, Event, RawEvent, RunStatus, StreamWarning
@@ -35,7 +36,7 @@ from .part_events import (
 from .response_events import read_begin, read_end, read_error, read_item_added, read_item_done, read_untyped
 from .response_state import ResponseState
 from .shape import recognises
-from .wire import SHELL_OUTPUT, TEXT_STREAMS, PlainDelta, place_of
+from .wire import PLAIN_DELTAS, SHELL_OUTPUT, TEXT_STREAMS
 
 __all__ = ["Decoder"]
 
@@ -58,7 +59,7 @@ class Decoder(base.Decoder):
 
     name = "openai_responses"
     sse_event_names: ClassVar[frozenset[bytes] | None] = frozenset({b"error"})
-    plain_item: ClassVar[Any] = PlainDelta
+    plain_item: ClassVar[Any] = reduce(or_, PLAIN_DELTAS.values())
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)
@@ -69,10 +70,10 @@ class Decoder(base.Decoder):
         """Whether the item's type is an event's of this API, or the item is a response with an output."""
         return recognises(item)
 
-    def plain(self, item: PlainDelta) -> Delta | None:
+    def plain(self, item: Any) -> Delta | None:
         """The event of a delta of an open part."""
-        place, message_id, make_event, _ = self._response.targets[item.item_id]
-        if place_of(item) != place:
+        kind, output_index, part_index, message_id, make_event, _ = self._response.targets[item.item_id]
+        if item.__class__ is not kind or item.output_index != output_index or item.part_index != part_index:
             return None
         metadata = {"logprobs": item.logprobs} if item.logprobs else None
         event: Delta = make_event(message_id, item.delta, False, metadata, position=item.sequence_number)

@@ -13,7 +13,7 @@ from ..values import WireObject
 from .item import Item
 from .item_index import ItemIndex
 from .item_types import PARTS
-from .wire import INDEX_KEYS, TEXT_STREAMS
+from .wire import PLAIN_DELTAS, TEXT_STREAMS
 
 __all__ = ["DeltaTarget", "ResponseState"]
 
@@ -22,13 +22,17 @@ class DeltaTarget(NamedTuple):
     """An open part that takes plain deltas.
 
     Attributes:
-        place: what `wire.place_of` returns for these.
+        kind: the struct of these.
+        output_index: theirs.
+        part_index: theirs.
         message_id: the part's message.
         event: the class of their events.
         item: the item that it is a part of.
     """
 
-    place: tuple[Any, ...]
+    kind: type[Any]
+    output_index: int | None
+    part_index: int
     message_id: str
     event: Any
     item: Item
@@ -80,15 +84,15 @@ class ResponseState(msgspec.Struct, eq=False):
             stem: of the type of its deltas.
             index: the part's.
         """
-        part, index_key = TEXT_STREAMS[stem].part, TEXT_STREAMS[stem].index_key
+        part = TEXT_STREAMS[stem].part
         message_id = item.parts.by_part.get((part, index))
         if message_id is None or item.is_done or not item_id or self.items.with_id(item_id) is not item:
             return
         if item_id not in item.delta_item_ids:
             item.delta_item_ids += (item_id,)
-        indexes = (index if key == index_key else 0 for key in INDEX_KEYS)
-        place = (f"{stem}.delta", item.output_index, *indexes)
-        self.targets[item_id] = DeltaTarget(place, message_id, PARTS[part].message.delta_event, item)
+        self.targets[item_id] = DeltaTarget(
+            PLAIN_DELTAS[stem], item.output_index, index, message_id, PARTS[part].message.delta_event, item
+        )
 
     def forget_targets(self, item: Item) -> None:
         """Let the item's deltas be plain no more, because parts of it are done."""

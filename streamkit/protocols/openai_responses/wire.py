@@ -7,7 +7,6 @@ or as the only thing that it can mean.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import attrgetter
 from typing import Annotated, Any
 
 import msgspec
@@ -28,18 +27,16 @@ from ..values import (
 )
 
 __all__ = [
-    "INDEX_KEYS",
+    "PLAIN_DELTAS",
     "SHELL_OUTPUT",
     "STEM_OF_CALL",
     "STEM_OF_PART",
     "TEXT_STREAMS",
-    "PlainDelta",
     "TextStream",
     "are_content_parts",
     "content_parts",
     "json_or_text",
     "logprobs_of",
-    "place_of",
     "read_annotation",
     "read_part",
     "warning",
@@ -84,29 +81,24 @@ STEM_OF_PART = {stream.part: stem for stem, stream in TEXT_STREAMS.items() if st
 STEM_OF_CALL = {stream.item: stem for stem, stream in TEXT_STREAMS.items() if not stream.index_key}
 """The stem of the deltas of an item that has one part."""
 
-
-INDEX_KEYS = ("content_index", "summary_index", "command_index")
-"""The keys of events that may have a part's index. Which one has it, the type says."""
-
 # -- the plain case: a piece of a part, and nothing else
 
 
-class PlainDelta(msgspec.Struct, gc=False):
-    """A delta of a part. The part's index is at the key that its type says, if it has one."""
+def _plain_delta(stem: str, stream: TextStream) -> type[msgspec.Struct]:
+    """The struct of a plain delta with this stem. Where its item has one part only, an index other than 0 is not plain."""
+    fields: list[Any] = [
+        ("delta", Annotated[str, msgspec.Meta(min_length=1)]),
+        ("item_id", str | None, None),
+        ("output_index", int | None, None),
+        ("part_index", int, msgspec.field(name=stream.index_key or "content_index", default=0)),
+        ("sequence_number", Annotated[int, msgspec.Meta(ge=0, le=LARGEST_COUNT)] | None, None),
+        ("logprobs", list[Any] | None, None),
+    ]
+    return msgspec.defstruct("PlainDelta", fields, tag_field="type", tag=f"{stem}.delta", gc=False)
 
-    type: str
-    delta: Annotated[str, msgspec.Meta(min_length=1)]
-    item_id: str | None = None
-    output_index: int | None = None
-    content_index: int = 0
-    summary_index: int = 0
-    command_index: int = 0
-    sequence_number: Annotated[int, msgspec.Meta(ge=0, le=LARGEST_COUNT)] | None = None
-    logprobs: list[Any] | None = None
 
-
-place_of = attrgetter("type", "output_index", *INDEX_KEYS)
-"""Which part of its item a plain delta extends."""
+PLAIN_DELTAS = {stem: _plain_delta(stem, stream) for stem, stream in TEXT_STREAMS.items()}
+"""The structs of plain deltas, by the stem of their type."""
 
 
 # -- readers
