@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import contextlib
+import time
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import anyio
 import httpx
 import pytest
 
@@ -210,6 +213,39 @@ async def response(face: Face, url: str) -> AsyncIterator[Any]:
     else:
         async with httpx.AsyncClient() as client:
             yield client.stream("POST", url)
+
+
+class OpensTooLate:
+    """A context manager that takes the interruption of its opening, and opens all the same."""
+
+    is_open = False
+
+    def __enter__(self) -> Iterator[bytes]:
+        self.is_open = True
+        time.sleep(0.05)
+        return iter([b""])
+
+    def __exit__(self, *_: object) -> None:
+        self.is_open = False
+
+    async def __aenter__(self) -> Iterator[bytes]:
+        self.is_open = True
+        with contextlib.suppress(anyio.get_cancelled_exc_class()):
+            await anyio.sleep(60)
+        return iter([b""])
+
+    async def __aexit__(self, *_: object) -> None:
+        self.is_open = False
+
+
+@every_face
+@body
+async def test_a_source_that_opens_after_its_time_is_closed(face: Face) -> None:
+    """The timeout is raised all the same."""
+    source = OpensTooLate()
+    error = await raised_by(face.stream(source, protocol="streamkit", timeouts=sk.Timeouts(first=0.02)))
+    assert isinstance(error, sk.SourceTimeoutError), error
+    assert not source.is_open
 
 
 WHOLE = {

@@ -8,7 +8,8 @@ A run is in one of these states, and never goes back:
 - abandoned: it did not end within a second of `stop`, or the reaper kills it because it passed the limit of memory or of
   processes. `check` returns True, and the process is to be ended.
 
-That second is one in which the process could run: on a busy machine the time that it waits for a processor does not count.
+That second is one in which the process could run: on a busy machine the time that it waits for a processor does not count,
+and it gets at least twenty interrupts, which come late where everything does.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ __all__ = ["RunStopper"]
 
 GRACE = 1.0  # seconds from the interrupt to the kill
 _REPEAT_INTERVAL = 0.03  # seconds between two interrupts
-_FEWEST_INTERRUPTS = 5  # before the kill, however late they come
+_FEWEST_INTERRUPTS = 20  # before the kill, however late they come
 _IMMEDIATE: tuple[StopReason, ...] = ("memory_limit", "process_limit")
 
 

@@ -38,6 +38,7 @@ class ContentClock:
         self._is_over = False
         self._interrupt: Callable[[], object] | None = None  # ends the present wait
         self._fired = False  # it was called
+        self._failure: SourceTimeoutError | None = None  # of a wait that was interrupted, and had a result all the same
         self.restart()
 
     # -- time
@@ -47,6 +48,7 @@ class ContentClock:
         self._has_content = False
         self._since_content = self._in_all = 0.0  # seconds, without the present wait
         self._began: float | None = None
+        self._failure = None
 
     def stop(self) -> None:
         """The stream has ended."""
@@ -85,6 +87,8 @@ class ContentClock:
         Raises:
             SourceTimeoutError: the time is over.
         """
+        if self._failure is not None:
+            raise self._failure
         left, _ = self._left()
         if left <= 0:
             raise self._error()
@@ -103,6 +107,19 @@ class ContentClock:
         seconds = getattr(self._timeouts, name)
         what = "the source did not end" if name == "total" else "no content came"
         return SourceTimeoutError(f"{what} within {seconds:g} seconds (`Timeouts.{name}`)")
+
+    def _interrupted(self, result: _T) -> _T:
+        """The result of a wait that was interrupted, which may be an open source, or bytes: it is used, and closed, and the next
+        wait raises.
+
+        Raises:
+            SourceTimeoutError: there is none.
+        """
+        failure = self._error()
+        if result is None:
+            raise failure
+        self._failure = failure
+        return result
 
     # -- waits of a thread
 
@@ -138,9 +155,7 @@ class ContentClock:
         except BaseException:
             self._ends_wait()
             raise
-        if self._ends_wait():
-            raise self._error()
-        return result
+        return self._interrupted(result) if self._ends_wait() else result
 
     def _ends_wait(self) -> bool:
         """End a wait. Returns whether it was interrupted."""
@@ -183,9 +198,10 @@ class ContentClock:
                 raise
             cause = error if isinstance(error, Exception) else None
         else:
-            if not sleeps.are_over:
-                self._end()
-                return result
+            if sleeps.are_over:
+                return self._interrupted(result)
+            self._end()
+            return result
         raise self._error() from cause
 
 
