@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial, reduce
-from operator import or_
 from typing import Any, ClassVar
 
 from ...events import Delta, Event, RawEvent, RunStatus, StreamWarning
@@ -59,7 +58,7 @@ class Decoder(base.Decoder):
 
     name = "openai_responses"
     sse_event_names: ClassVar[frozenset[bytes] | None] = frozenset({b"error"})
-    plain_item: ClassVar[Any] = reduce(or_, PLAIN_DELTAS.values())
+    plain_item: ClassVar[Any] = reduce(lambda one, other: one | other, PLAIN_DELTAS.values())
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)

@@ -7,7 +7,7 @@ or as the only thing that it can mean.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
@@ -83,21 +83,24 @@ STEM_OF_CALL = {stream.item: stem for stem, stream in TEXT_STREAMS.items() if no
 
 # -- the plain case: a piece of a part, and nothing else
 
+_Piece: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
+_Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_COUNT)] | None
+
 
 def _plain_delta(stem: str, stream: TextStream) -> type[msgspec.Struct]:
     """The struct of a plain delta with this stem. Where its item has one part only, an index other than 0 is not plain."""
     fields: list[Any] = [
-        ("delta", Annotated[str, msgspec.Meta(min_length=1)]),
+        ("delta", _Piece),
         ("item_id", str | None, None),
         ("output_index", int | None, None),
         ("part_index", int, msgspec.field(name=stream.index_key or "content_index", default=0)),
-        ("sequence_number", Annotated[int, msgspec.Meta(ge=0, le=LARGEST_COUNT)] | None, None),
+        ("sequence_number", _Number, None),
         ("logprobs", list[Any] | None, None),
     ]
     return msgspec.defstruct("PlainDelta", fields, tag_field="type", tag=f"{stem}.delta", gc=False)
 
 
-PLAIN_DELTAS = {stem: _plain_delta(stem, stream) for stem, stream in TEXT_STREAMS.items()}
+PLAIN_DELTAS: dict[str, Any] = {stem: _plain_delta(stem, stream) for stem, stream in TEXT_STREAMS.items()}
 """The structs of plain deltas, by the stem of their type."""
 
 
