@@ -23,6 +23,7 @@ import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 from rich.cells import cell_len
 from rich.console import Console
 from rich.segment import Segment
@@ -40,6 +41,7 @@ from streamkit.renderers.region import Region
 from streamkit.renderers.rows import rows_of
 
 from .faces import LIMIT, Face, Source, body, calls, chat, every_face, interpreter
+from .markdown_cases import CASES
 from .telling import recordings
 
 # -- streams, made of canonical events
@@ -661,11 +663,29 @@ def test_no_text_of_a_stream_controls_the_terminal(text: str) -> None:
     assert_harmless(output.file.getvalue())  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_markdown_is_shown_as_the_table_of_cases_says(name: str) -> None:
+    source, text = CASES[name]
+    assert [line.rstrip() for line in shown(run_of(message_events("message", source)), 60).splitlines()] == text.split(
+        "\n"
+    )
+
+
+@pytest.mark.parametrize("language", ["diff", "yaml", "html", "css", "toml"])
+def test_code_in_markdown_has_colours(language: str) -> None:
+    code = {"diff": "- a\n+ b", "yaml": "a: 1", "html": "<a>b</a>", "css": "a { color: red }", "toml": "a = 1"}[
+        language
+    ]
+    output = console(60)
+    output.print(Prose.of(MarkdownIt().parse(f"```{language}\n{code}\n```"), "ansi_dark"))
+    assert re.search("\x1b\\[3[1-6]m|\x1b\\[9[1-6]m", output.file.getvalue())  # type: ignore[attr-defined]
+
+
 def test_text_is_never_markup() -> None:
-    """No markup of Rich, no emoji names, no HTML; a link's address is shown beside it."""
-    text = "[red]x[/red] :smile: <b>y</b> [ref]\n\n[ref]: http://a\n\n[see](http://b/c) <http://d/e> ![plot](p.png)"
+    """No markup of Rich, no emoji names, no HTML but elements that say how text looks; a link's address is shown beside it."""
+    text = "[red]x[/red] :smile: <a href='b'>y</a> [ref]\n\n[ref]: http://a\n\n[see](http://b/c) <http://d/e> ![plot](p.png)"
     assert shown(run_of(message_events("message", text))).splitlines() == [
-        "[red]x[/red] :smile: <b>y</b> [ref]",
+        "[red]x[/red] :smile: <a href='b'>y</a> [ref]",
         "",
         "[ref]: http://a",
         "",
@@ -1187,7 +1207,21 @@ LINES = st.sampled_from(
             "    deep",
         ),
         *("1. one", "2. two", "10) ten", "> quote", "> - in quote", "```python", "```", "~~~", "x = 1", "\ttab"),
-        *("| a | b |", "|---|---|", "| 1 | 2 |", "`code`", "<b>html</b>", "[a]: http://b", "* * *", "***", "+ plus"),
+        *(
+            "| a | b |",
+            "|---|---|",
+            "| 1 | 2 |",
+            "`code`",
+            "<a id=1>html</a>",
+            "a<br>b",
+            "$$",
+            "\\[ x",
+            "\\]",
+            "[a]: http://b",
+            "* * *",
+            "***",
+            "+ plus",
+        ),
         *("  lazy", "-", "1.", "\\", "![i](u)", "&amp;", "    ```"),
     ]
 )
@@ -1236,7 +1270,7 @@ def test_no_letter_is_lost_on_a_narrow_terminal(lines: list[str], width: int) ->
     """However narrow it is."""
 
     def letters(text: str) -> Counter[str]:
-        return Counter(re.sub(r"[\W\d_]", "", re.sub("python|amp", "", text)))
+        return Counter(re.sub(r"[\W\d_]", "", re.sub("python|amp|<br>", "", text)))
 
     text = "\n".join(lines)
     assert not letters(text) - letters(rendered([text], width))

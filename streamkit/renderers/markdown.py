@@ -1,7 +1,7 @@
 """Markdown that arrives in pieces: a block is parsed until nothing that follows can change it, and then never again.
 
 The rule: a block is settled once the next one has begun, or a blank line has ended it; of a list, every item before the
-last. HTML is text, and a link's address is shown. Nothing here grows with what is settled.
+last. Nothing here grows with what is settled.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import NamedTuple
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from .markdown_rules import add_rules
+
 __all__ = ["IncrementalMarkdown", "MarkdownBlock"]
 
 LONGEST = 16_000  # characters of one block; a longer one is settled in parts
@@ -22,7 +24,7 @@ _TABLE_RULER = re.compile(r" {0,3}\|?[ \t]*:?-+:?[ \t]*(\|[ \t]*:?-*:?[ \t]*)*\Z
 _LIKELY_END = re.compile(r"\n[ \t]*(?:\n|```|~~~|#)")  # what most often ends a block
 _SHORT = 500  # characters that are parsed again with each line
 _LISTS = ("bullet_list_open", "ordered_list_open")
-_ENDED_BY_BLANK_LINE = ("paragraph_open", "table_open", "blockquote_open")
+_ENDED_BY_BLANK_LINE = ("paragraph_open", "table_open", "blockquote_open", "math_block")
 
 
 class MarkdownBlock(NamedTuple):
@@ -175,8 +177,10 @@ class IncrementalMarkdown:
 @cache
 def _parser() -> MarkdownIt:
     # A link reference may be defined anywhere in the text, so it cannot be resolved here; its definition stays text.
-    parser = MarkdownIt("commonmark", {"html": False}).enable("strikethrough").enable("table")
-    return parser.disable(["reference", "html_block", "html_inline"])
+    # Text inside of an HTML block is Markdown to models, so that is a paragraph, with tags in it.
+    parser = MarkdownIt("commonmark").enable("strikethrough").enable("table").disable(["reference", "html_block"])
+    add_rules(parser)
+    return parser
 
 
 def _group(tokens: Sequence[Token]) -> Iterator[_Group]:

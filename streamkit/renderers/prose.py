@@ -16,6 +16,7 @@ from rich.style import Style
 from rich.text import Text
 
 from .code import Code
+from .inline_markdown import as_shown, mark_alert
 from .tables import Table
 
 __all__ = ["Prose"]
@@ -115,6 +116,7 @@ class Prose(Markdown):
             style: of all the text.
         """
         prose = copy(_empty(theme, style))
+        mark_alert(tokens)
         prose.parsed = [_as_shown(token) for token in tokens if not _is_empty_code(token)]
         return prose
 
@@ -130,22 +132,7 @@ def _is_empty_code(token: Token) -> bool:
 
 
 def _as_shown(token: Token) -> Token:
-    """Changes a token: line ends stay, an image becomes its text and address, a link that shows its address is text."""
-    if not token.children:
-        return token
-    children: list[Token] = []
-    for child in token.children:
-        if child.type == "softbreak":
-            child = Token("hardbreak", "br", 0)
-        elif child.type == "image":
-            child = Token("text", "", 0, content=f"[image: {child.content}] ({child.attrGet('src') or ''})")
-        elif child.type == "link_close" and len(children) > 1 and _shows_address(*children[-2:]):
-            child = children.pop()
-            children.pop()
-        children.append(child)
-    token.children = children
-    return token
-
-
-def _shows_address(opening: Token, text: Token) -> bool:
-    return opening.type == "link_open" and text.type == "text" and text.content == opening.attrGet("href")
+    """Changes a token to what is shown of it."""
+    if token.children:
+        token.children = as_shown(token.children)
+    return Token("code_block", "code", 0, content=token.content) if token.type == "math_block" else token

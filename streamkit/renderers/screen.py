@@ -195,10 +195,11 @@ class Screen:
     def _print(self, parts: Iterable[Part]) -> None:
         """Print parts above, at the next drawing."""
         for part in parts:
-            if self._printed and not part.joins:
+            rows = self._rows(part)
+            if rows and self._printed and not part.joins:
                 self._above.append([])
-            self._above += self._rows(part)
-            self._printed = True
+            self._above += rows
+            self._printed = self._printed or bool(rows)
 
     def _rows(self, part: Part) -> list[Row]:
         width = self._console.width
@@ -245,9 +246,10 @@ class Screen:
         rows: list[Row] = rows_of(self._console, Text.from_ansi(self._aside), width) if self._aside else []
         if self._block is not None:
             for part in self._block.tail(width, self._tail_rows(height)):
-                if self._printed and not part.joins:
+                tail = self._rows(part)
+                if tail and self._printed and not part.joins:
                     rows.append([])
-                rows += self._rows(part)
+                rows += tail
         if activity_rows and (self._printed or rows) and not self._turns.waiting:
             rows.append([])
         rows += activity_rows

@@ -38,7 +38,7 @@ class Table(TableElement):
 
 
 def _width(text: Text) -> int:
-    return cell_len(text.plain)
+    return max(map(cell_len, text.plain.split("\n")))
 
 
 def _share(needed: Sequence[int], room: int) -> list[int]:
@@ -56,7 +56,7 @@ def _row(
 ) -> Iterator[Segment]:
     """A row of a table, each cell folded to the width of its column and justified as its head is."""
     folded = [
-        [cell] if _width(cell) <= width else list(cell.wrap(console, width, overflow="fold"))
+        [cell] if _width(cell) <= width and "\n" not in cell.plain else list(cell.wrap(console, width, overflow="fold"))
         for cell, width in zip(cells, widths, strict=True)
     ]
     for number in range(max(map(len, folded))):
