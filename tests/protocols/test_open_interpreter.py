@@ -932,7 +932,7 @@ def test_a_tool_call_has_its_arguments() -> None:
         *({**head, "content": piece} for piece in ('{"a":', "1}")),
         {**head, "end": True},
     ]
-    [streamed] = tell_items(Decoder, chunks, strict=True).engine.messages
+    [streamed] = tell_items(Decoder, chunks, strict=True).engine.messages.all
     saved = sk.Message.from_dict({**head, "content": '{"a":1}'})
     for call in (streamed, saved):
         assert isinstance(call, sk.ToolCallMessage)
