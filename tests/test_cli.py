@@ -31,6 +31,7 @@ from streamkit.cli.script import CHART
 from streamkit.testing import ModelServer, Reasoning, Reply, ToolCall
 
 from .forked import Forks, forks
+from .signals import wait_until_it_waits
 from .terminals import ROOT, TMUX, Terminal
 
 DATA = tempfile.TemporaryDirectory(prefix="streamkit-tests-")  # where the demo saves its picture
@@ -721,6 +722,7 @@ def test_ctrl_c_ends_every_command_quietly(command: str, tmp_path: Path) -> None
             assert process.stdout.read(1)
         else:
             keep.enter_context(path.open("wb"))  # waits for the command, which now waits for us
+        wait_until_it_waits(process.pid)
         process.send_signal(signal.SIGINT)
         _, error = process.communicate(timeout=300)
     assert (process.returncode, error) == (130, "")

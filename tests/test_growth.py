@@ -122,7 +122,7 @@ class Answers(sk.EventHandler):
 
 
 class Defers(sk.EventHandler):
-    """Answers everything in another thread, the last first, once the stream waits."""
+    """Answers everything in another thread, the last first, as the stream is about to wait."""
 
     def __init__(self) -> None:
         self.deferred: list[Any] = []
@@ -143,7 +143,9 @@ class Defers(sk.EventHandler):
         if self.deferred:
             one = self.deferred.pop()
             give = one.approve if isinstance(one, sk.Confirmation) else functools.partial(one.respond, "22")
-            threading.Thread(target=give).start()
+            thread = threading.Thread(target=give)
+            thread.start()
+            thread.join()  # whether the stream has begun to wait by then would change what it executes
 
 
 def read(items: Sequence[Any], protocol: str, way: str) -> None:
