@@ -122,7 +122,7 @@ class Runner:
         """Called when the process runs, before it is ready."""
 
     def repeat_interrupt(self, before: set[Identity]) -> None:
-        """Called about 30 times a second while interrupted code keeps running. By default its child processes get SIGINT."""
+        """Called again and again while interrupted code keeps running. By default its child processes get SIGINT."""
         if self.process is not None:
             self.process.tree.interrupt(besides=before)
 

@@ -4,7 +4,8 @@ A run is in one of these states, and never goes back:
 
 - running: no limit was passed, and no stop was requested. The reaper watches those of memory and of processes.
 - stopping, from `stop` on: the process is interrupted as soon as it has begun to run the code.
-- interrupted: the interrupt is repeated every 30 ms, for one that comes at an unlucky moment is lost.
+- interrupted: the interrupt is repeated every 30 ms, for one that comes at an unlucky moment is lost; after a while more and
+  more seldom, for one that comes before the process is through with the one before puts its end off.
 - abandoned: it did not end within a second of `stop`, or the reaper kills it because it passed the limit of memory or of
   processes. `check` returns True, and the process is to be ended.
 
@@ -24,8 +25,9 @@ from .request import RunRequest, StopReason
 __all__ = ["RunStopper"]
 
 GRACE = 1.0  # seconds from the interrupt to the kill
-_REPEAT_INTERVAL = 0.03  # seconds between two interrupts
+_REPEAT_INTERVAL = 0.03  # seconds between the first interrupts, and between two looks
 _FEWEST_INTERRUPTS = 20  # before the kill, however late they come
+_SLOWING = 1.5  # how many times longer than the last one each interval is after these
 _IMMEDIATE: tuple[StopReason, ...] = ("memory_limit", "process_limit")
 
 
@@ -65,6 +67,7 @@ class RunStopper:
         self._started_at = time.monotonic()
         self._stopped_at = self._queued_before = 0.0
         self._repeat_at = 0.0
+        self._interval = _REPEAT_INTERVAL
         self._interrupts = 0
         self.stopping = False
         self.interrupted = False
@@ -100,8 +103,9 @@ class RunStopper:
         immediate = self._run.stop_reason in _IMMEDIATE
         if self.interrupted:
             if now >= self._repeat_at:
-                self._repeat_at = now + _REPEAT_INTERVAL
                 self._interrupts += 1
+                self._interval *= _SLOWING if self._interrupts > _FEWEST_INTERRUPTS else 1
+                self._repeat_at = now + self._interval
                 self._runner.repeat_interrupt(self._before)
         elif begun and not immediate:
             self.interrupted = True

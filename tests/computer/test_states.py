@@ -80,6 +80,17 @@ def test_code_can_be_interrupted_whatever_it_does(name: str, code: str, monkeypa
         assert run(traced.computer, name, GET[name]).text == "5\n"
 
 
+@pytest.mark.parametrize(("name",), [language("shell")])
+def test_a_shell_that_answers_slowly_can_be_interrupted(name: str, monkeypatch: Any) -> None:
+    """It needs longer for each line than until the next interrupt, as on a busy machine."""
+    monkeypatch.setattr("streamkit.computer.stopping.GRACE", 40.0)
+    with traced_computer() as traced:
+        run(traced.computer, name, "PROMPT_COMMAND='sleep 0.2'; x=5")
+        ran, _ = stop_at(traced.computer, name, "echo ready; sleep 60")
+        assert (ran.status, ran.execution.state_lost) == ("interrupted", False), ran.text[-2000:]
+        assert run(traced.computer, name, GET[name]).text == "5\n"
+
+
 LANGUAGES = [language(name) for name in SET]
 
 
