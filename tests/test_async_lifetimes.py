@@ -459,15 +459,16 @@ def test_a_stream_of_asyncio_that_is_collected_in_a_thread_of_trio_is_closed() -
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("begun", ["events", "text_deltas"])
 @pytest.mark.parametrize("way", ["events", "text", "messages"])
-def test_a_stream_whose_event_loop_has_ended_is_not_taken_for_an_empty_one(backend: str, way: str) -> None:
+def test_a_stream_whose_event_loop_has_ended_is_not_taken_for_an_empty_one(backend: str, way: str, begun: str) -> None:
     """As where a notebook or a script calls `asyncio.run` again for the rest."""
     source = Source(chat("a", "b", "c"))
     streams: list[Any] = []
 
     async def begin() -> None:
         streams.append(sk.astream(source.generate_async()))
-        await anext(aiter(streams[0]))
+        await anext(streams[0].text_deltas if begun == "text_deltas" else aiter(streams[0]))
 
     async def go_on() -> None:
         (stream,) = streams

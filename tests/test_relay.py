@@ -293,6 +293,18 @@ def test_a_closed_run_expires() -> None:
         list(reading)
 
 
+def test_of_many_runs_that_have_ended_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long before they expire. What still goes on or waits is none of them."""
+    monkeypatch.setattr("streamkit.relay.memory.relay._MOST_ENDED", 3)
+    monkeypatch.setattr("streamkit.relay.memory.relay._PURGE_INTERVAL", 0.0)
+    relay = sk.MemoryRelay()
+    relay.open("waits", control=print).pause()
+    for number in range(6):
+        relay.open(f"run-{number}", control=print).end("completed")
+    relay.open("goes-on", control=print)
+    assert [one.id for one in relay.list()] == ["goes-on", "run-5", "run-4", "run-3", "waits"]
+
+
 def test_what_is_written_is_kept_as_it_was() -> None:
     """Live messages, runs and confirmations go on without it."""
     relay = MemoryRelay()

@@ -126,6 +126,16 @@ SERVER = (
 )
 
 
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [language("shell", "echo 1\nsleep 0.1\necho 2"), language("javascript", "console.log(1);\nconsole.log(2);")],
+)
+def test_the_line_that_runs_is_known_of_python_alone(computer: Computer, name: str, code: str) -> None:
+    """The guide says so."""
+    ran = run(computer, name, code)
+    assert (ran.text.split()[:2], ran.lines) == (["1", "2"], [None])  # nothing runs any more
+
+
 @pytest.mark.parametrize(("name",), [language("javascript")])
 def test_a_server_lives_on_beside_later_runs(name: str) -> None:
     """No run waits for it, nor for the intervals of its own run; a later one can use it, and waits for the answer."""
