@@ -25,7 +25,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     five to seven times that.
 
     Attributes:
-        line: bytes of one item of the body, at least 1,000: the data of a Server-Sent Event, or a line of JSON.
+        line: bytes of one item of the body, at least 1,000: a Server-Sent Event with all its lines, or a line of JSON.
         message: characters of one message's content; and likewise of its annotations and metadata.
         open_messages: messages that are open at the same time; a chat's parallel tool calls are.
         error_body: bytes that are read of the body of a response with an error status; the rest is left unread.

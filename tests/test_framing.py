@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streamkit.errors import LimitError
 from streamkit.messages.json_text import LONG, shallow
 from streamkit.protocols.framing import Framer, NdjsonFramer, SseFramer, as_data, as_frame, framer_for, sse_frame
 
@@ -333,3 +334,93 @@ def test_an_unfinished_event_is_not_returned_before_the_end() -> None:
     assert framer.feed(b"\n") == []
     assert framer.finish() == []
     assert framer.finish() == []
+
+
+LONGEST = 1000  # bytes of an item, with all its fields and comments
+
+# Items by what makes them long: how they begin, what fills the line that is begun, what follows as often as fits, how they end.
+EVENTS: dict[str, tuple[bytes, bytes, bytes, bytes]] = {
+    "data": (b"data: ", b"x", b"", b"\n"),
+    "data of the newest name": (b"event: e\ndata: ", b"x", b"", b"\n"),
+    "data of another name": (b"event: f\ndata: ", b"x", b"", b"\n"),
+    "data with an id": (b"id: 7\nevent: e\ndata: ", b"x", b"", b"\n"),
+    "lines of data": (b"data: ", b"x", b"\ndata: y", b"\n"),
+    "comments before data": (b":", b"c", b"\n: c", b"\ndata: {}\n"),
+    "comments alone": (b":", b"c", b"\n: c", b"\n"),
+    "one comment": (b":", b"c", b"", b"\n"),
+    "a name": (b"event: ", b"e", b"", b"\ndata: {}\n"),
+    "a name without data": (b"event: ", b"e", b"", b"\n"),
+    "an id": (b"id: ", b"7", b"", b"\nevent: e\ndata: {}\n"),
+    "another field": (b"retry: ", b"7", b"", b"\ndata: {}\n"),
+    "no field at all": (b"", b"x", b"", b"\n"),
+}
+JSON_LINES: dict[str, tuple[bytes, bytes, bytes, bytes]] = {
+    "a value": (b'{"a":"', b"x", b"", b'"}'),
+    "spaces after the value": (b"{}", b" ", b"", b""),
+    "spaces before the value": (b"", b" ", b"", b"{}"),
+    "spaces alone": (b"", b" ", b"", b""),
+}
+
+
+def of_size(size: int, begin: bytes, fill: bytes, more: bytes, end: bytes) -> bytes:
+    """An item of so many bytes."""
+    room = size - len(begin) - len(end)
+    times, rest = divmod(room, len(more)) if more else (0, room)
+    return begin + fill * rest + more * times + end
+
+
+def limited(framer: Framer, pieces: Iterable[bytes]) -> tuple[Frames, bool]:
+    """The frames, and whether an item was too long. That is raised again by each call that follows."""
+    frames: Frames = []
+    try:
+        for piece in pieces:
+            frames += map(as_frame, framer.feed(piece))
+        return [*frames, *map(as_frame, framer.finish())], False
+    except LimitError:
+        for again in (lambda: framer.feed(b"data: {}\n\n"), framer.finish):
+            with pytest.raises(LimitError):
+                again()
+        return frames, True
+
+
+def check_limit(kind: type[Framer], head: bytes, before: bytes, item: bytes, after: bytes, *, too_long: bool) -> None:
+    """Whole, in equal pieces of some sizes, and cut once: at many bytes, and at each near an end of the item."""
+    body = head + before + item + after
+    start = len(head + before)
+    places = {*range(0, len(body), 37), *range(start - 4, start + 20), *range(start + len(item) - 12, len(body) + 1)}
+    expected = frames_of(kind(), [head + before if too_long else body])
+    cuts = [[body[at : at + size] for at in range(0, len(body), size)] for size in (1, 2, 3, 7, 399, 400, 401, 999)]
+    cuts += [[body[:place], body[place:]] for place in sorted(places)]
+    for pieces in [[body], *cuts]:
+        assert limited(kind(LONGEST), pieces) == (expected, too_long), [*map(len, pieces)]
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"], ids=["LF", "CRLF", "CR"])
+@pytest.mark.parametrize("name", EVENTS)
+def test_an_event_is_too_long_however_it_is_cut(name: str, end: bytes) -> None:
+    """All its fields and its comments count, also those of a block without data: what is held until its end is bounded. The
+    events before it come all the same; blank lines are no item's."""
+    before = b"data: a\n\nevent: e\ndata: b\n\nevent: e\ndata: c\n\n\n"
+    for too_long, head in itertools.product((False, True), (b"", b"\xef\xbb\xbf")):
+        item = of_size(LONGEST + too_long, *EVENTS[name])
+        for after in (b"\n", b"\n\n\ndata: d\n\n", b"\nevent: e\ndata: d\n\nevent: e\ndata"):
+            parts = (part.replace(b"\n", end) for part in (before, item, after))
+            check_limit(SseFramer, head, *parts, too_long=too_long)
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_an_event_without_its_end_is_too_long_however_it_is_cut(name: str) -> None:
+    """Its last newline has not come, and does not count."""
+    for too_long in (False, True):
+        item = of_size(LONGEST + 1 + too_long, *EVENTS[name])[:-1]
+        check_limit(SseFramer, b"", b"event: e\ndata: a\n\n", item, b"", too_long=too_long)
+        check_limit(SseFramer, b"", b"", item, b"", too_long=too_long)
+
+
+@pytest.mark.parametrize("name", JSON_LINES)
+def test_a_line_of_json_is_too_long_however_it_is_cut(name: str) -> None:
+    """With the spaces around it, also where there is nothing but these, and without its newline."""
+    for too_long, head in itertools.product((False, True), (b"", b"\xef\xbb\xbf")):
+        item = of_size(LONGEST + too_long, *JSON_LINES[name])
+        for before, after in itertools.product((b"", b"{}\n[1]\n\n"), (b"", b"\n", b'\n{"b":2}\n[')):
+            check_limit(NdjsonFramer, head, before, item, after, too_long=too_long)

@@ -9,7 +9,8 @@ Any other block is read line by line, as the specification says, with the same r
 from __future__ import annotations
 
 from collections.abc import Callable, Set
-from typing import Any, Protocol, TypeAlias
+from itertools import takewhile
+from typing import Protocol, TypeAlias
 
 from ..errors import LimitError
 from ..limits import Limits
@@ -39,14 +40,16 @@ class Framer:
     """Cuts the bytes of one body into frames. Data that is nested too deep is marked, so that no decoder reads it.
 
     Args:
-        longest: the bytes that one item may have. One that has more raises `LimitError`.
+        longest: the bytes that one item may have, at least 1,000: an event with all its lines, each with a newline of one byte, or
+            a line of JSON. One that has more raises `LimitError`.
 
     Attributes:
         sizes: counts long items: its `long_item_came` is called with the size of each. None if nobody counts them.
         is_question: returns whether a line whose newline has not come is a complete question. None for a body that is not live.
     """
 
-    _size = 0  # the size of `_pending`, where that has several pieces
+    _size = 0  # the bytes of the unfinished item, where `_pending` has several pieces
+    _started = False  # a byte order mark was dropped, if there was one
     _failure: LimitError | None = None
     _heeded_names: frozenset[bytes] | None = None
     sizes: _Sizes | None = None  # and no method of it, which would be an object more in each stream
@@ -56,46 +59,67 @@ class Framer:
         self._longest = longest
         self._pending: list[bytes] = []  # pieces of what is unfinished
 
+    def _begin(self, chunk: bytes) -> bytes:
+        """The first bytes of the body without a byte order mark, which may come in pieces; b"" until it is known."""
+        chunk = self._unfinished() + chunk
+        self._pending.clear()
+        if len(chunk) < 3 and _BYTE_ORDER_MARK.startswith(chunk):
+            if chunk:
+                self._pending.append(chunk)
+            return b""
+        self._started = True
+        return chunk.removeprefix(_BYTE_ORDER_MARK)
+
     def _hold(self, piece: bytes) -> None:
         """Add a piece to what is unfinished.
 
         Raises:
             LimitError: that is too long.
         """
-        pending = self._pending
-        self._size = len(piece) + (self._size if len(pending) > 1 else sum(map(len, pending)))
-        pending.append(piece)
-        if self._size > self._longest + LONG:  # the names of its fields are no data; `_checked` is exact
-            raise LimitError("line", self._longest)
+        self._size = len(piece) + (self._size if len(self._pending) > 1 else self._pending_size())
+        self._pending.append(piece)
+        if self._size > self._longest:
+            self._fail_too_long()
+            self._check_failure()
+
+    def _pending_size(self) -> int:
+        """The bytes of the unfinished item."""
+        return sum(map(len, self._pending))
 
     def _checked(self, frames: Frames) -> Frames:
-        """Frames, of which some are long: those that are nested too deep are marked.
+        """Frames, of which some may be long: those that are nested too deep are marked.
 
         Raises:
-            LimitError: the first one is too long. If others came before it, these are returned, and the next call raises.
+            LimitError: there are none, and what follows is too long. If there are some, the next call raises it.
         """
-        checked: list[Any] = []
-        for frame in frames:
-            data = frame if isinstance(frame, bytes) else frame[2]
-            if len(data) > self._longest:
-                failure = self._fail()
-                if checked:
-                    return checked
-                raise failure
-            if len(data) >= LONG:
-                if self.sizes is not None:
-                    self.sizes.long_item_came(len(data))
-                data = shallow(data)
-            checked.append(data if isinstance(frame, bytes) else (frame[0], frame[1], data))
-        return checked
+        if not frames:
+            self._check_failure()
+        return [self._marked(frame) for frame in frames]
 
-    def _fail(self) -> LimitError:
-        """The error of a frame that is too long. It is raised by all calls that follow."""
-        self._failure = failure = LimitError("line", self._longest)
-        return failure
+    def _marked(self, frame: Frame | bytes) -> Frame | bytes:
+        """A frame, whose data is marked if it is nested too deep."""
+        id, name, data = as_frame(frame)
+        if len(data) < LONG:
+            return frame
+        if self.sizes is not None:
+            try:
+                self.sizes.long_item_came(len(data))
+            except LimitError as error:
+                self._fail(error)
+        data = shallow(data)
+        return data if isinstance(frame, bytes) else (id, name, data)
+
+    def _fail_too_long(self) -> None:
+        """An item is too long."""
+        self._pending.clear()
+        self._fail(LimitError("line", self._longest))
+
+    def _fail(self, error: LimitError) -> None:
+        """All calls that follow raise this error."""
+        self._failure = error
 
     def _check_failure(self) -> None:
-        """Raise the error of a frame that was too long, again."""
+        """Raise the error, if there is one."""
         if self._failure is not None:
             raise self._failure
 
@@ -151,15 +175,14 @@ _heads: dict[frozenset[bytes] | None, dict[bytes, _Head]] = {None: {}}
 
 
 def _head_after(line: bytes, heeded_names: frozenset[bytes] | None) -> _Head:
-    """The head of blocks with this first line, which is the event name."""
+    """The head of blocks with this first line, which is the event name, and not long."""
     heads = _heads[heeded_names]
     if (found := heads.get(line)) is None:
         head, name = line + b"\ndata: ", line[7:]
         found = name, head, len(head), b"\n\n" + head, heeded_names is not None and name not in heeded_names
-        if len(line) < _LONG_LINE:
-            if len(heads) >= _MOST_HEADS:
-                heads.clear()
-            heads[line] = found
+        if len(heads) >= _MOST_HEADS:
+            heads.clear()
+        heads[line] = found
     return found
 
 
@@ -209,11 +232,11 @@ class SseFramer(Framer):
 
     def feed(self, chunk: bytes) -> Frames:
         """The frames that this chunk completes. The paths before `_feed_any` are for one block, and for a run of them."""
-        if not self._pending and self._is_lf_only and chunk.endswith(b"\n\n"):
+        if not self._pending and self._is_lf_only and chunk.endswith(b"\n\n") and len(chunk) < LONG:
             # One block alone, from a server that flushes each event.
             if chunk.startswith(self._head):
                 data = chunk[self._head_size : -2]
-                if _LF not in data and _CR not in data and len(data) < LONG:
+                if _LF not in data and _CR not in data:
                     return [data if self._as_data else (b"", self._head_name, data)]
             else:
                 line, _, data = chunk.partition(b"\ndata: ")
@@ -223,8 +246,7 @@ class SseFramer(Framer):
                     if head is self._newest:
                         self._expect_head(head)
                     self._newest = head
-                    frame = data if head[4] else (b"", head[0], data)
-                    return [frame] if len(data) < LONG else self._checked([frame])
+                    return [data if head[4] else (b"", head[0], data)]
         pending = self._pending
         if self._in_data and _CR not in chunk:
             if _LF not in chunk:
@@ -242,6 +264,7 @@ class SseFramer(Framer):
             pieces = text[self._head_size :].split(self._separator)
         else:
             return self._feed_any(chunk)
+        longest = max(map(len, pieces))
         rest = pieces.pop()
         if _LF in b"".join(pieces):
             return self._feed_any(chunk)
@@ -250,13 +273,24 @@ class SseFramer(Framer):
             self._pending = [rest]
         elif not self._end_run(rest, pieces):
             return self._feed_any(chunk)
-        if pieces and max(map(len, pieces)) >= LONG:
-            pieces = [as_frame(piece)[2] for piece in self._checked(pieces)]
+        if longest >= LONG:
+            return self._long_run(pieces)
         return pieces if self._as_data else self._named(pieces)
 
-    def _fail(self) -> LimitError:
-        self._in_data = self._is_lf_only = False  # so that the next chunk raises it again
-        return super()._fail()
+    def _long_run(self, pieces: list[bytes]) -> Frames:
+        """The frames of a run with this data, of which a piece, or what follows it, is long."""
+        most = self._longest - self._head_size - 1
+        short = [*takewhile(lambda piece: len(piece) <= most, pieces)]
+        if len(short) < len(pieces) or self._pending_size() > self._longest:
+            self._fail_too_long()
+        return self._checked(self._named(short))
+
+    def _pending_size(self) -> int:
+        return super()._pending_size() + (self._head_size if self._in_data else 0)
+
+    def _fail(self, error: LimitError) -> None:
+        self._in_data = self._is_lf_only = False  # so that the next chunk raises it
+        super()._fail(error)
 
     def _end_run(self, rest: bytes, pieces: list[bytes]) -> bool:
         """Take in the data of the last block of a run, and what follows it. The data joins the pieces if its block is
@@ -269,7 +303,7 @@ class SseFramer(Framer):
         self._in_data = False
         if len(after) == 1:
             self._pending = [self._head, rest]
-            self._size = len(rest)
+            self._size = self._head_size + len(rest)
         else:
             pieces.append(rest[:end])
             self._pending = [after[2:]] if len(after) > 2 else []
@@ -285,6 +319,8 @@ class SseFramer(Framer):
         pending = self._restore_head()
         if not self._is_lf_only or _CR in chunk:
             chunk = self._normalise(chunk)
+        if not pending:
+            chunk = chunk.lstrip(b"\n")  # blank lines are no item's
         end = chunk.rfind(b"\n\n") if _LF in chunk else -1
         if end < 0 and not (chunk.startswith(b"\n") and pending and pending[-1].endswith(b"\n")):
             if chunk:
@@ -294,16 +330,33 @@ class SseFramer(Framer):
             text = b"".join((*pending, chunk[: max(end, 0)]))
             rest = chunk[end + 2 :]
             pending[:] = (rest,) if rest else ()
-            lines = text.split(b"\n")
-            lines.append(b"")
-            frames = self._by_columns(lines) or self._heeded(self._by_lines(lines))
-            if max(map(len, lines)) >= LONG:
-                frames = self._checked(frames)
+            frames = self._blocks(text if max(len(text), len(rest)) < self._longest else self._within(text))
         if self._is_lf_only and len(pending) == 1 and pending[0].startswith(self._head):
             data = pending[0][self._head_size :]
             if _LF not in data:
                 pending[0], self._in_data = data, True
         return frames
+
+    def _within(self, text: bytes) -> bytes:
+        """These blocks up to the first one that is too long."""
+        start = 0
+        for block in text.split(b"\n\n"):
+            if len(block.strip(b"\n")) >= self._longest:
+                self._fail_too_long()
+                return text[:start]
+            start += len(block) + 2
+        if self._pending_size() > self._longest:
+            self._fail_too_long()
+        return text
+
+    def _blocks(self, text: bytes) -> Frames:
+        """The frames of complete blocks."""
+        lines = text.split(b"\n")
+        lines.append(b"")
+        if frames := self._by_columns(lines):
+            return frames if max(map(len, lines)) < LONG else self._checked(frames)
+        frames = self._heeded(self._by_lines(lines))
+        return frames if frames and len(text) < LONG else self._checked(frames)
 
     def _restore_head(self) -> list[bytes]:
         """What is pending, with the head of its block."""
@@ -336,7 +389,7 @@ class SseFramer(Framer):
         names = [line[7:] for line in lines[::3] if line[:7] == b"event: "] if period == 3 else [b""] * len(data)
         if len(data) + len(names) < 2 * len(lines) // period:
             return []
-        if period == 3:  # the next blocks are likely to be like the last one
+        if period == 3 and len(lines[-3]) < _LONG_LINE:  # the next blocks are likely to be like the last one
             self._expect_head(_head_after(lines[-3], self._heeded_names))
         if self._heeded_names is None or any(name in self._heeded_names for name in names):
             return self._heeded([(b"", name, piece) for name, piece in zip(names, data, strict=True)])
@@ -344,24 +397,17 @@ class SseFramer(Framer):
 
     def finish(self) -> list[Frame]:
         """The frame of the unfinished block, if it has data."""
-        if not (self._pending or self._failure):
+        self._check_failure()
+        if not self._pending:
             return []
         lines = b"".join(self._restore_head()).split(b"\n")
         self._pending.clear()
-        self._check_failure()
         return [as_frame(frame) for frame in self._checked(self._by_lines([*lines, b""]))]
 
     def _normalise(self, chunk: bytes) -> bytes:
-        """Drop a byte order mark, which may come in pieces, and turn CRLF and CR into LF. The two halves of a CRLF may
-        come in different chunks."""
-        if not self._started:
-            chunk = b"".join((*self._pending, chunk))
-            self._pending.clear()
-            if len(chunk) < 3 and _BYTE_ORDER_MARK.startswith(chunk):
-                self._pending.append(chunk)
-                return b""
-            self._started = True
-            chunk = chunk.removeprefix(_BYTE_ORDER_MARK)
+        """Drop a byte order mark, and turn CRLF and CR into LF. The two halves of a CRLF may come in different chunks."""
+        if not self._started and not (chunk := self._begin(chunk)):
+            return b""
         self._seen_cr = self._seen_cr or _CR in chunk
         self._is_lf_only = not self._seen_cr
         if self._is_lf_only:
@@ -411,40 +457,32 @@ share_names(
 class NdjsonFramer(Framer):
     """One JSON value on each line. Blank lines are skipped."""
 
-    def __init__(self, longest: int = Limits().line) -> None:
-        super().__init__(longest)
-        self._started = False
-
     def feed(self, chunk: bytes) -> Frames:
         """The frames of the lines that this chunk completes."""
         self._check_failure()
-        lines, newline, rest = chunk.rpartition(b"\n")
+        if not self._started:
+            chunk = self._begin(chunk)
+        text, newline, rest = chunk.rpartition(b"\n")
         if not newline:
             if chunk:
                 self._hold(chunk)
             return []
-        if self._pending or not self._started:
-            lines = self._take_pending(lines)
-        if rest:
-            self._pending.append(rest)
-        found = [line for line in lines.split(b"\n") if line.strip()]
+        lines = b"".join((*self._pending, text)).split(b"\n")
+        self._pending[:] = (rest,) if rest else ()
+        longest = max(map(len, lines))
+        if max(longest, len(rest)) > self._longest:
+            lines = [*takewhile(lambda line: len(line) <= self._longest, lines)]
+            self._fail_too_long()
+        found = [line for line in lines if line.strip()]
         frames = found if self._heeded_names is not None else [(b"", b"", line) for line in found]
-        return self._checked(frames) if max(map(len, found), default=0) >= min(LONG, self._longest) else frames
+        return frames if max(longest, len(rest)) < LONG else self._checked(frames)
 
     def finish(self) -> list[Frame]:
         """The frame of the last line, where no newline ends it."""
-        line = self._take_pending(b"").strip()
         self._check_failure()
-        return [as_frame(frame) for frame in self._checked([(b"", b"", line)])] if line else []
-
-    def _take_pending(self, more: bytes) -> bytes:
-        """What is pending, followed by `more`, without a byte order mark at the start of the body."""
-        text = b"".join((*self._pending, more))
+        line = b"".join(self._pending).strip()
         self._pending.clear()
-        if not self._started:
-            self._started = True
-            text = text.removeprefix(_BYTE_ORDER_MARK)
-        return text
+        return [as_frame(self._marked(line))] if line else []
 
 
 def framer_for(start: bytes, longest: int = Limits().line) -> Framer | None:
