@@ -6,8 +6,9 @@
 Which of the two it is shows only after some items. An item with a newline in it is a piece, and so are all after it. As
 long as there was none, an item starts a new line if the line before it cannot continue with it: that line is a complete
 JSON object or array (after `data:` or by itself), or both begin with an SSE field's name. From then on all items are
-lines. So pieces decode to the same events wherever they are cut. One exception: a comment, an event's name or data that is
-no JSON, that is the body's first line and is cut just before something like `data:`, is taken for a line.
+lines. So pieces decode to the same events wherever they are cut. Two exceptions, both in the body's first
+line: a comment, an event's name or data that is no JSON, cut just before something like `data:`, is taken for a line; and so is
+complete JSON that is cut just before whatever else there is on its line, where a newline should be.
 """
 
 from __future__ import annotations

@@ -230,7 +230,7 @@ class Decoder(base.Decoder):
         metadata, choices = {**self._metadata}, [self._choices[index] for index in sorted(self._choices)]
         if len(choices) > 1:
             metadata["finish_reasons"] = {str(choice.index): choice.finish_reason for choice in choices}
-        if extra := {str(choice.index): choice.extra for choice in choices if choice.extra}:
+        if extra := {str(choice.index): {**choice.extra} for choice in choices if choice.extra}:
             metadata["choices"] = extra
         return metadata
 

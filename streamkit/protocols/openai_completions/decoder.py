@@ -177,7 +177,9 @@ class Decoder(base.Decoder):
         status = _FINISH_REASON_STATUS.get(reason or "", "completed") if error is None else "failed"
         if status == "failed" and error is None:
             error = error_object(f"the provider ended its answer with the finish_reason {reason!r}")
-        metadata: dict[str, Any] = {"choices": self._choice_metadata} if self._choice_metadata else {}
+        metadata: dict[str, Any] = {}
+        if self._choice_metadata:
+            metadata["choices"] = {index: {**extra} for index, extra in self._choice_metadata.items()}
         if len(reasons) > 1:
             metadata["finish_reasons"] = {str(index): reasons[index] for index in reasons}
         yield RunDone(Run(status=status, error=error, finish_reason=reason, metadata=metadata))
