@@ -280,10 +280,10 @@ class SseFramer(Framer):
     def _long_run(self, pieces: list[bytes]) -> Frames:
         """The frames of a run with this data, of which a piece, or what follows it, is long."""
         most = self._longest - self._head_size - 1
-        short = [*takewhile(lambda piece: len(piece) <= most, pieces)]
-        if len(short) < len(pieces) or self._pending_size() > self._longest:
+        if max(map(len, pieces), default=0) > most or self._pending_size() > self._longest:
+            pieces = [*takewhile(lambda piece: len(piece) <= most, pieces)]
             self._fail_too_long()
-        return self._checked(self._named(short))
+        return self._checked(self._named(pieces))
 
     def _pending_size(self) -> int:
         return super()._pending_size() + (self._head_size if self._in_data else 0)
