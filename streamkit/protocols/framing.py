@@ -232,16 +232,16 @@ class SseFramer(Framer):
 
     def feed(self, chunk: bytes) -> Frames:
         """The frames that this chunk completes. The paths before `_feed_any` are for one block, and for a run of them."""
-        if not self._pending and self._is_lf_only and chunk.endswith(b"\n\n") and len(chunk) < LONG:
+        if not self._pending and self._is_lf_only and chunk.endswith(b"\n\n"):
             # One block alone, from a server that flushes each event.
             if chunk.startswith(self._head):
                 data = chunk[self._head_size : -2]
-                if _LF not in data and _CR not in data:
+                if _LF not in data and _CR not in data and len(data) < LONG:
                     return [data if self._as_data else (b"", self._head_name, data)]
             else:
                 line, _, data = chunk.partition(b"\ndata: ")
                 head = self._usual.get(line)
-                if head is not None and _LF not in (data := data[:-2]) and _CR not in data:
+                if head is not None and len(data) < LONG and _LF not in (data := data[:-2]) and _CR not in data:
                     # It has another event name than the expected one.
                     if head is self._newest:
                         self._expect_head(head)
