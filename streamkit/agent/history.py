@@ -56,7 +56,7 @@ def model_view(
     return view.finish()
 
 
-class _Call:
+class _RoundCall:
     """A call of the open round, and its results so far."""
 
     def __init__(self, message: ToolCallMessage, place: int) -> None:
@@ -81,13 +81,13 @@ class _View:
         self._images = images
         self._answered = {confirmation.subject.id: confirmation for confirmation in answered}
         self._messages: list[Message | Confirmation] = []
-        self._calls: dict[str, _Call] = {}  # of the open round, by the call's own id
+        self._calls: dict[str, _RoundCall] = {}  # of the open round, by the call's own id
         self._ids = UniqueIds(separator="_")  # of calls: some servers number each answer's from 0
         for id in used_ids:
             self._ids.unused(id)
         self._dropped: set[str] = set()  # ids of calls that were cut short
         self._at_provider: dict[str, str] = {}  # type of the message (call or code) by id, of what a provider ran
-        self._last: _Call | None = None  # output without a call's id belongs to it
+        self._last: _RoundCall | None = None  # output without a call's id belongs to it
         self._step: tuple[str | None, str | None] = (None, None)  # run and step of the open round
 
     def add(self, message: Message) -> None:
@@ -159,7 +159,7 @@ class _View:
     def _open_call(self, key: str, call: ToolCallMessage) -> None:
         """Put the call in the place of the message that was added last, and await its result."""
         self._messages[-1] = call
-        self._calls[key] = self._last = _Call(call, len(self._messages) - 1)
+        self._calls[key] = self._last = _RoundCall(call, len(self._messages) - 1)
 
     def _add_code(self, message: CodeMessage) -> None:
         call = self._calls.get(message.call_id or "")
@@ -224,7 +224,7 @@ class _View:
         self._messages += [self._output_of(call) for call in calls]
         self._show([image for call in calls for image in call.images])
 
-    def _output_of(self, call: _Call) -> ToolOutputMessage:
+    def _output_of(self, call: _RoundCall) -> ToolOutputMessage:
         message = call.message
         text, metadata = UNRECORDED, {}
         if call.output is not None:

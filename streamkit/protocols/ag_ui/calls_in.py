@@ -14,7 +14,7 @@ from ..ui_parts import message_fields
 from ..values import WireObject, as_object, as_text, is_list, json_text, parse_json, text_or_none
 from .wire import extra_of, others_of
 
-__all__ = ["CallIn", "Calls"]
+__all__ = ["CallIn", "IncomingCalls"]
 
 
 class CallIn:
@@ -32,7 +32,7 @@ class CallIn:
         self.code = JsonFields("code") if isinstance(message, m.CodeMessage) else None
 
 
-class Calls:
+class IncomingCalls:
     """The calls of one stream.
 
     Args:

@@ -11,7 +11,7 @@ from ...messages import Message
 from ..ui_parts import CODE_TOOL, DENIED, CodeArguments, HeldText, extra_call_id, extra_fields
 from .parents import Parents
 
-__all__ = ["CallOut", "Calls"]
+__all__ = ["CallOut", "OutgoingCalls"]
 
 Item = dict[str, Any]
 
@@ -45,7 +45,7 @@ class CallOut:
         self.printed: list[Message] = []
 
 
-class Calls:
+class OutgoingCalls:
     """The calls of one stream.
 
     Args:

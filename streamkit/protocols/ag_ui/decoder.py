@@ -21,8 +21,8 @@ from ..ui_decoder import NOT_GROWING, Growing, UiDecoder
 from ..ui_parts import message_fields, usage_of
 from ..values import WireObject, as_object, as_objects, as_seconds, as_text, text_or_none, without_keys
 from . import wire as w
-from .calls_in import Calls
-from .own_events import OwnEvents
+from .calls_in import IncomingCalls
+from .own_events import ActivityReader
 
 __all__ = ["Decoder"]
 
@@ -34,16 +34,16 @@ class Decoder(UiDecoder):
     """Decodes an AG-UI stream."""
 
     name = "ag_ui"
-    plain_item: ClassVar[Any] = w.PlainDelta
+    plain_item: ClassVar[Any] = w.PlainAgUiDelta
     call_delta, call_piece = w.CALL_DELTA, "value"
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)
         # The message ids and classes of open texts, by the prefix of their events and their id.
         self._texts: dict[tuple[str, str], tuple[str, type[m.Message]]] = {}
-        self._calls = Calls(self._unused_id, self.warn)
+        self._calls = IncomingCalls(self._unused_id, self.warn)
         self._growing_calls = self._calls.growing
-        self._own = OwnEvents(self._calls)
+        self._own = ActivityReader(self._calls)
         self._chunked: dict[str, str] = {}  # the id of the message that chunks go on with, by the prefix of their type
         self._thinking = ""  # the id of the text that the events of 0.x go on with
         self._step_names: set[str] = set()

@@ -26,7 +26,7 @@ from ..ui_parts import (
     usage_object,
 )
 from ..values import WireObject, as_object, as_text, without_keys
-from .calls_out import Calls
+from .calls_out import OutgoingCalls
 from .parents import Parents
 from .wire import CONSOLE, FILE, KEY, OWN, Version, token_usage
 
@@ -104,7 +104,7 @@ class Encoder(base.Encoder):
         self._steps: list[str] = []
         self._texts: dict[str, str] = {}  # the type of their deltas, by the id of open texts
         self._parents = Parents()
-        self._calls = Calls(self._parents, self._extra if self._is_1 else _no_extra)
+        self._calls = OutgoingCalls(self._parents, self._extra if self._is_1 else _no_extra)
         self._consoles: set[str] = set()
         self._questions: dict[str, Confirmation] = {}
         self._usage: e.Usage | None = None

@@ -15,23 +15,23 @@ from ...messages.typed_json import converter
 from ..ui_files import file_fields
 from ..ui_parts import message_fields, restored_event
 from ..values import WireObject, as_count, as_object, as_objects, as_seconds, as_text, text_or_none
-from .calls_in import Calls
+from .calls_in import IncomingCalls
 from .wire import CONSOLE, FILE, OWN, extra_of, others_of
 
-__all__ = ["OwnEvents"]
+__all__ = ["ActivityReader"]
 
 _Events = Iterator[e.Event] | None
 _as_annotation = converter(Annotation)
 
 
-class OwnEvents:
+class ActivityReader:
     """Reads the activities and custom events of one stream.
 
     Args:
         calls: the calls of the stream.
     """
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: IncomingCalls) -> None:
         self._calls = calls
         self._consoles: dict[str, m.ConsoleMessage | None] = {}  # open ones; None before their first output
 

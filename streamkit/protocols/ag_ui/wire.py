@@ -21,7 +21,7 @@ __all__ = [
     "OWN",
     "REASONING_DELTA",
     "TEXT_DELTA",
-    "PlainDelta",
+    "PlainAgUiDelta",
     "Version",
     "extra_of",
     "is_event",
@@ -107,7 +107,7 @@ def is_event(item: WireObject) -> bool:
 TEXT_DELTA, REASONING_DELTA, CALL_DELTA = "TEXT_MESSAGE_CONTENT", "REASONING_MESSAGE_CONTENT", "TOOL_CALL_ARGS"
 
 
-class PlainDelta(msgspec.Struct, gc=False):
+class PlainAgUiDelta(msgspec.Struct, gc=False):
     """A piece of a text, or of a call's arguments."""
 
     type: str

@@ -10,7 +10,7 @@ from ...events import Event, MetadataHeld, PossibleRepeat, Run, RunCreated, RunD
 from .. import base
 from ..held_values import HeldSize, add_values
 from ..values import WireObject, as_object, as_text, is_list, is_object, text_or_none, without, without_keys
-from .content import ContentBlocks, MessageIds
+from .content import BlockIds, ContentBlocks
 from .wire import PAUSE_REASONS, usage_of
 
 __all__ = ["Answers"]
@@ -33,7 +33,7 @@ class Answers(base.Decoder):
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)
-        self._blocks = ContentBlocks(MessageIds(self.new_id))
+        self._blocks = ContentBlocks(BlockIds(self.new_id))
         self._usage: dict[str, Any] = {}
         self._metadata: dict[str, Any] = {}
         self._held = HeldSize()

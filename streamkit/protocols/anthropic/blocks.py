@@ -19,18 +19,18 @@ from ..values import (
     text_or_json,
     without_keys,
 )
-from .wire import InputDelta, TextDelta, ThinkingDelta, annotation_of
+from .wire import InputDelta, TextDeltaFields, ThinkingDelta, annotation_of
 
 __all__ = [
     "BLOCK_OF_DELTA",
     "CALL_BLOCKS",
     "GROWING_BLOCKS",
-    "Block",
-    "CallBlock",
     "CompactionBlock",
+    "ContentBlock",
     "Doubt",
     "PlainWay",
     "RepeatedCall",
+    "ToolCallBlock",
 ]
 
 
@@ -51,7 +51,7 @@ class Growth(msgspec.Struct, frozen=True):
 _INPUT = Growth("input_json_delta", "partial_json", InputDelta)
 
 GROWING_BLOCKS = {
-    "text": Growth("text_delta", "text", TextDelta),
+    "text": Growth("text_delta", "text", TextDeltaFields),
     "thinking": Growth("thinking_delta", "thinking", ThinkingDelta),
     "tool_use": _INPUT,
     "server_tool_use": _INPUT,
@@ -82,10 +82,10 @@ PlainWay = tuple[type, str, Callable[[str, str], Delta]]
 """How the plain deltas of a block are read: their struct, the message's id, and what makes an event of both id and text."""
 
 
-_MessageClass = type[m.Message]  # inside `Block`, `type` is a field
+_MessageClass = type[m.Message]  # inside `ContentBlock`, `type` is a field
 
 
-class Block(msgspec.Struct, eq=False):
+class ContentBlock(msgspec.Struct, eq=False):
     """A block that grows, and the message that it becomes: text or thinking.
 
     Attributes:
@@ -161,7 +161,7 @@ class Block(msgspec.Struct, eq=False):
         events.append(MessageDone(self.message(status)) if self.metadata else MessageEnded(self.id, status))
 
 
-class CallBlock(Block):
+class ToolCallBlock(ContentBlock):
     """A block that is a tool call: pieces of the JSON of its arguments. Some servers send all of it with the start.
 
     Attributes:
@@ -221,7 +221,7 @@ class CallBlock(Block):
         self.json = bytearray()
 
 
-class RepeatedCall(CallBlock, kw_only=True):
+class RepeatedCall(ToolCallBlock, kw_only=True):
     """A call that has the id of another one. It gets a message when it ends, unless it is the same call again.
 
     Attributes:
@@ -229,7 +229,7 @@ class RepeatedCall(CallBlock, kw_only=True):
         warn: adds a warning about the current item.
     """
 
-    earlier: CallBlock
+    earlier: ToolCallBlock
     warn: Callable[[str, str], None]
 
     def plain_way(self) -> PlainWay | None:
@@ -251,7 +251,7 @@ class RepeatedCall(CallBlock, kw_only=True):
             events.append(MessageDone(self.message(status, self.arguments)))
 
 
-class CompactionBlock(Block):
+class CompactionBlock(ContentBlock):
     """A summary of the conversation so far. Each of its deltas has it from the beginning.
 
     Attributes:

@@ -11,13 +11,13 @@ from ... import messages as m
 from ...core.json_fields import JsonFields
 from ...events import CodeDelta, Event, MessageDone
 from ..values import WireObject, as_object, as_text, parse_json, text_or_none
-from .blocks import CallBlock, PlainWay
+from .blocks import PlainWay, ToolCallBlock
 from .wire import CODE_TOOLS
 
-__all__ = ["CodeBlock"]
+__all__ = ["ServerCodeBlock"]
 
 
-class CodeBlock(CallBlock, kw_only=True):
+class ServerCodeBlock(ToolCallBlock, kw_only=True):
     """A block of code.
 
     Attributes:
@@ -31,7 +31,9 @@ class CodeBlock(CallBlock, kw_only=True):
     is_complete: bool = False
 
     @classmethod
-    def of_tool(cls, name: str, id: str, fields: dict[str, Any], metadata: dict[str, Any], input: Any) -> CodeBlock:
+    def of_tool(
+        cls, name: str, id: str, fields: dict[str, Any], metadata: dict[str, Any], input: Any
+    ) -> ServerCodeBlock:
         """Return the block of a call of this tool, one of `CODE_TOOLS`."""
         language, key = CODE_TOOLS[name]
         fields = {**fields, "format": language}

@@ -22,19 +22,19 @@ from .blocks import (
     BLOCK_OF_DELTA,
     CALL_BLOCKS,
     GROWING_BLOCKS,
-    Block,
-    CallBlock,
     CompactionBlock,
+    ContentBlock,
     Doubt,
     PlainWay,
     RepeatedCall,
+    ToolCallBlock,
 )
 from .wire import CODE_TOOLS, STATUS_OF_STOP_REASON
 
-__all__ = ["ContentBlocks", "MessageIds"]
+__all__ = ["BlockIds", "ContentBlocks"]
 
 
-class MessageIds(msgspec.Struct, eq=False):
+class BlockIds(msgspec.Struct, eq=False):
     """The message ids of all answers of one stream, and the calls in these.
 
     Attributes:
@@ -44,7 +44,7 @@ class MessageIds(msgspec.Struct, eq=False):
     """
 
     new_id: Callable[[], str]
-    calls: dict[str, CallBlock] = {}
+    calls: dict[str, ToolCallBlock] = {}
     used: UniqueIds = msgspec.field(default_factory=UniqueIds)
 
     def id_of(self, id: str, group: str | None, index: int) -> str:
@@ -82,7 +82,7 @@ class ContentBlocks(msgspec.Struct, eq=False):
         stopped: blocks that are not done, as they may have been cut short: calls, and perhaps one other block after them.
     """
 
-    ids: MessageIds
+    ids: BlockIds
     growing: dict[int, PlainWay] = {}
     group: str | None = None
     stop_reason: str | None = None
@@ -91,9 +91,9 @@ class ContentBlocks(msgspec.Struct, eq=False):
     faults: list[tuple[str, str]] = []
     newest: int = -1
     newest_text: str = ""
-    opened: dict[int, tuple[Block, ...]] = {}
+    opened: dict[int, tuple[ContentBlock, ...]] = {}
     unknown: set[int] = set()
-    stopped: list[tuple[Block, Doubt]] = []
+    stopped: list[tuple[ContentBlock, Doubt]] = []
 
     def warn(self, code: str, fault: str) -> None:
         """Note a fault of the current item."""
@@ -253,7 +253,7 @@ class ContentBlocks(msgspec.Struct, eq=False):
         events += found
         return True
 
-    def _add(self, wire: WireObject, type: str, index: int, events: list[Event]) -> Block:
+    def _add(self, wire: WireObject, type: str, index: int, events: list[Event]) -> ContentBlock:
         """Add a block, which grows from here on, perhaps with its first text."""
         place = self._place(index)
         block = self._call(wire, type, place) if type in CALL_BLOCKS else self._text(wire, type, place)
@@ -261,7 +261,7 @@ class ContentBlocks(msgspec.Struct, eq=False):
         block.begin(wire, events)
         return block
 
-    def _open(self, block: Block, index: int, events: list[Event]) -> None:
+    def _open(self, block: ContentBlock, index: int, events: list[Event]) -> None:
         block.open(events)
         if block.type == "text":
             self.newest_text = block.id
@@ -275,18 +275,18 @@ class ContentBlocks(msgspec.Struct, eq=False):
     def _place(self, index: int) -> dict[str, Any]:
         return {"group": self.group, "index": index}
 
-    def _text(self, wire: WireObject, type: str, place: dict[str, Any]) -> Block:
+    def _text(self, wire: WireObject, type: str, place: dict[str, Any]) -> ContentBlock:
         """Return a block of anything but a call."""
         id = self.ids.id_of("", self.group, place["index"])
         if type == "text":
-            return Block(type, id, place)
+            return ContentBlock(type, id, place)
         if type == "compaction":
             fields = {**place, "type": type}
             return CompactionBlock(type, id, fields, m.Message, without_keys(wire, "type", "content"))
         signature = as_text(wire.get("signature"))
-        return Block(type, id, place, m.ReasoningMessage, {"signature": signature} if signature else {})
+        return ContentBlock(type, id, place, m.ReasoningMessage, {"signature": signature} if signature else {})
 
-    def _call(self, wire: WireObject, type: str, place: dict[str, Any]) -> CallBlock:
+    def _call(self, wire: WireObject, type: str, place: dict[str, Any]) -> ToolCallBlock:
         """Return the block of a call."""
         call_id, name = as_text(wire.get("id")), as_text(wire.get("name"))
         if not call_id:
@@ -295,24 +295,24 @@ class ContentBlocks(msgspec.Struct, eq=False):
         metadata = without_keys(wire, "type", "id", "name", "input")
         fields = {**place, "name": name or None, "call_id": call_id or None}
         if type == "server_tool_use" and name in CODE_TOOLS:
-            from .code_block import CodeBlock  # few answers have code that the provider runs
+            from .code_block import ServerCodeBlock  # few answers have code that the provider runs
 
-            call: CallBlock = CodeBlock.of_tool(name, id, fields, metadata, wire.get("input"))
+            call: ToolCallBlock = ServerCodeBlock.of_tool(name, id, fields, metadata, wire.get("input"))
         elif CALL_BLOCKS[type]:
             metadata["block_type"] = type
             fields["provider_executed"] = True
-            call = CallBlock(type, id, fields, m.ToolCallMessage, metadata, wire.get("input"))
+            call = ToolCallBlock(type, id, fields, m.ToolCallMessage, metadata, wire.get("input"))
         elif (earlier := self.ids.calls.get(call_id)) is not None:
             return RepeatedCall(
                 *(type, id, fields, m.ToolCallMessage, metadata, wire.get("input")), earlier=earlier, warn=self.warn
             )
         else:
-            call = CallBlock(type, id, fields, m.ToolCallMessage, metadata, wire.get("input"))
+            call = ToolCallBlock(type, id, fields, m.ToolCallMessage, metadata, wire.get("input"))
         if call_id:
             self.ids.calls[call_id] = call
         return call
 
-    def _grow(self, block: Block, type: str, delta: WireObject, events: list[Event]) -> None:
+    def _grow(self, block: ContentBlock, type: str, delta: WireObject, events: list[Event]) -> None:
         match type:
             case "signature_delta":
                 if signature := as_text(delta.get("signature")):

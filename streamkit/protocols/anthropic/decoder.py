@@ -22,7 +22,7 @@ from ...events import Delta, Event, RawEvent, Run, RunDone
 from ..values import WireObject, as_object, as_text, text_or_none, without, without_keys
 from .answers import Answers
 from .shape import recognises
-from .wire import HELPER_EVENTS, PlainDelta, error_of
+from .wire import HELPER_EVENTS, PlainBlockDelta, error_of
 
 __all__ = ["Decoder"]
 
@@ -35,14 +35,14 @@ class Decoder(Answers):
 
     name = "anthropic"
     sse_event_names: ClassVar[frozenset[bytes] | None] = frozenset({b"error"})
-    plain_item: ClassVar[Any] = PlainDelta
+    plain_item: ClassVar[Any] = PlainBlockDelta
 
     @classmethod
     def recognises(cls, item: WireObject) -> bool:
         """Whether it is one of this API's items, and cannot be one of the Assistants API's."""
         return recognises(item)
 
-    def plain(self, item: PlainDelta) -> Delta | None:
+    def plain(self, item: PlainBlockDelta) -> Delta | None:
         """Return the event of a delta of an open block."""
         struct, message_id, make_event = self._blocks.growing[item.index]
         return make_event(message_id, item.delta.piece) if item.delta.__class__ is struct else None

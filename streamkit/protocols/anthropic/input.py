@@ -50,10 +50,10 @@ def to_input(messages: Iterable[Message | Confirmation], *, report: Report = rep
             report(LeftOut(message, "it is of another choice"))
         else:
             first_choice.append(message)
-    return _Turns(first_choice, report).wire()
+    return _RequestTurns(first_choice, report).wire()
 
 
-class _Turns:
+class _RequestTurns:
     """The turns of a conversation, as they are written."""
 
     def __init__(self, messages: list[Message], report: Report) -> None:

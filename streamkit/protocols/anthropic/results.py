@@ -21,7 +21,7 @@ from ..values import (
     json_text,
     without_keys,
 )
-from .blocks import CallBlock
+from .blocks import ToolCallBlock
 from .wire import CODE_TOOLS
 
 __all__ = ["TEXTLESS_BLOCKS", "complete_block_events"]
@@ -31,7 +31,7 @@ TEXTLESS_BLOCKS = ("fallback", "mcp_tool_listing")
 
 
 def complete_block_events(
-    wire: WireObject, type: str, id: str, fields: dict[str, Any], calls: Mapping[str, CallBlock]
+    wire: WireObject, type: str, id: str, fields: dict[str, Any], calls: Mapping[str, ToolCallBlock]
 ) -> Iterable[Event] | None:
     """Return the events of a block that comes complete, None if its type is unknown.
 
@@ -58,7 +58,7 @@ def complete_block_events(
 
 
 def _result_events(
-    wire: WireObject, type: str, place: dict[str, Any], calls: Mapping[str, CallBlock]
+    wire: WireObject, type: str, place: dict[str, Any], calls: Mapping[str, ToolCallBlock]
 ) -> Iterator[Event]:
     """Yield the events of what a tool returned that the provider ran."""
     call_id = as_text(wire.get("tool_use_id"))

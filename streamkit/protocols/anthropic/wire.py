@@ -19,8 +19,8 @@ __all__ = [
     "STATUS_OF_STOP_REASON",
     "TOOL_OF_LANGUAGE",
     "InputDelta",
-    "PlainDelta",
-    "TextDelta",
+    "PlainBlockDelta",
+    "TextDeltaFields",
     "ThinkingDelta",
     "annotation_of",
     "error_of",
@@ -54,7 +54,7 @@ HELPER_EVENTS = frozenset(("text", "input_json", "thinking", "citation", "signat
 _NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
 
 
-class TextDelta(msgspec.Struct, tag_field="type", tag="text_delta", gc=False):
+class TextDeltaFields(msgspec.Struct, tag_field="type", tag="text_delta", gc=False):
     """A piece of a text."""
 
     piece: _NonEmpty = msgspec.field(name="text")
@@ -72,12 +72,12 @@ class InputDelta(msgspec.Struct, tag_field="type", tag="input_json_delta", gc=Fa
     piece: _NonEmpty = msgspec.field(name="partial_json")
 
 
-class PlainDelta(msgspec.Struct, gc=False):
+class PlainBlockDelta(msgspec.Struct, gc=False):
     """A piece of an open block. Deltas come in thousands, so no key is looked at that is not read."""
 
     type: Literal["content_block_delta"]
     index: int
-    delta: TextDelta | ThinkingDelta | InputDelta
+    delta: TextDeltaFields | ThinkingDelta | InputDelta
 
 
 # -- objects

@@ -10,28 +10,28 @@ from ... import messages as m
 from ...answers import Confirmation
 from ...events import ToolCallDelta
 from ..values import WireObject, as_object, as_text, is_list, is_object, text_or_json, text_or_none
-from .fragments import Call, Calls
-from .ids import MessageIds, Places
+from .fragments import LettaCall, LettaCalls
+from .ids import GroupPositions, LettaMessageIds
 from .texts import Texts
 from .wire import PlainFragment, check_content, read_content, warning
 
-__all__ = ["ToolCalls"]
+__all__ = ["LettaToolCalls"]
 
 _DENIED = "request to call tool denied"  # the server's return of a call that was declined
 
 
-class ToolCalls:
+class LettaToolCalls:
     """The tool calls of one stream.
 
     Attributes:
         growing: by tool_call_id, open calls whose next fragments can only be arguments.
     """
 
-    def __init__(self, ids: MessageIds, places: Places, texts: Texts) -> None:
+    def __init__(self, ids: LettaMessageIds, places: GroupPositions, texts: Texts) -> None:
         self._ids = ids
         self._places = places
         self._texts = texts
-        self._calls = Calls()
+        self._calls = LettaCalls()
         self.growing = self._calls.growing
 
     def close(self, status: m.Status) -> Iterator[e.Event]:
@@ -84,7 +84,7 @@ class ToolCalls:
         if call.is_complete and call.message_id:
             yield from self._end(call, "completed")
 
-    def _begin(self, call: Call, wire: WireObject) -> Iterator[e.Event]:
+    def _begin(self, call: LettaCall, wire: WireObject) -> Iterator[e.Event]:
         """Begin a call once its name is known."""
         id, otid = as_text(wire.get("id")), as_text(wire.get("otid"))
         yield from self._texts.end_parts(id, otid)
@@ -95,7 +95,7 @@ class ToolCalls:
         if call.call_id and not call.needs_approval:
             self._calls.growing[call.call_id] = call
 
-    def _end(self, call: Call, status: m.Status) -> Iterator[e.Event]:
+    def _end(self, call: LettaCall, status: m.Status) -> Iterator[e.Event]:
         if not call.message_id:
             yield warning("no-tool-name", f"tool call {call.call_id!r} never got a name", "tool_call_message")
             yield from self._begin(call, {"id": call.group})
@@ -110,7 +110,7 @@ class ToolCalls:
             subject = _message_of(call, content=call.arguments)
             yield e.ConfirmationCreated(Confirmation(call.call_id or call.message_id, subject))
 
-    def _decide(self, call: Call, *, approved: bool, reason: str | None = None) -> Iterator[e.Event]:
+    def _decide(self, call: LettaCall, *, approved: bool, reason: str | None = None) -> Iterator[e.Event]:
         """Yield the outcome of a confirmation. Without one, the call needs none any more."""
         if call.is_asked:
             status: Any = "approved" if approved else "declined"
@@ -155,7 +155,7 @@ class ToolCalls:
             yield from self._return(entry, wire, call, name)
         self._calls.forget()
 
-    def _return(self, entry: WireObject, wire: WireObject, call: Call | None, name: str) -> Iterator[e.Event]:
+    def _return(self, entry: WireObject, wire: WireObject, call: LettaCall | None, name: str) -> Iterator[e.Event]:
         """Yield the console output, the output and the images of one return."""
         value = entry["tool_return"]
         content = read_content(value)
@@ -181,7 +181,7 @@ class ToolCalls:
             yield e.MessageDone(image)
 
 
-def _message_of(call: Call, **fields: Any) -> m.ToolCallMessage:
+def _message_of(call: LettaCall, **fields: Any) -> m.ToolCallMessage:
     metadata = {"requires_approval": True} if call.needs_approval else None
     ids = {"name": call.name or None, "call_id": call.call_id or None}
     return m.ToolCallMessage(call.message_id, provider_executed=True, metadata=metadata, **ids, **fields)

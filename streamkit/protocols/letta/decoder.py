@@ -30,8 +30,8 @@ from ...events import OPEN_MESSAGE_STATUS
 from .. import base
 from ..dates import time_of
 from ..values import WireObject, as_count, as_text, error_item, text_or_json
-from .calls import ToolCalls
-from .ids import MessageIds, Places
+from .calls import LettaToolCalls
+from .ids import GroupPositions, LettaMessageIds
 from .legacy import is_legacy, kind_of, modernise
 from .texts import GROWING_TEXTS, Texts
 from .wire import (
@@ -68,9 +68,9 @@ class Decoder(base.Decoder):
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)
-        ids, places = MessageIds(self.new_id), Places()
+        ids, places = LettaMessageIds(self.new_id), GroupPositions()
         self._texts = Texts(ids, places)
-        self._calls = ToolCalls(ids, places, self._texts)
+        self._calls = LettaToolCalls(ids, places, self._texts)
         self._run: str | None = None  # the ids of the current run and step
         self._step: str | None = None
         self._steps: set[str] = set()

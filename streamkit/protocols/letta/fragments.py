@@ -11,7 +11,7 @@ from collections import OrderedDict
 
 import msgspec
 
-__all__ = ["Call", "Calls", "TextPart", "TextParts"]
+__all__ = ["LettaCall", "LettaCalls", "LettaTextPart", "TextParts"]
 
 
 _is_uuid = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE).fullmatch
@@ -20,7 +20,7 @@ _is_uuid = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNOREC
 # -- texts
 
 
-class TextPart(msgspec.Struct, kw_only=True, eq=False):
+class LettaTextPart(msgspec.Struct, kw_only=True, eq=False):
     """A text, reasoning or hidden reasoning that may grow.
 
     `kind` is its item's `message_type`, `id` and `otid` are the wire's, `metadata` is that of its done message, `number` counts
@@ -44,14 +44,14 @@ class TextParts:
     """
 
     def __init__(self) -> None:
-        self.open: dict[TextPart, None] = {}
-        self._open_by_message: dict[str, dict[int | str, dict[TextPart, None]]] = {}  # by id, and head of the otid
+        self.open: dict[LettaTextPart, None] = {}
+        self._open_by_message: dict[str, dict[int | str, dict[LettaTextPart, None]]] = {}  # by id, and head of the otid
         self._count = 0
-        self._by_otid: dict[tuple[str, str], TextPart] = {}
-        self._by_id: dict[tuple[str, str], TextPart] = {}
-        self._newest: dict[str, TextPart] = {}  # by kind
+        self._by_otid: dict[tuple[str, str], LettaTextPart] = {}
+        self._by_id: dict[tuple[str, str], LettaTextPart] = {}
+        self._newest: dict[str, LettaTextPart] = {}  # by kind
 
-    def find(self, kind: str, id: str, otid: str) -> TextPart | None:
+    def find(self, kind: str, id: str, otid: str) -> LettaTextPart | None:
         """Return the open text that a fragment belongs to, None if it begins another one."""
         if otid:
             part = self._by_otid.get((kind, otid)) or self._without_otid(kind, id)
@@ -68,7 +68,7 @@ class TextParts:
         self._enter(part, id)
         return part
 
-    def add(self, part: TextPart) -> None:
+    def add(self, part: LettaTextPart) -> None:
         """A text begins."""
         self._count += 1
         part.number = self._count
@@ -76,7 +76,7 @@ class TextParts:
         self._open_key(part)
         self._enter(part, part.id)
 
-    def ended_by(self, id: str, otid: str) -> list[TextPart]:
+    def ended_by(self, id: str, otid: str) -> list[LettaTextPart]:
         """Return the open texts that end where another part of the message with this id begins. The server's parts
         follow each other, and are numbered by their otids. Other servers' otids only distinguish parts, which may
         interleave."""
@@ -88,17 +88,17 @@ class TextParts:
             ended = [*parts.get("", ()), *(part for part in parts.get(head, ()) if _numbering(part.otid)[1] < number)]
         return sorted(ended, key=lambda part: part.number)
 
-    def close(self, part: TextPart) -> None:
+    def close(self, part: LettaTextPart) -> None:
         """A text ends."""
         part.is_open = False
         del self.open[part]
         self._close_key(part)
 
-    def _open_key(self, part: TextPart) -> None:
+    def _open_key(self, part: LettaTextPart) -> None:
         head, _ = _numbering(part.otid)
         self._open_by_message.setdefault(part.id, {}).setdefault(head, {})[part] = None
 
-    def _close_key(self, part: TextPart) -> None:
+    def _close_key(self, part: LettaTextPart) -> None:
         parts = self._open_by_message[part.id]
         head, _ = _numbering(part.otid)
         del parts[head][part]
@@ -107,20 +107,20 @@ class TextParts:
         if not parts:
             del self._open_by_message[part.id]
 
-    def _enter(self, part: TextPart, id: str) -> None:
+    def _enter(self, part: LettaTextPart, id: str) -> None:
         self._newest[part.kind] = part
         if part.otid:
             self._by_otid[part.kind, part.otid] = part
         if id:
             self._by_id[part.kind, id] = part
 
-    def _without_otid(self, kind: str, id: str) -> TextPart | None:
+    def _without_otid(self, kind: str, id: str) -> LettaTextPart | None:
         """Return the text whose fragments had only this id so far, or neither key."""
         part = self._by_id.get((kind, id)) if id else None
         part = part or self._without_keys(kind)
         return part if part is not None and not part.otid else None
 
-    def _without_keys(self, kind: str) -> TextPart | None:
+    def _without_keys(self, kind: str) -> LettaTextPart | None:
         part = self._newest.get(kind)
         return part if part is not None and not part.id and not part.otid else None
 
@@ -174,7 +174,7 @@ class _ObjectEnd:
         return False
 
 
-class Call(msgspec.Struct, kw_only=True, eq=False):
+class LettaCall(msgspec.Struct, kw_only=True, eq=False):
     """A tool call. `group` is the id of the item in which it began; `message_id` is "" until its name is known.
 
     It is open until its arguments end, or the step does. Then it may need an approval, of which one confirmation is emitted,
@@ -207,7 +207,7 @@ class Call(msgspec.Struct, kw_only=True, eq=False):
             self.is_complete = self.object_end.is_in(new)
 
 
-class Calls:
+class LettaCalls:
     """The tool calls of a stream, in the order in which they began.
 
     Attributes:
@@ -216,22 +216,22 @@ class Calls:
     """
 
     def __init__(self) -> None:
-        self.open: dict[Call, None] = {}
-        self.growing: dict[str, Call] = {}
-        self._by_id: dict[str, Call] = {}
-        self._all: OrderedDict[Call, None] = OrderedDict()  # except for those that are answered and forgotten
-        self._nameless: OrderedDict[Call, None] = OrderedDict()  # those without an id that are not answered
-        self._unasked: dict[Call, None] = {}  # those that need an approval, of which no confirmation was emitted
-        self._asked: dict[tuple[str, str], dict[Call, None]] = {}  # the others of these, by call id and by group
-        self._answered: list[Call] = []  # that are not forgotten yet
+        self.open: dict[LettaCall, None] = {}
+        self.growing: dict[str, LettaCall] = {}
+        self._by_id: dict[str, LettaCall] = {}
+        self._all: OrderedDict[LettaCall, None] = OrderedDict()  # except for those that are answered and forgotten
+        self._nameless: OrderedDict[LettaCall, None] = OrderedDict()  # those without an id that are not answered
+        self._unasked: dict[LettaCall, None] = {}  # those that need an approval, of which no confirmation was emitted
+        self._asked: dict[tuple[str, str], dict[LettaCall, None]] = {}  # the others of these, by call id and by group
+        self._answered: list[LettaCall] = []  # that are not forgotten yet
 
-    def find(self, call_id: str, group: str, name: str, arguments: str, *, needs_approval: bool) -> Call:
+    def find(self, call_id: str, group: str, name: str, arguments: str, *, needs_approval: bool) -> LettaCall:
         """Return the call that a fragment belongs to; a new one if it begins one."""
         call = self._by_id.get(call_id) if call_id else self._continued(group, name)
         if call is not None and not call.is_open and name and _is_another(call, group, name, arguments, needs_approval):
             call = None  # some models number their calls anew in each step, or give all of them the id 0
         if call is None:
-            call = Call(call_id=call_id, group=group)
+            call = LettaCall(call_id=call_id, group=group)
             self._all[call] = self.open[call] = None
             if call_id:
                 self._by_id[call_id] = call
@@ -242,19 +242,19 @@ class Calls:
             self._unasked[call] = None
         return call
 
-    def returned(self, call_id: str) -> Call | None:
+    def returned(self, call_id: str) -> LettaCall | None:
         """Return the call that a return is for: without an id, the first call without an id and a return."""
         if call_id:
             return self._by_id.get(call_id)
         return next(iter(self._nameless), None)
 
-    def close(self, call: Call) -> None:
+    def close(self, call: LettaCall) -> None:
         """A call's arguments end."""
         call.is_open = False
         del self.open[call]
         self.growing.pop(call.call_id, None)
 
-    def ask(self) -> list[Call]:
+    def ask(self) -> list[LettaCall]:
         """Return the calls of which a confirmation is to be emitted, each once."""
         unasked, self._unasked = self._unasked, {}
         asked = [call for call in unasked if call.needs_approval and not (call.is_asked or call.is_answered)]
@@ -264,11 +264,11 @@ class Calls:
                 self._asked.setdefault(key, {})[call] = None
         return asked
 
-    def asked(self, call_id: str, group: str) -> list[Call]:
+    def asked(self, call_id: str, group: str) -> list[LettaCall]:
         """Return the calls that an answer is for: those with this call id, without one those of this group."""
         return [*self._asked.get(("id", call_id) if call_id else ("group", group), ())]
 
-    def answer(self, call: Call) -> None:
+    def answer(self, call: LettaCall) -> None:
         """A call is answered by a return."""
         call.is_answered = True
         call.pieces.clear()
@@ -283,7 +283,7 @@ class Calls:
                 self._asked.get(key, {}).pop(call, None)
         self._answered.clear()
 
-    def _continued(self, group: str, name: str) -> Call | None:
+    def _continued(self, group: str, name: str) -> LettaCall | None:
         """Return the call that a fragment without an id continues."""
         last = next(reversed(self._all), None)
         if last is None or not last.is_open or last.group != group or (name and last.name):
@@ -291,7 +291,7 @@ class Calls:
         return last
 
 
-def _is_another(call: Call, group: str, name: str, arguments: str, needs_approval: bool) -> bool:
+def _is_another(call: LettaCall, group: str, name: str, arguments: str, needs_approval: bool) -> bool:
     """Whether a fragment with a name and the id of a closed call begins another call. The same item may come twice."""
     if (group, name, arguments) == (call.group, call.name, call.arguments) and not call.is_answered:
         return False

@@ -9,10 +9,10 @@ from ...core.unique_ids import UniqueIds
 from ..dates import time_of
 from ..values import WireObject, as_text, text_or_none
 
-__all__ = ["MessageIds", "Places"]
+__all__ = ["GroupPositions", "LettaMessageIds"]
 
 
-class MessageIds:
+class LettaMessageIds:
     """Message ids: those of the wire, made unique.
 
     Args:
@@ -38,7 +38,7 @@ class MessageIds:
         return self._of_complete[key]
 
 
-class Places:
+class GroupPositions:
     """Counts the messages that come from each of Letta's own messages, which are their groups."""
 
     def __init__(self) -> None:

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 from ... import events as e
 from ... import messages as m
 from ..values import WireObject, as_text, without_keys
-from .fragments import TextPart, TextParts
-from .ids import MessageIds, Places
+from .fragments import LettaTextPart, TextParts
+from .ids import GroupPositions, LettaMessageIds
 from .wire import PlainPiece, check_content, read_content, warning
 
-__all__ = ["GROWING_TEXTS", "GrowingText", "Texts"]
+__all__ = ["GROWING_TEXTS", "OpenText", "Texts"]
 
 GROWING_TEXTS: dict[str, tuple[type[m.Message], str]] = {
     "reasoning_message": (m.ReasoningMessage, "reasoning"),
@@ -24,7 +24,7 @@ GROWING_TEXTS: dict[str, tuple[type[m.Message], str]] = {
 _METADATA_KEYS = ("name", "sender_id", "is_err", "source", "state", "hidden_reasoning")
 
 
-class GrowingText(NamedTuple):
+class OpenText(NamedTuple):
     """The text whose fragment came last: the kind, id and otid of the fragment; then the message's id, and what makes its
     events."""
 
@@ -35,7 +35,7 @@ class GrowingText(NamedTuple):
     delta_event: Any = None
 
 
-_NO_TEXT = GrowingText()
+_NO_TEXT = OpenText()
 
 
 class Texts:
@@ -45,7 +45,7 @@ class Texts:
         growing: the text that a plain piece continues; one without a kind if there is none.
     """
 
-    def __init__(self, ids: MessageIds, places: Places) -> None:
+    def __init__(self, ids: LettaMessageIds, places: GroupPositions) -> None:
         self.growing = _NO_TEXT
         self._ids = ids
         self._places = places
@@ -85,11 +85,11 @@ class Texts:
         elif content.text:
             delta_event = message_class.delta_event
             yield delta_event(part.message_id, content.text)
-            self.growing = GrowingText(kind, id or None, otid or None, part.message_id, delta_event)
+            self.growing = OpenText(kind, id or None, otid or None, part.message_id, delta_event)
 
-    def _begin(self, kind: str, wire: WireObject, id: str, otid: str) -> Generator[e.Event, None, TextPart]:
+    def _begin(self, kind: str, wire: WireObject, id: str, otid: str) -> Generator[e.Event, None, LettaTextPart]:
         yield from self.end_parts(id, otid)
-        part = TextPart(kind=kind, message_id=self._ids.unused(otid, id), id=id, otid=otid)
+        part = LettaTextPart(kind=kind, message_id=self._ids.unused(otid, id), id=id, otid=otid)
         fields = self._places.next_in(wire)
         if kind == "hidden_reasoning_message":
             fields["format"] = "redacted"
@@ -108,7 +108,7 @@ class Texts:
         for part in [*self._parts.open]:
             yield self._end(part, status)
 
-    def _end(self, part: TextPart, status: m.Status) -> e.Event:
+    def _end(self, part: LettaTextPart, status: m.Status) -> e.Event:
         self._parts.close(part)
         self.growing = _NO_TEXT
         message_class, key = GROWING_TEXTS[part.kind]

@@ -17,9 +17,9 @@ from ..values import LARGEST_COUNT, WireObject, as_object, as_text, error_object
 __all__ = [
     "PAYLOAD_KEYS",
     "STATUS_OF_STOP_REASON",
-    "Content",
     "PlainFragment",
     "PlainPiece",
+    "WireContent",
     "check_content",
     "error_of",
     "read_content",
@@ -97,7 +97,7 @@ class PlainPiece(msgspec.Struct, gc=False):
 # -- objects
 
 
-class Content(NamedTuple):
+class WireContent(NamedTuple):
     """The content of a message.
 
     Attributes:
@@ -115,10 +115,10 @@ class Content(NamedTuple):
     is_malformed: bool = False
 
 
-def read_content(value: Any) -> Content:
+def read_content(value: Any) -> WireContent:
     """Content that is a string, a list of parts, or one part."""
     if isinstance(value, str) or value is None:
-        return Content(value or "")
+        return WireContent(value or "")
     texts: list[str] = []
     images: list[tuple[str, str]] = []
     signature, has_other_parts, is_malformed = "", False, False
@@ -133,10 +133,10 @@ def read_content(value: Any) -> Content:
         else:
             has_other_parts = True
             is_malformed = is_malformed or as_text(as_object(part).get("type")) in ("", "text", "image")
-    return Content("".join(texts), signature, images, has_other_parts, is_malformed)
+    return WireContent("".join(texts), signature, images, has_other_parts, is_malformed)
 
 
-def check_content(content: Content, kind: Any) -> Iterator[StreamWarning]:
+def check_content(content: WireContent, kind: Any) -> Iterator[StreamWarning]:
     """Yield a warning about content that is malformed. `kind` is that of its item."""
     if content.is_malformed:
         yield warning("bad-content", "its content is not text, or has a part that is none, which was skipped", kind)

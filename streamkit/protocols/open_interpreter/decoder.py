@@ -20,7 +20,7 @@ from .. import base
 from ..values import is_object, text_or_none
 from .assembly import MessageAssembler
 from .confirmations import is_same_action, read_subject
-from .questions import Question, is_question_line, question_in_chunk, question_in_item, question_in_text
+from .questions import ReceivedQuestion, is_question_line, question_in_chunk, question_in_item, question_in_text
 from .wire import any_as_text, is_chunk
 
 __all__ = ["Decoder", "WebsocketDecoder"]
@@ -191,13 +191,13 @@ class Decoder(base.Decoder):
         elif role != "computer":
             self._warn("unknown-type", f"a confirmation comes from the computer; this one, from {role!r}, counts too")
 
-    def _ask_without_chunk(self, question: Question) -> list[Event]:
+    def _ask_without_chunk(self, question: ReceivedQuestion) -> list[Event]:
         """Return the events of a question in an item that is not a chunk."""
         self._begin_item()
         self._ask(question)
         return self._take_events()
 
-    def _ask(self, question: Question) -> None:
+    def _ask(self, question: ReceivedQuestion) -> None:
         """Emit the confirmation. One that leaves a doubt is malformed, so that it cannot be approved."""
         self._messages.close_before_question()
         self._confirmation_count += 1

@@ -11,7 +11,7 @@ from ...messages import CodeMessage, ConsoleMessage, ImageMessage, Message, Tool
 from ..values import WireObject, as_object, as_objects, parse_json
 from .open_objects import Item, OpenCall
 from .run_fields import is_number
-from .run_writer import NamedItem, NamedItems, RunWriter
+from .run_writer import AssistantsRunWriter, NamedItem, NamedItems
 
 __all__ = ["CallWriter"]
 
@@ -19,7 +19,7 @@ __all__ = ["CallWriter"]
 class CallWriter:
     """The calls of the run, by the ids of their flat messages and by their call ids."""
 
-    def __init__(self, run: RunWriter) -> None:
+    def __init__(self, run: AssistantsRunWriter) -> None:
         self._run = run
         self._ids = UniqueIds()
         self._calls: dict[str, OpenCall] = {}  # by the id of the flat message of the call, or of its console

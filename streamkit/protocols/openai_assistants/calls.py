@@ -16,7 +16,7 @@ from ..final_forms import ItemForm, content_key
 from ..values import WireObject, as_object, as_objects, as_text, is_object, parse_json, text_or_json
 from .wire import Warn, nonempty_values
 
-__all__ = ["TOOLS", "Call", "content_of"]
+__all__ = ["TOOLS", "AssistantsCall", "content_of"]
 
 TOOLS = ("function", "code_interpreter", "file_search")
 """The kinds of calls that the API documents."""
@@ -27,7 +27,7 @@ def content_of(kind: str, body: WireObject) -> str:
     return text_or_json(body.get("input" if kind == "code_interpreter" else "arguments"))
 
 
-class Call:
+class AssistantsCall:
     """One tool call, and the flat messages of what came out of it.
 
     The call is created with its first piece, once its name is there; then its content grows, by `add_delta`; its content

@@ -34,9 +34,9 @@ from ...events import (
 from ...messages import Status
 from .. import base
 from ..values import WireObject, as_object, as_objects, as_text
-from .calls import Call
+from .calls import AssistantsCall
 from .shape import name_and_data, recognises
-from .steps import Step, match_calls
+from .steps import AssistantsStep, match_calls
 from .thread_messages import ThreadMessage
 from .unassigned_usage import UnassignedUsage
 from .wire import (
@@ -71,8 +71,8 @@ class Decoder(base.Decoder):
         self._run_began_here = False  # not in an earlier stream
         self._end_status = ""  # the status with which the run ended, or requires_action
         self._usage = UnassignedUsage()
-        self._steps: dict[str, Step] = {}
-        self._latest_step: Step | None = None
+        self._steps: dict[str, AssistantsStep] = {}
+        self._latest_step: AssistantsStep | None = None
         self._step_ids: dict[str, str] = {}  # by the id of the thread's message that the step creates
         self._messages: dict[str, ThreadMessage] = {}
         self._latest_message: ThreadMessage | None = None
@@ -80,7 +80,7 @@ class Decoder(base.Decoder):
         # By the id of a thread's message: its text part that is open, as (index, id of the flat message).
         self._open_texts: dict[str, tuple[int, str]] = {}
         # By the id of a step: its call that is growing, with the call's index, until another kind of event comes.
-        self._growing_calls: dict[str, tuple[int, Call]] = {}
+        self._growing_calls: dict[str, tuple[int, AssistantsCall]] = {}
 
     @classmethod
     def recognises(cls, item: Mapping[str, Any]) -> bool:
@@ -223,7 +223,7 @@ class Decoder(base.Decoder):
 
     # -- steps
 
-    def _step_of(self, wire: WireObject) -> Generator[Event, None, Step]:
+    def _step_of(self, wire: WireObject) -> Generator[Event, None, AssistantsStep]:
         """Return the step that an event is about, after the events that begin what has not begun."""
         yield from self._begin_run_of(wire)
         id = as_text(wire.get("id"))
@@ -232,10 +232,10 @@ class Decoder(base.Decoder):
             step = yield from self._add_step(id, wire)
         return step
 
-    def _add_step(self, id: str, wire: WireObject) -> Generator[Event, None, Step]:
+    def _add_step(self, id: str, wire: WireObject) -> Generator[Event, None, AssistantsStep]:
         created = step_of(wire, id, "in_progress")
         created.usage = created.error = created.completed_at = None
-        step = Step(id, self.warn, self._ids.unused)
+        step = AssistantsStep(id, self.warn, self._ids.unused)
         self._latest_step = self._steps[id or f"#{len(self._steps)}"] = step
         if message_id := as_text(created.metadata.get("message_id")):
             self._step_ids[message_id] = id
@@ -257,7 +257,7 @@ class Decoder(base.Decoder):
         began_earlier = not self._run_began_here and not self._steps
         if began_earlier and id:
             yield from self._begin_run_of(wire)
-            step = self._steps[id] = Step(id, self.warn, self._ids.unused, began_here=False)
+            step = self._steps[id] = AssistantsStep(id, self.warn, self._ids.unused, began_here=False)
         else:
             step = yield from self._step_of(wire)
         if step.is_done:

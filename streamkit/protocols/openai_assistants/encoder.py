@@ -37,7 +37,7 @@ from .call_writer import CallWriter
 from .message_writer import MessageWriter
 from .objects import content_part, stream_error_object
 from .open_objects import Item
-from .run_writer import NamedItem, NamedItems, RunWriter
+from .run_writer import AssistantsRunWriter, NamedItem, NamedItems
 
 __all__ = ["Encoder"]
 
@@ -81,7 +81,7 @@ class Encoder(base.Encoder):
     done = b"[DONE]"
 
     def __init__(self) -> None:
-        self._run = RunWriter()
+        self._run = AssistantsRunWriter()
         self._messages = MessageWriter(self._run)
         self._calls = CallWriter(self._run)
 

@@ -8,7 +8,7 @@ from ...events import AnnotationAdded, Delta
 from ...messages import ImageMessage, Message
 from .objects import citation_object, content_part, is_file_citation, thread_message
 from .open_objects import Item, OpenThreadMessage
-from .run_writer import NamedItem, NamedItems, RunWriter
+from .run_writer import AssistantsRunWriter, NamedItem, NamedItems
 
 __all__ = ["MessageWriter"]
 
@@ -16,7 +16,7 @@ __all__ = ["MessageWriter"]
 class MessageWriter:
     """The parts of the thread's messages, by the ids of their flat messages."""
 
-    def __init__(self, run: RunWriter) -> None:
+    def __init__(self, run: AssistantsRunWriter) -> None:
         self._run = run
         self._parts: dict[str, tuple[OpenThreadMessage, int]] = {}
 

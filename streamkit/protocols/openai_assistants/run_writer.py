@@ -14,7 +14,7 @@ from ...events import Run, RunStep
 from .objects import ended_run_object, run_object, step_object, thread_message
 from .open_objects import Item, OpenStep, OpenThreadMessage
 
-__all__ = ["NamedItem", "NamedItems", "RunWriter"]
+__all__ = ["AssistantsRunWriter", "NamedItem", "NamedItems"]
 
 NamedItem: TypeAlias = tuple[str, Item]
 """An event as (name, data)."""
@@ -25,7 +25,7 @@ NamedItems: TypeAlias = Iterator[NamedItem]
 _STEP_ENDS = {"incomplete": "failed", "requires_action": "completed", "in_progress": "completed"}
 
 
-class RunWriter:
+class AssistantsRunWriter:
     """The run, its open steps, and the open messages of its thread.
 
     Attributes:

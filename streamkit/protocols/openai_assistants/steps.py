@@ -11,13 +11,13 @@ from ...events import Event
 from ...messages import Status
 from ..final_forms import ItemForm, content_key, match_final
 from ..values import WireObject, as_count, as_object, as_objects, as_text
-from .calls import TOOLS, Call, content_of
+from .calls import TOOLS, AssistantsCall, content_of
 from .wire import Warn, kind_of
 
-__all__ = ["Step", "match_calls"]
+__all__ = ["AssistantsStep", "match_calls"]
 
 
-class Step:
+class AssistantsStep:
     """One step of a run, with its tool calls.
 
     Args:
@@ -32,17 +32,17 @@ class Step:
         self.is_done = False
         self._warn = warn
         self._unused_id = unused_id
-        self._calls: dict[int, Call] = {}  # by index
-        self._calls_by_id: dict[str, Call] = {}
-        self._latest: Call | None = None
+        self._calls: dict[int, AssistantsCall] = {}  # by index
+        self._calls_by_id: dict[str, AssistantsCall] = {}
+        self._latest: AssistantsCall | None = None
         self._next_index = 0
 
     @property
-    def calls(self) -> list[Call]:
+    def calls(self) -> list[AssistantsCall]:
         """Its calls, by their indexes."""
         return [call for _, call in sorted(self._calls.items())]
 
-    def growing_call(self) -> tuple[int, Call] | None:
+    def growing_call(self) -> tuple[int, AssistantsCall] | None:
         """Return the call that the latest delta was for, and its index, if a further piece does no more than extend
         it."""
         latest = self._latest
@@ -73,7 +73,7 @@ class Step:
             yield from self.complete_call(entry, call, status)
         yield from self.close(status)
 
-    def complete_call(self, entry: WireObject, call: Call | None, status: Status) -> Iterator[Event]:
+    def complete_call(self, entry: WireObject, call: AssistantsCall | None, status: Status) -> Iterator[Event]:
         """Complete a call of this step with its final form; it is a new one if `call` is None."""
         call = call or self._add_call(self._next_index, entry)
         if call is not None:
@@ -85,7 +85,7 @@ class Step:
             yield from call.close(status)
         self.is_done = True
 
-    def _call_of(self, position: int, entry: WireObject, *, is_initial: bool) -> Call | None:
+    def _call_of(self, position: int, entry: WireObject, *, is_initial: bool) -> AssistantsCall | None:
         """Return the call that an entry belongs to, perhaps a new one; None if the entry is not a call."""
         id, index = as_text(entry.get("id")), as_count(entry.get("index"))
         with_id = self._calls_by_id.get(id) if id else None
@@ -106,7 +106,7 @@ class Step:
             self._calls_by_id.setdefault(id, call)
         return call
 
-    def _add_call(self, index: int, entry: WireObject) -> Call | None:
+    def _add_call(self, index: int, entry: WireObject) -> AssistantsCall | None:
         """Return a new call; None if the entry has no kind of call."""
         kind = kind_of(entry, TOOLS)
         if not kind:
@@ -115,14 +115,14 @@ class Step:
         self._next_index = max(self._next_index, index + 1)
         call_id = as_text(entry.get("id"))
         id = self._unused_id(call_id or f"{self.id or 'step'}.{index}")
-        call = Call(id, call_id, kind, (self.id or None) if self.began_here else None, index, self._warn)
+        call = AssistantsCall(id, call_id, kind, (self.id or None) if self.began_here else None, index, self._warn)
         self._calls[index] = call
         if call_id:
             self._calls_by_id.setdefault(call_id, call)
         return call
 
 
-def match_calls(entries: Sequence[WireObject], calls: Sequence[Call]) -> list[Call | None]:
+def match_calls(entries: Sequence[WireObject], calls: Sequence[AssistantsCall]) -> list[AssistantsCall | None]:
     """Return the calls that these final forms belong to; None for those that were not streamed."""
     places = match_final([_form_of(entry) for entry in entries], [call.form for call in calls])
     return [None if place is None else calls[place] for place in places]

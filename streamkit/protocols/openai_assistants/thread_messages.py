@@ -14,7 +14,7 @@ from ...messages import Annotation, ImageMessage, Message, RefusalMessage, Statu
 from ..values import WireObject, as_count, as_list, as_object, as_objects, as_seconds, as_text
 from .wire import Warn, citation_of, identity_of, kind_of, nonempty_values
 
-__all__ = ["Part", "ThreadMessage"]
+__all__ = ["ThreadMessage", "ThreadMessagePart"]
 
 _KINDS: dict[str, tuple[type[Message], str | None]] = {
     "text": (TextMessage, None),
@@ -26,7 +26,7 @@ _KINDS: dict[str, tuple[type[Message], str | None]] = {
 _REASON_STATUS: dict[str, Status] = {"run_cancelled": "cancelled", "run_failed": "failed"}
 
 
-class Part:
+class ThreadMessagePart:
     """One part of a thread's message: a flat message, from created to done.
 
     Attributes:
@@ -76,8 +76,8 @@ class ThreadMessage:
         self.step_id: str | None = None
         self.created_at: float | None = None
         self.metadata: dict[str, Any] = {}
-        self.parts: dict[int, Part] = {}
-        self.current: Part | None = None
+        self.parts: dict[int, ThreadMessagePart] = {}
+        self.current: ThreadMessagePart | None = None
         self.is_done = False
 
     def begin(self, wire: WireObject) -> Iterator[Event]:
@@ -153,7 +153,7 @@ class ThreadMessage:
 
     # -- parts
 
-    def _part_of(self, kind: str, position: int, entry: WireObject) -> Part:
+    def _part_of(self, kind: str, position: int, entry: WireObject) -> ThreadMessagePart:
         """Return the part that an entry belongs to; a new one if there is none of this kind at its index."""
         index = as_count(entry.get("index"))
         if index is None:
@@ -163,7 +163,7 @@ class ThreadMessage:
         part = self.parts.get(index)
         if part is None or part.kind != kind:
             id = self.unused_id(f"{self.id}.{index}") if self.parts else self.id
-            part = self.parts[index] = Part(id, kind, index)
+            part = self.parts[index] = ThreadMessagePart(id, kind, index)
         return part
 
     def _indexed(self, entries: list[WireObject]) -> list[tuple[int, WireObject]]:
@@ -174,13 +174,13 @@ class ThreadMessage:
             return [*zip(streamed, entries, strict=False), *rest]
         return [*enumerate(entries)]
 
-    def _switch_to(self, part: Part) -> Iterator[Event]:
+    def _switch_to(self, part: ThreadMessagePart) -> Iterator[Event]:
         """Make a part the current one. The one before it is done."""
         before, self.current = self.current, part
         if before is not None and before is not part and before.is_open:
             yield from self._complete_part(before, None, "completed")
 
-    def _create(self, part: Part) -> Iterator[Event]:
+    def _create(self, part: ThreadMessagePart) -> Iterator[Event]:
         if part.is_done and part.kind in ("text", "refusal"):
             part.restarts += 1
             part.is_created = part.is_done = False
@@ -193,7 +193,7 @@ class ThreadMessage:
 
     def _complete_part(
         self,
-        part: Part,
+        part: ThreadMessagePart,
         content: str | None,
         status: Status,
         metadata: WireObject | None = None,
@@ -206,7 +206,7 @@ class ThreadMessage:
         fields: dict[str, Any] = {"annotations": citations} if part.kind == "text" else {}
         yield MessageDone(self._flat_message(part, content=content, status=status, metadata=metadata, **fields))
 
-    def _flat_message(self, part: Part, **fields: Any) -> Message:
+    def _flat_message(self, part: ThreadMessagePart, **fields: Any) -> Message:
         fields["metadata"] = {**self.metadata, **(fields.get("metadata") or {})}
         return part.message_class(
             part.id,
@@ -222,7 +222,7 @@ class ThreadMessage:
 
     # -- citations
 
-    def _add_citation(self, part: Part, wire: WireObject) -> Iterator[Event]:
+    def _add_citation(self, part: ThreadMessagePart, wire: WireObject) -> Iterator[Event]:
         """Emit a citation, unless it was emitted before."""
         if not wire:
             return
@@ -238,7 +238,7 @@ class ThreadMessage:
             part.citation_identities.add(identity)
             yield AnnotationAdded(part.id, citation)
 
-    def _new_citations(self, part: Part, wires: list[WireObject]) -> list[Annotation]:
+    def _new_citations(self, part: ThreadMessagePart, wires: list[WireObject]) -> list[Annotation]:
         """Return the citations of the final text that were not emitted before."""
         found = [(position, citation_of(wire)) for position, wire in enumerate(wires) if wire]
         return [

@@ -174,21 +174,21 @@ class _TextBody(msgspec.Struct):
     annotations: Annotated[list[Any], msgspec.Meta(max_length=0)] | None = None
 
 
-class _TextPart(msgspec.Struct):
+class _WireTextPart(msgspec.Struct):
     index: int
     type: Literal["text"]
     text: _TextBody
 
 
-class _MessageDelta(msgspec.Struct):
-    content: Annotated[list[_TextPart], msgspec.Meta(min_length=1, max_length=1)]
+class _ThreadMessageDelta(msgspec.Struct):
+    content: Annotated[list[_WireTextPart], msgspec.Meta(min_length=1, max_length=1)]
 
 
 class TextDeltaData(msgspec.Struct):
     """The data of `thread.message.delta` as it mostly comes: text for one part. Any other is read by its keys."""
 
     id: str
-    delta: _MessageDelta
+    delta: _ThreadMessageDelta
     # No value fits this type: an item that is wrapped in another one is not a plain one.
     data: Annotated[int, msgspec.Meta(gt=0, lt=0)] = 0
 

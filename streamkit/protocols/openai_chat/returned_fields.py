@@ -93,7 +93,7 @@ class Blocks:
         self._text_keys = text_keys
         self._blocks: list[dict[str, Any]] = []
         self._texts: list[dict[str, list[str]]] = []
-        self._places = _Places(self._blocks)
+        self._places = _BlockPositions(self._blocks)
 
     def add(self, piece: WireObject) -> None:
         """Add a piece."""
@@ -133,7 +133,7 @@ def merge_blocks(pieces: Iterable[Any], text_keys: Iterable[str]) -> list[dict[s
     return blocks.joined()
 
 
-class _Places:
+class _BlockPositions:
     """Where the objects of a list are, so that each piece finds the one that it goes on with, however many there are.
 
     Args:

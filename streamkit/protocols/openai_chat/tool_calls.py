@@ -28,10 +28,10 @@ from ..values import WireObject, as_index, as_text, is_object, text_or_json, wit
 from .open_messages import OpenMessages
 from .returned_fields import CALL_KEYS, KEY
 
-__all__ = ["ToolCall", "ToolCalls"]
+__all__ = ["OpenToolCall", "ToolCalls"]
 
 
-class ToolCall:
+class OpenToolCall:
     """A tool call that is being streamed.
 
     Attributes:
@@ -80,11 +80,11 @@ class ToolCalls:
 
     def __init__(self, messages: OpenMessages, new_id: Callable[[], str], output: Output) -> None:
         self._messages, self._new_id, self._output = messages, new_id, output
-        self.in_order: list[ToolCall] = []
-        self.by_index: dict[int, ToolCall] = {}
-        self.by_id: dict[str, ToolCall] = {}
-        self.latest: ToolCall | None = None
-        self._function_call: ToolCall | None = None  # the one of the deprecated field, which has no id
+        self.in_order: list[OpenToolCall] = []
+        self.by_index: dict[int, OpenToolCall] = {}
+        self.by_id: dict[str, OpenToolCall] = {}
+        self.latest: OpenToolCall | None = None
+        self._function_call: OpenToolCall | None = None  # the one of the deprecated field, which has no id
 
     # -- fragments
 
@@ -114,18 +114,18 @@ class ToolCalls:
     def read_function_call(self, fragment: WireObject) -> None:
         """Read a fragment of the deprecated `function_call`: one call without an id."""
         if self._function_call is None:
-            self._function_call = ToolCall()
+            self._function_call = OpenToolCall()
             self.in_order.append(self._function_call)
         name, arguments = as_text(fragment.get("name")), text_or_json(fragment.get("arguments"))
         self._append(self._function_call, name, arguments)
 
-    def _find(self, index: int | None, call_id: str, name: str, arguments: str, position: int) -> ToolCall:
+    def _find(self, index: int | None, call_id: str, name: str, arguments: str, position: int) -> OpenToolCall:
         """Return the call that a fragment belongs to, a new one if it begins one. `position` is its place in its
         chunk."""
         call = self._match(index, call_id, name, arguments, position)
         if call is None:
             is_anonymous = index is None and not call_id
-            call = ToolCall(arrived_complete=is_anonymous and _is_json_object(arguments))
+            call = OpenToolCall(arrived_complete=is_anonymous and _is_json_object(arguments))
             self.in_order.append(call)
             if index is not None:
                 self.by_index[index] = call
@@ -134,7 +134,7 @@ class ToolCalls:
         self.latest = call
         return call
 
-    def _match(self, index: int | None, call_id: str, name: str, arguments: str, position: int) -> ToolCall | None:
+    def _match(self, index: int | None, call_id: str, name: str, arguments: str, position: int) -> OpenToolCall | None:
         """Return the call that a fragment goes on with, by the rules of the module; None if it begins one."""
         if index is not None:
             call = self.by_index.get(index)
@@ -153,7 +153,7 @@ class ToolCalls:
             return None if begins_another else latest
         return latest
 
-    def _append(self, call: ToolCall, name: str, arguments: str) -> None:
+    def _append(self, call: OpenToolCall, name: str, arguments: str) -> None:
         """Add a fragment to its call."""
         if name and name != call.name:
             if call.message_id is None:
@@ -173,7 +173,7 @@ class ToolCalls:
             self._begin(call)
         self._output.emit(ToolCallDelta(call.message_id or "", arguments))
 
-    def _begin(self, call: ToolCall) -> None:
+    def _begin(self, call: OpenToolCall) -> None:
         """Create the message of a call, whose name is sure by now."""
         call.message_id = self._new_id()
         self._messages.seen.add("calls")
@@ -185,7 +185,7 @@ class ToolCalls:
 
     # -- endings
 
-    def _pass(self, call: ToolCall) -> None:
+    def _pass(self, call: OpenToolCall) -> None:
         """Another call begins after this one."""
         if call.message_id is None and call.name:
             self._begin(call)
@@ -208,7 +208,7 @@ class ToolCalls:
         self.latest = self._function_call = None
 
 
-def _returned(call: ToolCall) -> dict[str, Any] | None:
+def _returned(call: OpenToolCall) -> dict[str, Any] | None:
     """Return the metadata of a call that is done: what goes back with it."""
     return {KEY: {**call.extra}} if call.extra else None
 

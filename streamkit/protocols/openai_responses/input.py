@@ -77,13 +77,13 @@ def to_input(messages: Iterable[Message | Confirmation], *, report: Report = rep
             message of an unknown type), or a confirmation was not answered.
     """
     conversation = list(messages)
-    request = _Request(conversation, report)
+    request = _ResponsesRequest(conversation, report)
     for message in conversation:
         request.add(message)
     return request.finish()
 
 
-class _Request:
+class _ResponsesRequest:
     """The input items of a request while they are collected. `conversation` is everything that will be added."""
 
     def __init__(self, conversation: list[Message | Confirmation], report: Report) -> None:

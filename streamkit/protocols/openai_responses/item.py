@@ -15,7 +15,7 @@ from ..final_forms import ItemForm, content_key
 from ..held_values import add_values
 from ..values import WireObject, as_object, as_text, json_text, without_keys
 from .fields import NO_FIELDS, ObjectFields
-from .item_types import CALLS, CODE_KEYS, OUTPUT_KEYS, OWN_KEYS, PARTS, Call
+from .item_types import CALLS, CODE_KEYS, OUTPUT_KEYS, OWN_KEYS, PARTS, CallType
 from .part_ids import PartIds
 from .received_items import KEY, form_of
 
@@ -109,7 +109,7 @@ class Item:
             add_values(self.metadata, {"item_type": type})
         return changed
 
-    def _learn_call(self, call: Call, wire: WireObject) -> None:
+    def _learn_call(self, call: CallType, wire: WireObject) -> None:
         execution = wire.get("execution", self.metadata.get("execution"))
         self.is_executed = call.is_executed or execution == "server"
         if not call.has_name:

@@ -28,12 +28,12 @@ __all__ = [
     "OWN_KEYS",
     "PARTS",
     "STATUSES",
-    "Call",
-    "Part",
+    "CallType",
+    "PartType",
 ]
 
 
-class Part(NamedTuple):
+class PartType(NamedTuple):
     """A kind of part, each of which is one message.
 
     Attributes:
@@ -48,23 +48,23 @@ class Part(NamedTuple):
     id_pattern: str = ""
 
 
-PARTS: dict[str, Part] = {
-    "text": Part(TextMessage),
-    "refusal": Part(RefusalMessage),
-    "summary": Part(ReasoningMessage, "summary"),
-    "reasoning": Part(ReasoningMessage),
-    "redacted": Part(ReasoningMessage, "redacted"),
-    "call": Part(ToolCallMessage),
-    "output": Part(ToolOutputMessage, id_pattern="{id}.output"),
-    "result": Part(ToolOutputMessage),
-    "code": Part(CodeMessage, "python"),
-    "program": Part(CodeMessage, "javascript"),
-    "logs": Part(ConsoleMessage, id_pattern="{id}.console"),
-    "plot": Part(ImageMessage, "url", id_pattern="{id}.image.{index}"),
-    "command": Part(CodeMessage, "shell"),
-    "console": Part(ConsoleMessage),
-    "image": Part(ImageMessage, "base64.png"),
-    "other": Part(Message),
+PARTS: dict[str, PartType] = {
+    "text": PartType(TextMessage),
+    "refusal": PartType(RefusalMessage),
+    "summary": PartType(ReasoningMessage, "summary"),
+    "reasoning": PartType(ReasoningMessage),
+    "redacted": PartType(ReasoningMessage, "redacted"),
+    "call": PartType(ToolCallMessage),
+    "output": PartType(ToolOutputMessage, id_pattern="{id}.output"),
+    "result": PartType(ToolOutputMessage),
+    "code": PartType(CodeMessage, "python"),
+    "program": PartType(CodeMessage, "javascript"),
+    "logs": PartType(ConsoleMessage, id_pattern="{id}.console"),
+    "plot": PartType(ImageMessage, "url", id_pattern="{id}.image.{index}"),
+    "command": PartType(CodeMessage, "shell"),
+    "console": PartType(ConsoleMessage),
+    "image": PartType(ImageMessage, "base64.png"),
+    "other": PartType(Message),
 }
 """The kinds of parts. An `output` is a part of its call's item, a `result` is an item of its own; `logs` and `plot` are
 what a code interpreter printed and drew, a `console` is what a shell command printed, an `image` was generated. `other`
@@ -95,7 +95,7 @@ ITEM_OF_PART = {
 """The type of item that has parts of a kind, for the kinds that only one type has."""
 
 
-class Call(msgspec.Struct, frozen=True):
+class CallType(msgspec.Struct, frozen=True):
     """A type of item that is a call.
 
     Attributes:
@@ -109,17 +109,19 @@ class Call(msgspec.Struct, frozen=True):
     has_name: bool = False
 
 
-CALLS: dict[str, Call] = {
-    "function_call": Call(has_name=True),
-    "custom_tool_call": Call(("input",), has_name=True),
-    "computer_call": Call(("action", "actions")),
-    "local_shell_call": Call(("action",)),
-    "apply_patch_call": Call(("operation",)),
-    "tool_search_call": Call(),  # its `execution` states who executes it
-    "mcp_call": Call(is_executed=True, has_name=True),
-    "mcp_approval_request": Call(is_executed=True, has_name=True),
-    "web_search_call": Call(("action", "arguments"), is_executed=True),  # xAI sends arguments in place of the action
-    "file_search_call": Call(("queries",), is_executed=True),
+CALLS: dict[str, CallType] = {
+    "function_call": CallType(has_name=True),
+    "custom_tool_call": CallType(("input",), has_name=True),
+    "computer_call": CallType(("action", "actions")),
+    "local_shell_call": CallType(("action",)),
+    "apply_patch_call": CallType(("operation",)),
+    "tool_search_call": CallType(),  # its `execution` states who executes it
+    "mcp_call": CallType(is_executed=True, has_name=True),
+    "mcp_approval_request": CallType(is_executed=True, has_name=True),
+    "web_search_call": CallType(
+        ("action", "arguments"), is_executed=True
+    ),  # xAI sends arguments in place of the action
+    "file_search_call": CallType(("queries",), is_executed=True),
 }
 """The types of items that are calls, but for code and shell commands, which are code."""
 

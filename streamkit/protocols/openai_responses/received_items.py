@@ -42,7 +42,7 @@ def received_item(message: Message) -> WireObject:
     return as_object(as_object(message.metadata.get(KEY)).get("item"))
 
 
-class _Place(msgspec.Struct, frozen=True):
+class _ContentLocation(msgspec.Struct, frozen=True):
     """Where an item has the content of one of its messages: at this key of this object. `part_list` names the list of
     content parts that the object is in, "" if it is the item; `part_index` is its place there."""
 
@@ -124,14 +124,14 @@ def _key_of(part: WireObject) -> str:
     return key if key in part else ""
 
 
-def _places(item: dict[str, Any]) -> Iterator[_Place]:
+def _places(item: dict[str, Any]) -> Iterator[_ContentLocation]:
     type = as_text(item.get("type"))
     for name in _PART_LISTS if type in _PART_CLASSES else ():
         for index, part in enumerate(as_list(item.get(name))):
             if key := _key_of(as_object(part)):
-                yield _Place(part, key, _PART_CLASSES[type], name, index)
+                yield _ContentLocation(part, key, _PART_CLASSES[type], name, index)
     for key, message_class in _contents_of(item):
-        yield _Place(item, key, (message_class,))
+        yield _ContentLocation(item, key, (message_class,))
 
 
 def _contents_of(item: WireObject) -> list[tuple[str, type[Message]]]:
@@ -207,7 +207,7 @@ def _complete_reasoning(item: dict[str, Any], messages: Sequence[Message], left:
             item.setdefault("summary", [])
 
 
-def _message_at(place: _Place, item: WireObject, messages: Sequence[Message]) -> Message | None:
+def _message_at(place: _ContentLocation, item: WireObject, messages: Sequence[Message]) -> Message | None:
     """Return the message that has the content of this place. Servers that do not count from 0 have their parts in
     order."""
     found = [message for message in messages if isinstance(message, place.classes)]
@@ -221,7 +221,7 @@ def _message_at(place: _Place, item: WireObject, messages: Sequence[Message]) ->
     return next((message for message in found if message.index == place.part_index), None)
 
 
-def _fill(place: _Place, message: Message) -> None:
+def _fill(place: _ContentLocation, message: Message) -> None:
     holder, key = place.holder, place.key
     if holder[key] in (None, ""):
         holder[key] = message.content

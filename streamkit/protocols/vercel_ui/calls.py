@@ -14,10 +14,10 @@ from ..ui_parts import DENIED, EXTRA_KEY, JSON_BLANKS, MALFORMED, UNFINISHED, me
 from ..values import WireObject, as_object, as_text, is_object, json_text, parse_json, text_or_json, text_or_none
 from .wire import KEY, extra_of
 
-__all__ = ["Call", "ToolParts", "provider_metadata"]
+__all__ = ["IncomingToolParts", "UiCall", "provider_metadata"]
 
 
-class Call:
+class UiCall:
     """One tool part.
 
     Attributes:
@@ -69,7 +69,7 @@ class Call:
         return None if parse_json(streamed) == value else json_text(value)
 
 
-class ToolParts:
+class IncomingToolParts:
     """The tool parts of one stream.
 
     Args:
@@ -85,9 +85,9 @@ class ToolParts:
     def __init__(self, unused_id: Callable[[str], str], warn: Callable[..., e.StreamWarning]) -> None:
         self._unused_id = unused_id
         self._warn = warn
-        self._calls: dict[str, Call] = {}
+        self._calls: dict[str, UiCall] = {}
         self._call_ids: set[str | None] = set()
-        self.growing: dict[str, Call] = {}
+        self.growing: dict[str, UiCall] = {}
         self.consoles: set[str] = set()
         self._growing_outputs: set[str] = set()  # the ids of outputs that began with a preliminary one
         self.pending: dict[str, Confirmation] = {}
@@ -96,7 +96,7 @@ class ToolParts:
         """Whether there is a part with this toolCallId, or of a call with this id."""
         return id in self._calls or id in self._call_ids
 
-    def _find(self, wire: WireObject) -> Call | None:
+    def _find(self, wire: WireObject) -> UiCall | None:
         return self._calls.get(as_text(wire.get("toolCallId")))
 
     # -- arguments
@@ -122,7 +122,7 @@ class ToolParts:
             fields["name"] = as_text(wire.get("toolName")) or fields.get("name")
             executed = wire.get("providerExecuted") is True
             message = m.ToolCallMessage(message_id, provider_executed=executed, metadata=metadata, **fields)
-        call = self._calls[id] = Call(id, message)
+        call = self._calls[id] = UiCall(id, message)
         self._call_ids.add(message.call_id)
         call.is_ours = extra.get("type") != "none"
         if call.is_ours:
@@ -159,7 +159,7 @@ class ToolParts:
             return
         yield from self._done(call, wire, status)
 
-    def _done(self, call: Call, wire: WireObject, status: m.Status) -> Iterator[e.Event]:
+    def _done(self, call: UiCall, wire: WireObject, status: m.Status) -> Iterator[e.Event]:
         value, begun = wire.get("input"), call.message
         content = call.final_content(value)
         fields = message_fields(extra_of(wire), begun.call_id)
@@ -224,10 +224,10 @@ class ToolParts:
         id = call.id if call else as_text(wire.get("toolCallId"))
         yield e.ToolOutputDone(self._output(call, id, as_text(wire.get("errorText")), wire, error=True))
 
-    def _stem(self, call: Call | None, id: str) -> str:
+    def _stem(self, call: UiCall | None, id: str) -> str:
         return call.message.id if call else id
 
-    def _output(self, call: Call | None, id: str, content: str, wire: WireObject, *, error: bool = False) -> Message:
+    def _output(self, call: UiCall | None, id: str, content: str, wire: WireObject, *, error: bool = False) -> Message:
         extra = extra_of(wire)
         fields = message_fields(extra, (call.message.call_id if call else None) or id)
         metadata = {**fields.pop("metadata", {}), **provider_metadata(wire), **({"error": True} if error else {})}

@@ -14,7 +14,7 @@ from ...messages import Annotation, Message
 from ...messages.typed_json import converter
 from ..ui_parts import message_fields
 from ..values import WireObject, as_count, as_object, as_text, text_or_none
-from .calls import ToolParts
+from .calls import IncomingToolParts
 
 __all__ = ["DataParts"]
 
@@ -29,7 +29,7 @@ class DataParts:
         calls: the tool parts of the stream.
     """
 
-    def __init__(self, calls: ToolParts) -> None:
+    def __init__(self, calls: IncomingToolParts) -> None:
         self._calls = calls
         self._open_consoles: set[str] = set()
 

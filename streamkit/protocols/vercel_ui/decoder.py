@@ -26,7 +26,7 @@ from ..ui_files import file_fields
 from ..ui_parts import message_fields, restored_event, seconds_of, usage_of
 from ..values import WireObject, as_object, as_text, text_or_none, without_keys
 from . import wire as w
-from .calls import ToolParts, provider_metadata
+from .calls import IncomingToolParts, provider_metadata
 from .data_parts import DataParts
 
 __all__ = ["Decoder"]
@@ -40,14 +40,14 @@ class Decoder(UiDecoder):
     """Decodes a UI message stream."""
 
     name = "vercel_ui"
-    plain_item: ClassVar[Any] = w.PlainDelta
+    plain_item: ClassVar[Any] = w.PlainUiDelta
     call_delta, call_piece = "tool-input-delta", "input"
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)
         # The message ids of open texts, by the type of the chunk that began them and its id.
         self._texts: dict[tuple[str, str], str] = {}
-        self._calls = ToolParts(self._unused_id, self.warn)
+        self._calls = IncomingToolParts(self._unused_id, self.warn)
         self._growing_calls = self._calls.growing
         self._data = DataParts(self._calls)
         self._newest_text = ""

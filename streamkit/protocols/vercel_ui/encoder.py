@@ -23,7 +23,7 @@ from ..ui_parts import (
     usage_object,
 )
 from ..values import as_text, without_keys
-from .tool_parts import ToolParts, provider_metadata
+from .tool_parts import OutgoingToolParts, provider_metadata
 from .wire import Version, finish_reason_of
 
 __all__ = ["Encoder"]
@@ -102,7 +102,7 @@ class Encoder(base.Encoder):
         self._texts: dict[str, str] = {}  # the type of their deltas, by the id of open texts
         self._open: set[str] = set()  # the ids of open parts
         self._boundaries: list[Chunk] = []  # of steps, until nothing is open
-        self._tools = ToolParts(version)
+        self._tools = OutgoingToolParts(version)
         for known in after:
             self._tools.know(known)
         self._shown: dict[str, int] = {}  # how much of a console's output was shown, by message id

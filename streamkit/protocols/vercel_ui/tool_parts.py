@@ -27,7 +27,7 @@ from ..ui_parts import (
 from ..values import as_object, without_keys
 from .wire import KEY, Version
 
-__all__ = ["ToolPart", "ToolParts", "provider_metadata"]
+__all__ = ["OutgoingToolParts", "ToolPart", "provider_metadata"]
 
 Chunk = dict[str, Any]
 
@@ -85,7 +85,7 @@ class ToolPart:
         return self.chunk("tool-output-available", output=output, **({} if is_final else {"preliminary": True}))
 
 
-class ToolParts:
+class OutgoingToolParts:
     """The tool parts of one stream.
 
     Args:

@@ -16,7 +16,7 @@ __all__ = [
     "FINISH_REASONS",
     "KEY",
     "STATUS_OF_FINISH_REASON",
-    "PlainDelta",
+    "PlainUiDelta",
     "Version",
     "extra_of",
     "finish_reason_of",
@@ -102,7 +102,7 @@ def finish_reason_of(status: RunStatus, reason: str | None) -> str:
 # -- the plain case: a piece of a text or of a call's arguments, and nothing else
 
 
-class PlainDelta(msgspec.Struct, gc=False):
+class PlainUiDelta(msgspec.Struct, gc=False):
     """A piece of a text, or of a call's arguments."""
 
     type: str
