@@ -36,6 +36,6 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    _places = {"LeftOut": ".request_content", "left_out_of": ".encoding_report"}
-    _places |= dict.fromkeys(("Approval", "ToolResult", "UiAnswer", "give_answers"), ".ui_answers")
-    __getattr__, __dir__ = lazy_names(__name__, _places)
+    _submodules = {"LeftOut": ".request_content", "left_out_of": ".encoding_report"}
+    _submodules |= dict.fromkeys(("Approval", "ToolResult", "UiAnswer", "give_answers"), ".ui_answers")
+    __getattr__, __dir__ = lazy_names(__name__, _submodules)

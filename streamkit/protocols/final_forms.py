@@ -50,17 +50,17 @@ _KEYS: tuple[Callable[[ItemForm], Hashable], ...] = (
 
 
 def match_final(finals: Sequence[ItemForm], streamed: Sequence[ItemForm]) -> list[int | None]:
-    """For each final form the place of its item in `streamed`, by the rule of the module; None if it was not streamed."""
+    """For each final form the index of its item in `streamed`, by the rule of the module; None if it was not streamed."""
     found: list[int | None] = [None] * len(finals)
     for key_of in _KEYS:
         taken = {*found}
         left: dict[Hashable, deque[int]] = {}
-        for place, form in enumerate(streamed):
-            if place not in taken:
-                left.setdefault(key_of(form), deque()).append(place)
+        for index, form in enumerate(streamed):
+            if index not in taken:
+                left.setdefault(key_of(form), deque()).append(index)
         for number, form in enumerate(finals):
-            if found[number] is None and (key := key_of(form)) and (places := left.get(key)):
-                found[number] = places.popleft()
+            if found[number] is None and (key := key_of(form)) and (indexes := left.get(key)):
+                found[number] = indexes.popleft()
     return found
 
 

@@ -48,7 +48,7 @@ class Fields:
 
     Attributes:
         wire: the object.
-        path: its place, "" for the body.
+        path: its path, "" for the body.
 
     Raises:
         RequestError: the value is not an object.
@@ -61,7 +61,7 @@ class Fields:
         self.path = path
 
     def at(self, key: str) -> str:
-        """Return the place of the value with this key."""
+        """Return the path of the value with this key."""
         return f"{self.path}.{key}" if self.path else key
 
     def fail(self, key: str, fault: str) -> RequestError:
@@ -125,8 +125,8 @@ class Fields:
 
     def objects(self, key: str) -> Iterator[Fields]:
         """Yield the objects of a list, none where it is absent."""
-        for place, value in enumerate(self.list(key)):
-            yield Fields(value, f"{self.at(key)}[{place}]")
+        for position, value in enumerate(self.list(key)):
+            yield Fields(value, f"{self.at(key)}[{position}]")
 
     def rest(self, *keys: str) -> dict[str, Any]:
         """Return what the object has beside these keys. Nulls are left out."""

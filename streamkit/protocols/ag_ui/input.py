@@ -127,13 +127,13 @@ class _History:
     def _add_result(self, id: str, call_id: str, content: str) -> None:
         """A result, after the message with its call."""
         self._answered.add(call_id)
-        place = len(self.items)
+        index = len(self.items)
         if call_id in self._owners:
-            while self.items[place - 1] is not self._owners[call_id]:
-                place -= 1
-            while place < len(self.items) and self.items[place]["role"] == "tool":
-                place += 1
-        self.items.insert(place, {"id": id, "role": "tool", "toolCallId": call_id, "content": content})
+            while self.items[index - 1] is not self._owners[call_id]:
+                index -= 1
+            while index < len(self.items) and self.items[index]["role"] == "tool":
+                index += 1
+        self.items.insert(index, {"id": id, "role": "tool", "toolCallId": call_id, "content": content})
 
     def add_printed(self) -> None:
         """Add what calls printed that have no other result."""

@@ -189,6 +189,6 @@ def citation_of(annotation: m.Annotation) -> WireObject:
     if annotation.url is not None:
         page = {"type": "web_search_result_location", "url": annotation.url, "title": annotation.title}
         return {**page, "cited_text": quote, "encrypted_index": ""}
-    place = {"document_index": 0, "start_char_index": 0, "end_char_index": 0}
+    location = {"document_index": 0, "start_char_index": 0, "end_char_index": 0}
     document = {"document_title": annotation.title, "file_id": annotation.file_id}
-    return {"type": "char_location", "cited_text": quote, **document, **place}
+    return {"type": "char_location", "cited_text": quote, **document, **location}

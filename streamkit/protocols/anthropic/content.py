@@ -246,7 +246,7 @@ class ContentBlocks(msgspec.Struct, eq=False):
         from .results import complete_block_events  # most answers have no such block
 
         id = self.ids.id_of("", self.group, index)
-        found = complete_block_events(wire, type, id, self._place(index), self.ids.calls)
+        found = complete_block_events(wire, type, id, self._fields(index), self.ids.calls)
         if found is None:
             self.unknown.add(index)
             return False
@@ -255,8 +255,10 @@ class ContentBlocks(msgspec.Struct, eq=False):
 
     def _add(self, wire: WireObject, type: str, index: int, events: list[Event]) -> ContentBlock:
         """Add a block, which grows from here on, perhaps with its first text."""
-        place = self._place(index)
-        block = self._call(wire, type, place) if type in CALL_BLOCKS else self._text(wire, type, place)
+        fields_of_block = self._fields(index)
+        block = (
+            self._call(wire, type, fields_of_block) if type in CALL_BLOCKS else self._text(wire, type, fields_of_block)
+        )
         self._open(block, index, events)
         block.begin(wire, events)
         return block
@@ -272,28 +274,30 @@ class ContentBlocks(msgspec.Struct, eq=False):
         if (way := block.plain_way()) is not None:
             self.growing[index] = way
 
-    def _place(self, index: int) -> dict[str, Any]:
+    def _fields(self, index: int) -> dict[str, Any]:
         return {"group": self.group, "index": index}
 
-    def _text(self, wire: WireObject, type: str, place: dict[str, Any]) -> ContentBlock:
+    def _text(self, wire: WireObject, type: str, fields_of_block: dict[str, Any]) -> ContentBlock:
         """Return a block of anything but a call."""
-        id = self.ids.id_of("", self.group, place["index"])
+        id = self.ids.id_of("", self.group, fields_of_block["index"])
         if type == "text":
-            return ContentBlock(type, id, place)
+            return ContentBlock(type, id, fields_of_block)
         if type == "compaction":
-            fields = {**place, "type": type}
+            fields = {**fields_of_block, "type": type}
             return CompactionBlock(type, id, fields, m.Message, without_keys(wire, "type", "content"))
         signature = as_text(wire.get("signature"))
-        return ContentBlock(type, id, place, m.ReasoningMessage, {"signature": signature} if signature else {})
+        return ContentBlock(
+            type, id, fields_of_block, m.ReasoningMessage, {"signature": signature} if signature else {}
+        )
 
-    def _call(self, wire: WireObject, type: str, place: dict[str, Any]) -> ToolCallBlock:
+    def _call(self, wire: WireObject, type: str, fields_of_block: dict[str, Any]) -> ToolCallBlock:
         """Return the block of a call."""
         call_id, name = as_text(wire.get("id")), as_text(wire.get("name"))
         if not call_id:
             self.warn("no-call-id", "a call has no id; it cannot be answered")
-        id = self.ids.id_of(call_id, self.group, place["index"])
+        id = self.ids.id_of(call_id, self.group, fields_of_block["index"])
         metadata = without_keys(wire, "type", "id", "name", "input")
-        fields = {**place, "name": name or None, "call_id": call_id or None}
+        fields = {**fields_of_block, "name": name or None, "call_id": call_id or None}
         if type == "server_tool_use" and name in CODE_TOOLS:
             from .code_block import ServerCodeBlock  # few answers have code that the provider runs
 

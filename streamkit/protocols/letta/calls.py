@@ -27,9 +27,9 @@ class LettaToolCalls:
         growing: by tool_call_id, open calls whose next fragments can only be arguments.
     """
 
-    def __init__(self, ids: LettaMessageIds, places: GroupPositions, texts: Texts) -> None:
+    def __init__(self, ids: LettaMessageIds, positions: GroupPositions, texts: Texts) -> None:
         self._ids = ids
-        self._places = places
+        self._positions = positions
         self._texts = texts
         self._calls = LettaCalls()
         self.growing = self._calls.growing
@@ -89,7 +89,7 @@ class LettaToolCalls:
         id, otid = as_text(wire.get("id")), as_text(wire.get("otid"))
         yield from self._texts.end_parts(id, otid)
         call.message_id = self._ids.unused(call.call_id, otid, id)
-        yield e.ToolCallCreated(_message_of(call, **self._places.next_in(wire)))
+        yield e.ToolCallCreated(_message_of(call, **self._positions.next_in(wire)))
         if call.pieces:
             yield ToolCallDelta(call.message_id, call.arguments)
         if call.call_id and not call.needs_approval:
@@ -166,7 +166,7 @@ class LettaToolCalls:
         message_id = call.message_id if call else ""
         call_id = as_text(entry.get("tool_call_id")) or message_id
         stem = message_id or call_id or as_text(wire.get("otid")) or as_text(wire.get("id"))
-        fields: dict[str, Any] = {"call_id": call_id or None, **self._places.next_in(wire)}
+        fields: dict[str, Any] = {"call_id": call_id or None, **self._positions.next_in(wire)}
         if call is not None:
             yield from self._decide(call, approved=not (status == "error" and _DENIED in output))
             self._calls.answer(call)

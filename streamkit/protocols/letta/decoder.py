@@ -68,9 +68,9 @@ class Decoder(base.Decoder):
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)
-        ids, places = LettaMessageIds(self.new_id), GroupPositions()
-        self._texts = Texts(ids, places)
-        self._calls = LettaToolCalls(ids, places, self._texts)
+        ids, positions = LettaMessageIds(self.new_id), GroupPositions()
+        self._texts = Texts(ids, positions)
+        self._calls = LettaToolCalls(ids, positions, self._texts)
         self._run: str | None = None  # the ids of the current run and step
         self._step: str | None = None
         self._steps: set[str] = set()

@@ -45,10 +45,10 @@ class Texts:
         growing: the text that a plain piece continues; one without a kind if there is none.
     """
 
-    def __init__(self, ids: LettaMessageIds, places: GroupPositions) -> None:
+    def __init__(self, ids: LettaMessageIds, positions: GroupPositions) -> None:
         self.growing = _NO_TEXT
         self._ids = ids
-        self._places = places
+        self._positions = positions
         self._parts = TextParts()
 
     def plain(self, item: PlainPiece) -> e.Delta | None:
@@ -90,7 +90,7 @@ class Texts:
     def _begin(self, kind: str, wire: WireObject, id: str, otid: str) -> Generator[e.Event, None, LettaTextPart]:
         yield from self.end_parts(id, otid)
         part = LettaTextPart(kind=kind, message_id=self._ids.unused(otid, id), id=id, otid=otid)
-        fields = self._places.next_in(wire)
+        fields = self._positions.next_in(wire)
         if kind == "hidden_reasoning_message":
             fields["format"] = "redacted"
         message_class = GROWING_TEXTS[kind][0]
@@ -126,7 +126,10 @@ class Texts:
         yield from check_content(content, kind)
         if content.has_other_parts or not (content.text or content.images):
             yield e.RawEvent(kind, item)
-        fields: dict[str, Any] = {"role": "user" if kind == "user_message" else "system", **self._places.next_in(wire)}
+        fields: dict[str, Any] = {
+            "role": "user" if kind == "user_message" else "system",
+            **self._positions.next_in(wire),
+        }
         id = self._ids.of_complete(kind, as_text(wire.get("otid")), as_text(wire.get("id")))
         if is_summary and content.text:
             metadata = without_keys({"compaction_stats": wire.get("compaction_stats")})

@@ -66,9 +66,9 @@ class MessageWriter:
         if part is not None and is_file_citation(event.annotation):
             message, index = part
             is_continued = message.last_delta_part == index
-            place = message.next_citation_index(index)
+            number = message.next_citation_index(index)
             content = event.snapshot.content if event.snapshot is not None else ""
-            text: Item = {"annotations": [{"index": place, **citation_object(event.annotation, place, content)}]}
+            text: Item = {"annotations": [{"index": number, **citation_object(event.annotation, number, content)}]}
             yield self._delta(message, index, text=text if is_continued else {"value": "", **text})
 
     def complete_part(self, message: Message) -> NamedItems:

@@ -195,7 +195,7 @@ def content_part(message: Message, content: str) -> Item | None:
     match message:
         case TextMessage():
             cited = [one for one in message.annotations if is_file_citation(one)] if content else []
-            citations = [citation_object(one, place, content) for place, one in enumerate(cited)]
+            citations = [citation_object(one, index, content) for index, one in enumerate(cited)]
             return {"type": "text", "text": {"value": content, "annotations": citations}}
         case RefusalMessage():
             return {"type": "refusal", "refusal": content}
@@ -223,7 +223,7 @@ def is_file_citation(citation: Annotation) -> bool:
     return citation.type in ("file_citation", "file_path") and citation.file_id is not None
 
 
-def citation_object(citation: Annotation, place: int, content: str) -> Item:
+def citation_object(citation: Annotation, index: int, content: str) -> Item:
     """Return a citation of a file as this API has it.
 
     Its `text` is the marker in the content that stands for the citation, which readers replace. Where the content has
@@ -231,7 +231,7 @@ def citation_object(citation: Annotation, place: int, content: str) -> Item:
 
     Args:
         citation: the citation.
-        place: its place among those of the same text.
+        index: its index among those of the same text.
         content: the text, as far as it is known.
     """
     raw = as_object(citation.raw)
@@ -241,7 +241,7 @@ def citation_object(citation: Annotation, place: int, content: str) -> Item:
         body["quote"] = quote
     return {
         "type": citation.type,
-        "text": as_text(raw.get("text")) or _absent_marker(f"{place}†{citation.file_id}", content),
+        "text": as_text(raw.get("text")) or _absent_marker(f"{index}†{citation.file_id}", content),
         "start_index": citation.start or 0,
         "end_index": citation.end or 0,
         citation.type: body,

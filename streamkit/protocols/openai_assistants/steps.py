@@ -124,8 +124,8 @@ class AssistantsStep:
 
 def match_calls(entries: Sequence[WireObject], calls: Sequence[AssistantsCall]) -> list[AssistantsCall | None]:
     """Return the calls that these final forms belong to; None for those that were not streamed."""
-    places = match_final([_form_of(entry) for entry in entries], [call.form for call in calls])
-    return [None if place is None else calls[place] for place in places]
+    indexes = match_final([_form_of(entry) for entry in entries], [call.form for call in calls])
+    return [None if index is None else calls[index] for index in indexes]
 
 
 def _form_of(entry: WireObject) -> ItemForm:

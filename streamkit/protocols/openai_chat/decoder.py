@@ -45,7 +45,7 @@ from .wire import (
     RAW_EVENT_KEYS,
     error_of,
     first_value,
-    places_in,
+    holders_of,
 )
 
 __all__ = ["Decoder"]
@@ -111,13 +111,13 @@ class Decoder(base.Decoder):
             self._has_begun = True
             self._begin(item)
         has_more = "x_groq" in item
-        for place, wire in enumerate(choices):
-            has_more = self._read_choice(place, wire, item) or has_more
-        places = places_in(item, choices) if has_more else (item,)
-        if usage := first_value("usage", places):
+        for position, wire in enumerate(choices):
+            has_more = self._read_choice(position, wire, item) or has_more
+        holders = holders_of(item, choices) if has_more else (item,)
+        if usage := first_value("usage", holders):
             self._read_usage(usage, is_alone=not choices)
         if has_more or "error" in item or not choices:
-            self._read_error(error_of(item, places))
+            self._read_error(error_of(item, holders))
         self.complete = self._has_ended or (bool(self._choices) and not self._unfinished)
         if not output.events and not output.has_warnings and _has_unread_keys(item, choices):
             name = as_text(item.get("type")) or as_text(item.get("object")) or "chat.completion.chunk"
@@ -152,14 +152,14 @@ class Decoder(base.Decoder):
         self._output.warn("bad-choices", "its `choices` is not a list")
         return [choices]
 
-    def _read_choice(self, place: int, wire: Any, chunk: WireObject) -> bool:
-        """Read one choice. Where servers give no index, its place in the chunk is its index. Returns as `Choice.feed`."""
+    def _read_choice(self, position: int, wire: Any, chunk: WireObject) -> bool:
+        """Read one choice. Where servers give no index, its position in the chunk is its index. Returns as `Choice.feed`."""
         if not is_object(wire):
             self._output.warn("bad-choice", "one of its choices is not an object; it was skipped")
             return False
         index = as_index(wire.get("index"), self._output.warn)
         if index is None:
-            index = place
+            index = position
         choice = self._choices.get(index)
         if choice is None:
             choice = self._choices[index] = Choice(index, self._answer_id, self.new_id, self._output)

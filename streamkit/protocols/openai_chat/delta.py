@@ -46,7 +46,7 @@ class DeltaReader:
         self._has_reasoning = self._is_thought = False
         keys = [key for key, value in delta.items() if (value or value == 0) and key in readers]  # 0 may be text
         if len(keys) > 1:
-            keys.sort(key=_PLACES.__getitem__)
+            keys.sort(key=_ORDER.__getitem__)
         for key in keys:
             readers[key](self, key, delta[key])
         if self._annotations and (id := self._messages.ids.get("text")):
@@ -246,7 +246,7 @@ class DeltaReader:
     def _attach_logprobs(self, kind: str, tokens: list[Any], first: int) -> None:
         """Add the log probabilities of tokens to the first delta of their text in this chunk, and to the done message.
 
-        `first`: the place of the chunk's first event.
+        `first`: the index of the chunk's first event.
         """
         id = self._messages.ids.get(kind)
         self._messages.extend_metadata(kind, "logprobs", tokens)
@@ -290,7 +290,7 @@ class DeltaReader:
         "executed_tools": _read_executed_tools,
         "annotations": _read_annotations,
     }
-    """What reads each key of a delta, in the order in which their events come."""
+    """The reader of each key of a delta, in the order of their events."""
 
 
-_PLACES = {key: place for place, key in enumerate(DeltaReader.readers)}
+_ORDER = {key: position for position, key in enumerate(DeltaReader.readers)}

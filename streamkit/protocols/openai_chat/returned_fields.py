@@ -87,37 +87,37 @@ class Blocks:
         text_keys: the keys under which the pieces have text.
     """
 
-    __slots__ = ("_blocks", "_places", "_text_keys", "_texts")
+    __slots__ = ("_blocks", "_positions", "_text_keys", "_texts")
 
     def __init__(self, text_keys: Iterable[str]) -> None:
         self._text_keys = text_keys
         self._blocks: list[dict[str, Any]] = []
         self._texts: list[dict[str, list[str]]] = []
-        self._places = _BlockPositions(self._blocks)
+        self._positions = _BlockPositions(self._blocks)
 
     def add(self, piece: WireObject) -> None:
         """Add a piece."""
         texts = {key: text for key in self._text_keys if (text := as_text(piece.get(key)))}
-        place = self._places.of(piece, has_text=bool(texts))
-        if place is None:
-            place = len(self._blocks)
+        position = self._positions.of(piece, has_text=bool(texts))
+        if position is None:
+            position = len(self._blocks)
             self._blocks.append({})
             self._texts.append({})
-            self._places.begin(piece, place)
+            self._positions.begin(piece, position)
         for key, text in texts.items():
-            self._texts[place].setdefault(key, []).append(text)
-        block, rest = self._blocks[place], {**piece, **dict.fromkeys(texts, "")}
+            self._texts[position].setdefault(key, []).append(text)
+        block, rest = self._blocks[position], {**piece, **dict.fromkeys(texts, "")}
         if not rest.items() <= block.items():
-            self._merge(rest, place, texts)
+            self._merge(rest, position, texts)
 
-    def _merge(self, piece: WireObject, place: int, texts: Iterable[str]) -> None:
+    def _merge(self, piece: WireObject, position: int, texts: Iterable[str]) -> None:
         """Add the values of a piece, but for its texts, to the object there."""
-        block = self._blocks[place]
+        block = self._blocks[position]
         for key, value in piece.items():
             if key in block and (block[key] == value or (value in (None, "") and key not in texts)):
                 continue
             block[key] = value
-            self._places.note(key, value, place)
+            self._positions.note(key, value, position)
 
     def joined(self) -> list[dict[str, Any]]:
         """Return the objects, each with all of its text."""
@@ -145,30 +145,32 @@ class _BlockPositions:
         self._newest: dict[bytes, int] = {}  # by type, index, and whether there is `data`
         self._by_value: dict[tuple[str, bytes], list[int]] = {}
 
-    def begin(self, piece: WireObject, place: int) -> None:
+    def begin(self, piece: WireObject, position: int) -> None:
         """An object begins there with this piece."""
-        self._newest[_kind_of(piece)] = place
+        self._newest[_kind_of(piece)] = position
 
-    def note(self, key: str, value: Any, place: int) -> None:
+    def note(self, key: str, value: Any, position: int) -> None:
         """The object there has this value."""
-        self._by_value.setdefault((key, json_key(value)), []).append(place)
+        self._by_value.setdefault((key, json_key(value)), []).append(position)
 
     def of(self, piece: WireObject, *, has_text: bool) -> int | None:
-        """Return the place of the object that a piece goes on with, None if it begins one."""
+        """Return the index of the object that a piece goes on with, None if it begins one."""
         if not has_text and not piece.get("signature"):
             return self._of_repeated(without_keys(piece))
-        place = self._newest.get(_kind_of(piece))
-        if place is None or piece.get("index") is not None:
-            return place
-        is_signed = self._merged[place].get("signature") and has_text
-        return place if place == len(self._merged) - 1 and not is_signed else None
+        position = self._newest.get(_kind_of(piece))
+        if position is None or piece.get("index") is not None:
+            return position
+        is_signed = self._merged[position].get("signature") and has_text
+        return position if position == len(self._merged) - 1 and not is_signed else None
 
     def _of_repeated(self, values: WireObject) -> int | None:
-        """Return the first place of an object that has these values."""
+        """Return the index of the first object that has these values."""
         found = [self._by_value.get((key, json_key(value)), []) for key, value in values.items()]
-        places = min(found, key=len) if found else range(len(self._merged))
+        positions = min(found, key=len) if found else range(len(self._merged))
         merged = self._merged
-        return min((place for place in places if {**merged[place], **values} == merged[place]), default=None)
+        return min(
+            (position for position in positions if {**merged[position], **values} == merged[position]), default=None
+        )
 
 
 def _kind_of(piece: WireObject) -> bytes:

@@ -22,7 +22,7 @@ __all__ = [
     "REASONING_KEYS",
     "error_of",
     "first_value",
-    "places_in",
+    "holders_of",
     "thinking_text",
 ]
 
@@ -56,27 +56,27 @@ FILTER_RESULTS = "content_filter_results"
 """The key of a choice at which Azure has what its filter found; in each chunk."""
 
 
-def places_in(chunk: WireObject, choices: Iterable[Any]) -> list[WireObject]:
+def holders_of(chunk: WireObject, choices: Iterable[Any]) -> list[WireObject]:
     """Return where a chunk may have its `usage` and its `error`: in itself, in its choices (Moonshot), in `x_groq`
     (Groq)."""
     return [chunk, *map(as_object, (*choices, chunk.get("x_groq")))]
 
 
-def first_value(key: str, places: Iterable[WireObject]) -> Any:
+def first_value(key: str, holders: Iterable[WireObject]) -> Any:
     """Return the first value at this key that is not empty."""
-    for place in places:
-        if value := place.get(key):
+    for holder in holders:
+        if value := holder.get(key):
             return value
     return None
 
 
-def error_of(chunk: WireObject, places: Iterable[WireObject]) -> WireObject | None:
+def error_of(chunk: WireObject, holders: Iterable[WireObject]) -> WireObject | None:
     """Return the error in a chunk, in any form that servers give it, as an object with a text as its `message`; else
     None.
 
     The forms: `error` in one of these places, as an object or as text; or, without `choices`, the error's own keys as the item.
     """
-    error = first_value("error", places)
+    error = first_value("error", holders)
     if error is None and "choices" not in chunk:
         is_error = "code" in chunk or chunk.get("type") == "error" or chunk.get("object") == "error"
         error = chunk if "message" in chunk and is_error else chunk.get("error")  # which may be an empty object

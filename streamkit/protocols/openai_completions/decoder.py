@@ -7,7 +7,7 @@ Each choice is one text, which ends with the answer: some servers send a finish_
 all choices have finished, begins another answer, in a step of its own. `RunDone` comes with `[DONE]`, with an error, or at the source's end, because usage may come in a
 last chunk after the finish_reason. Completions that were not streamed have the same shape, and are streams of one item.
 
-What servers do differently: choices without an index have their place as index; the usage is in the last chunk, in a
+What servers do differently: choices without an index have their position as index; the usage is in the last chunk, in a
 chunk of its own, or in each chunk (vLLM's `continuous_usage_stats`); an error comes at `error` of an item, as an object
 or as text, as an item whose `object` is `error` (older vLLM), or in an SSE event named `error` (llama.cpp).
 """
@@ -74,8 +74,8 @@ class Decoder(base.Decoder):
     def feed(self, item: WireObject) -> Iterator[Event]:
         """Yield the events of one chunk, then the warnings about it."""
         yield from self._begin(item)
-        for place, wire in enumerate(self._choices_of(item)):
-            yield from self._read_choice(place, wire, item)
+        for position, wire in enumerate(self._choices_of(item)):
+            yield from self._read_choice(position, wire, item)
         usage = item.get("usage")
         if is_object(usage) and usage != self._usage:
             self._usage = usage
@@ -118,13 +118,13 @@ class Decoder(base.Decoder):
         self._warn("bad-choices", "its `choices` is not a list; it was read as a list of one")
         return [choices]
 
-    def _read_choice(self, place: int, wire: Any, item: WireObject) -> Iterator[Event]:
+    def _read_choice(self, position: int, wire: Any, item: WireObject) -> Iterator[Event]:
         if not is_object(wire):
             self._warn("bad-choice", "one of its choices is not an object; it was skipped")
             return
         index = as_index(wire.get("index"), self._warn)
         if index is None:
-            index = place
+            index = position
         if self.complete and wire.get("text") and not wire.get("finish_reason"):
             yield from self._begin_another_answer(item)
         self._finish_reasons.setdefault(index, None)

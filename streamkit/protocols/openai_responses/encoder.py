@@ -60,11 +60,11 @@ _INCOMPLETE_REASONS = {
 
 
 class _SentPart(NamedTuple):
-    """Where a message went: its item, its kind, and its place among the item's parts."""
+    """Where a message went: its item, its kind, and its index among the item's parts."""
 
     item: OutputItem
     kind: str
-    place: int
+    part_index: int
 
 
 class Encoder(base.Encoder):
@@ -105,7 +105,7 @@ class Encoder(base.Encoder):
         self._response: dict[str, Any] = {}
         self._items: list[OutputItem] = []
         self._open: dict[str, OutputItem] = {}  # those that are not done, by the id of their first message
-        self._idle: dict[int, OutputItem] = {}  # those of them all messages of which are done, by their place
+        self._idle: dict[int, OutputItem] = {}  # those of them all messages of which are done, by their index
         self._idle_calls: dict[int, OutputItem] = {}  # the MCP calls among these
         self._origins: dict[tuple[str, str | None], list[OutputItem]] = {}  # of calls and of code, by the ids of calls
         self._requests: dict[str | None, OutputItem] = {}  # for approval, by the ids of calls
@@ -261,7 +261,7 @@ class Encoder(base.Encoder):
 
     def _finish_part(self, message: Message, sent: _SentPart) -> Iterator[dict[str, Any]]:
         item = sent.item
-        yield from item.finish_part(message, sent.kind, sent.place)
+        yield from item.finish_part(message, sent.kind, sent.part_index)
         if not item.open_ids:
             idle = self._idle_calls if item.type == "mcp_call" else self._idle
             idle[item.output_index] = item
@@ -302,14 +302,14 @@ class Encoder(base.Encoder):
         if stem is not None:
             yield {"type": f"{stem}.delta", "delta": delta.value}
         elif (sent := self._sent.get(delta.message_id)) is not None and not delta.replace and delta.value:
-            yield from sent.item.extend_part(delta, sent.kind, sent.place)
+            yield from sent.item.extend_part(delta, sent.kind, sent.part_index)
 
     def _annotation(self, event: AnnotationAdded) -> Iterator[dict[str, Any]]:
         sent = self._sent.get(event.message_id)
         if sent is not None and sent.kind == "text":
             number = self._annotation_counts.get(event.message_id, 0)
             self._annotation_counts[event.message_id] = number + 1
-            yield sent.item.add_annotation(event.annotation, sent.place, number)
+            yield sent.item.add_annotation(event.annotation, sent.part_index, number)
 
     def _done(self, message: Message) -> Iterator[dict[str, Any]]:
         stem = _speech_stem(message)

@@ -39,7 +39,7 @@ class ItemIndex(msgspec.Struct, eq=False):
     is_stored: bool = True
     _by_id: dict[str, Item] = {}
     _by_call_id: dict[str, Item] = {}
-    _by_place: dict[tuple[int, str], Item] = {}  # the latest by output_index and type; with "" that of any type
+    _by_index: dict[tuple[int, str], Item] = {}  # the latest by output_index and type; with "" that of any type
     _open_of_type: dict[str, list[Item]] = {}  # without done items at the end
     _reasoning_id: str = ""  # of the newest reasoning item
 
@@ -59,7 +59,7 @@ class ItemIndex(msgspec.Struct, eq=False):
         self._by_id[own_id] = self._by_id[id or own_id] = item
         self._open_of_type.setdefault(type, []).append(item)
         if output_index is not None:
-            self._by_place[output_index, type] = self._by_place[output_index, ""] = item
+            self._by_index[output_index, type] = self._by_index[output_index, ""] = item
         if call_id:
             self._by_call_id[call_id] = item
         return item
@@ -90,7 +90,7 @@ class ItemIndex(msgspec.Struct, eq=False):
 
     def open_at(self, output_index: int, type: str = "") -> Item | None:
         """Return the latest item at this output_index, of this type if one is wanted, if it is not done."""
-        item = self._by_place.get((output_index, type))
+        item = self._by_index.get((output_index, type))
         return None if item is None or item.is_done else item
 
     def of_form(self, own: ObjectFields, output_index: int | None) -> Item:

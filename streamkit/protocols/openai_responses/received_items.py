@@ -44,7 +44,7 @@ def received_item(message: Message) -> WireObject:
 
 class _ContentLocation(msgspec.Struct, frozen=True):
     """Where an item has the content of one of its messages: at this key of this object. `part_list` names the list of
-    content parts that the object is in, "" if it is the item; `part_index` is its place there."""
+    content parts that the object is in, "" if it is the item; `part_index` is its index there."""
 
     holder: dict[str, Any]
     key: str
@@ -124,7 +124,7 @@ def _key_of(part: WireObject) -> str:
     return key if key in part else ""
 
 
-def _places(item: dict[str, Any]) -> Iterator[_ContentLocation]:
+def _locations(item: dict[str, Any]) -> Iterator[_ContentLocation]:
     type = as_text(item.get("type"))
     for name in _PART_LISTS if type in _PART_CLASSES else ():
         for index, part in enumerate(as_list(item.get(name))):
@@ -173,12 +173,12 @@ def restore(form: WireObject, messages: Sequence[Message]) -> dict[str, Any]:
     """
     item = _copy(form)
     left = [*messages]
-    for place in _places(item):
-        if (message := _message_at(place, item, messages)) is not None:
-            _fill(place, message)
+    for location in _locations(item):
+        if (message := _message_at(location, item, messages)) is not None:
+            _fill(location, message)
             left = [one for one in left if one is not message]
-        elif place.part_list and place.holder[place.key] is None:
-            place.holder.clear()
+        elif location.part_list and location.holder[location.key] is None:
+            location.holder.clear()
     for name in ("summary", "content"):
         if is_list(parts := item.get(name)):
             item[name] = [part for part in parts if part != {}]
@@ -207,22 +207,22 @@ def _complete_reasoning(item: dict[str, Any], messages: Sequence[Message], left:
             item.setdefault("summary", [])
 
 
-def _message_at(place: _ContentLocation, item: WireObject, messages: Sequence[Message]) -> Message | None:
-    """Return the message that has the content of this place. Servers that do not count from 0 have their parts in
+def _message_at(location: _ContentLocation, item: WireObject, messages: Sequence[Message]) -> Message | None:
+    """Return the message that has the content at this location. Servers that do not count from 0 have their parts in
     order."""
-    found = [message for message in messages if isinstance(message, place.classes)]
-    if not place.part_list:
+    found = [message for message in messages if isinstance(message, location.classes)]
+    if not location.part_list:
         return found[0] if found else None
-    if place.part_list == "summary" or item.get("type") == "reasoning":
-        found = [message for message in found if (message.format == "summary") is (place.part_list == "summary")]
+    if location.part_list == "summary" or item.get("type") == "reasoning":
+        found = [message for message in found if (message.format == "summary") is (location.part_list == "summary")]
     indexes = sorted(message.index for message in found)
-    if indexes and indexes[-1] >= len(as_list(item.get(place.part_list))):
-        return found[place.part_index] if place.part_index < len(found) else None
-    return next((message for message in found if message.index == place.part_index), None)
+    if indexes and indexes[-1] >= len(as_list(item.get(location.part_list))):
+        return found[location.part_index] if location.part_index < len(found) else None
+    return next((message for message in found if message.index == location.part_index), None)
 
 
-def _fill(place: _ContentLocation, message: Message) -> None:
-    holder, key = place.holder, place.key
+def _fill(location: _ContentLocation, message: Message) -> None:
+    holder, key = location.holder, location.key
     if holder[key] in (None, ""):
         holder[key] = message.content
     elif holder[key] in ({}, []):

@@ -169,8 +169,8 @@ def _streamed_items(items: ItemIndex, forms: Sequence[tuple[WireObject, ObjectFi
     if all(are_found) and len({*map(id, by_id)}) == len(by_id):
         return by_id
     streamed = [*items.items]
-    places = match_final([final_form(wire, own) for wire, own in forms], [item.form for item in streamed])
-    return [None if place is None else streamed[place] for place in places]
+    indexes = match_final([final_form(wire, own) for wire, own in forms], [item.form for item in streamed])
+    return [None if index is None else streamed[index] for index in indexes]
 
 
 def _run(response: WireObject, own: ObjectFields, status: RunStatus) -> Run:

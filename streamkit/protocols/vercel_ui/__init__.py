@@ -18,6 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["ChatRequest", "Decoder", "Encoder", "from_request", "to_input"]
 
 if not TYPE_CHECKING:
-    _places = {"Decoder": ".decoder", "Encoder": ".encoder", "to_input": ".input"}
-    _places |= dict.fromkeys(("ChatRequest", "from_request"), ".request")
-    __getattr__, __dir__ = lazy_names(__name__, _places)
+    _submodules = {"Decoder": ".decoder", "Encoder": ".encoder", "to_input": ".input"}
+    _submodules |= dict.fromkeys(("ChatRequest", "from_request"), ".request")
+    __getattr__, __dir__ = lazy_names(__name__, _submodules)
