@@ -10,15 +10,15 @@ import msgspec
 
 from ..core.engine import Engine
 from ..core.steps import END
-from ..errors import IncompleteStreamError, ProtocolError, StreamkitError, raise_source_error
-from ..events import Event, Run, RunDone, StreamWarning
+from ..errors import IncompleteStreamError, StreamkitError, raise_source_error
+from ..events import Event, StreamWarning
 from ..messages.json_text import read_json
 from ..messages.sdk_objects import as_item
 from ..protocols import registry
 from ..protocols.base import Decoder
 from ..protocols.framing import Framer, Frames, as_data, as_frame, framer_for, is_frame
 from .chained import UpstreamConfirmations
-from .held_items import error_in, is_plain, parsed_item, protocol_of
+from .held_items import failed_run, is_plain, parsed_item, protocol_of, unknown_framing, unrecognised
 from .items import Items
 from .live import ForeignQuestions, decoder_of_possible_question, ends_with_question, expect_questions
 from .source import AsyncSource, Source, SourceTraits
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["SourceDecoder"]
 
-_PLAIN_ITEMS = (str, bytes, dict, tuple)  # any of which may be an item of a protocol: a frame is a tuple
 _SHOWN = 60  # bytes of an unknown source that an error shows
 _UNRECOGNISED_LIMIT = 200  # items held while the protocol is not known
 
@@ -227,7 +226,7 @@ class SourceDecoder:
             if kind is not None:
                 break
             if number >= _UNRECOGNISED_LIMIT:
-                raise _unrecognised(held[0])
+                raise unrecognised(held[0])
         else:
             self._held = held
             return ()
@@ -307,7 +306,7 @@ class SourceDecoder:
         if self.decoder is not None and self._upstream is not None:
             yield self._filtered(self._upstream.finish())
         if self.decoder is None and self._held:
-            yield self._filtered(self._held_error())
+            yield self._filtered(failed_run(self._held))
         self.release()
         self.is_over = True
         if self.resumption is not None:
@@ -342,13 +341,7 @@ class SourceDecoder:
         """Return the error that says where the source was cut off, or that it never was a stream."""
         decoder = self.decoder
         if decoder is None and is_plain(self._seen):
-            return ProtocolError(
-                "unknown-protocol",
-                f"the source is text in no known framing: it begins with {self._seen[:_SHOWN]!r}. Known are Server-Sent "
-                "Events and lines of JSON. Text that has no protocol can be passed on with an Emitter: "
-                "`emitter.text(piece)` for each piece",
-                index=0,
-            )
+            return unknown_framing(self._seen[:_SHOWN])
         name = f"the {decoder.name} stream" if decoder else "the source"
         how = "in the middle of an item" if self.cut is not None else f"after {decoder.index} items" if decoder else ""
         if not decoder:
@@ -361,30 +354,6 @@ class SourceDecoder:
                 f"none of the source's {decoder.index} items is one of {decoder.name}; is `protocol=` right?"
             )
         return IncompleteStreamError(f"{name} was cut off: it ended {how}, before its protocol's end{seen}")
-
-    def _held_error(self) -> Sequence[Event]:
-        """Return the failed run of a source that was nothing but an error, which has about the same shape in every
-        protocol. Nothing for one that has only `[DONE]`: it is complete, and empty."""
-        if all(parsed_item(held) == "[DONE]" for held in self._held):
-            return []
-        for held in self._held:
-            if (error := error_in(held)) is not None:
-                return [RunDone(Run(status="failed", error=error, raw=parsed_item(held)))]
-        raise _unrecognised(self._held[0])
-
-
-def _unrecognised(first: Any) -> StreamkitError:
-    """Return the error about a source whose protocol was not recognised. `first` is its first item."""
-    kind, hint = "", f"give `protocol=`, one of: {', '.join(registry.names())}"
-    if not isinstance(first, _PLAIN_ITEMS):
-        kind = f"the {type(first).__module__}.{type(first).__qualname__} "
-        hint = (
-            "objects of another framework are not a stream of a protocol: pass the stream of the model's client, or report what "
-            "they say with an `Emitter`"
-        )
-    return ProtocolError(
-        "unknown-protocol", f"no protocol has items like {kind}{repr(parsed_item(first))[:200]}; {hint}", index=0
-    )
 
 
 def _batch_of(items: Items, item: Any) -> Any:

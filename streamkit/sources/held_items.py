@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
-from ..events import Event
+from ..errors import ProtocolError
+from ..events import Event, Run, RunDone
 from ..messages.json_text import read_json
 from ..messages.sdk_objects import as_item
 from ..protocols import registry
@@ -13,7 +15,9 @@ from ..protocols.base import Decoder
 from ..protocols.framing import is_frame
 from ..protocols.values import is_object
 
-__all__ = ["error_in", "is_plain", "parsed_item", "protocol_of"]
+__all__ = ["failed_run", "is_plain", "parsed_item", "protocol_of", "unknown_framing", "unrecognised"]
+
+_PLAIN_ITEMS = (str, bytes, dict, tuple)  # any of which may be an item of a protocol: a frame is a tuple
 
 _SSE_FIELDS = (b"data", b"event", b"id", b"retry")
 
@@ -57,3 +61,42 @@ def is_plain(start: bytes) -> bool:
     text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
     field = re.split(rb"[:\r\n]", text, maxsplit=1)[0]
     return text[:1] not in (b"{", b"[") and not any(name.startswith(field) for name in _SSE_FIELDS)
+
+
+def failed_run(held: Sequence[Any]) -> Sequence[Event]:
+    """Return the failed run of a source that was nothing but an error, which has about the same shape in every protocol.
+    Nothing for one that has only `[DONE]`: it is complete, and empty.
+
+    Raises:
+        ProtocolError: none of the items is an error.
+    """
+    if all(parsed_item(item) == "[DONE]" for item in held):
+        return []
+    for item in held:
+        if (error := error_in(item)) is not None:
+            return [RunDone(Run(status="failed", error=error, raw=parsed_item(item)))]
+    raise unrecognised(held[0])
+
+
+def unrecognised(first: Any) -> ProtocolError:
+    """Return the error about a source whose protocol was not recognised. `first` is its first item."""
+    kind, hint = "", f"give `protocol=`, one of: {', '.join(registry.names())}"
+    if not isinstance(first, _PLAIN_ITEMS):
+        kind = f"the {type(first).__module__}.{type(first).__qualname__} "
+        hint = (
+            "objects of another framework are not a stream of a protocol: pass the stream of the model's client, or report what "
+            "they say with an `Emitter`"
+        )
+    return ProtocolError(
+        "unknown-protocol", f"no protocol has items like {kind}{repr(parsed_item(first))[:200]}; {hint}", index=0
+    )
+
+
+def unknown_framing(beginning: bytes) -> ProtocolError:
+    """Return the error about a source that is text, but neither Server-Sent Events nor lines of JSON."""
+    return ProtocolError(
+        "unknown-protocol",
+        f"the source is text in no known framing: it begins with {beginning!r}. Known are Server-Sent Events and lines of "
+        "JSON. Text that has no protocol can be passed on with an Emitter: `emitter.text(piece)` for each piece",
+        index=0,
+    )
