@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 
 
 class InTasks:
-    """What has `a…` forms: methods that are called in a worker thread, where they may wait.
+    """The base of classes with `a…` methods, which call those without the `a` in a worker thread, where they may wait.
 
     Attributes:
         waits: whether they may. Where they return at once, they are called in the task itself.
@@ -31,7 +31,7 @@ class InTasks:
 
 
 class Closable(InTasks):
-    """What is closed at the end, by `close` or by leaving `with`."""
+    """The base of classes that are closed at the end, by `close` or by leaving `with`."""
 
     def close(self) -> None:
         """Release what is held. It is not used any more."""

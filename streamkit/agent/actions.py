@@ -1,4 +1,4 @@
-"""What became of the actions that a model asked for, as the conversation records it.
+"""The record in the conversation of the actions that a model asked for: never run, running, interrupted, finished.
 
 An action is a call that the agent answers: of a function, or of the tool that runs code. Its record is plain messages, so
 it is in a saved conversation, and in what any `to_input` makes of it:

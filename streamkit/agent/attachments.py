@@ -1,4 +1,4 @@
-"""What a user attaches: an image on this machine is read when it is put into the conversation."""
+"""Attachments of a user: an image on this machine is read when it is put into the conversation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What an agent needs of a computer. `streamkit.computer.Computer` is one; an application may pass its own."""
+"""The interface that an agent needs of a computer. `streamkit.computer.Computer` has it; an application may pass its
+own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What both agents share: the settings, the tools and the conversation. It knows nothing of turns."""
+"""The base of both agents: the settings, the tools and the conversation. It does not depend on turns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of the actions of one turn. It is written into the conversation as it happens, and when the stream ends."""
+"""The outcomes of the actions of one turn, written into the conversation as they happen, and when the stream ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tool can learn about its call."""
+"""The context of a call, which a tool may take as a parameter."""
 
 from __future__ import annotations
 

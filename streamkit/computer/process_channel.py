@@ -1,4 +1,5 @@
-"""What connects a runner with its language's process: two pipes for JSON lines, and a way to wake who waits for them.
+"""The connection of a runner with its language's process: two pipes for JSON lines, and a way to wake the thread that
+waits for them.
 
 The process writes frames to one pipe and reads commands from the other. Nothing here blocks: a process that is stopped
 takes no command, and must not stop the runner as well.

@@ -17,7 +17,7 @@ StopReason = Literal["interrupted", "timed_out", "output_limit", "memory_limit",
 
 @dataclass
 class Settings:
-    """What all runners of a computer share.
+    """The settings of all runners of a computer.
 
     Attributes:
         cwd: the directory in which code runs; None for the current one.
@@ -47,7 +47,7 @@ class Limits:
 
 @dataclass
 class RunResult:
-    """How a run ended, as its runner reports it.
+    """The end of a run, as its runner reports it.
 
     Attributes:
         ended: whether the process itself reported the end of the code.

@@ -1,4 +1,4 @@
-"""When a run has to stop, and how it is made to.
+"""Stopping a run: when it has to stop, and by which means.
 
 A run is in one of these states, and never goes back:
 

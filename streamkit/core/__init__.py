@@ -1,1 +1,1 @@
-"""What completes and keeps a stream's events, without input or output: the engine and what it is made of."""
+"""The engine and its parts, which complete a stream's events and hold its state, without input or output."""

@@ -1,4 +1,4 @@
-"""What waits for an answer: confirmations, and tool calls that the application is to answer.
+"""The confirmations and tool calls that wait for an answer.
 
     confirmation   pending -> approved | declined    by an answer; approved if its code runs all the same; declined where the
                                                      stream is closed or cancelled, or fails

@@ -11,7 +11,7 @@ __all__ = ["Pending"]
 
 
 class Pending(Mapping[str, Confirmation | ToolCallMessage]):
-    """What waits for an answer, live. A loop over it goes over what waits when the loop begins."""
+    """A live mapping of what waits for an answer. A loop over it goes over what waits when the loop begins."""
 
     def __init__(self, waiting: Mapping[str, Confirmation | ToolCallMessage]) -> None:
         self._waiting = waiting

@@ -106,7 +106,7 @@ class CodeMessage(Message):
 
 
 class ConsoleMessage(Message):
-    """What running code printed.
+    """The output of running code.
 
     Attributes:
         active_line: the line of the code that runs now, counted from 1; None when none does.

@@ -1,4 +1,4 @@
-"""What turns events into the items of a protocol: the counterpart of `base.Decoder`."""
+"""The base of encoders, which turn events into the items of a protocol: the counterpart of `base.Decoder`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an encoded stream lost: which of its messages a reader of the target protocol does not get.
+"""The losses of an encoded stream: which of its messages a reader of the target protocol does not get.
 
 The rule: what was encoded is decoded again, so nothing has to be listed for each protocol. A message came across if its
 content is in that of any decoded message, whatever became of its type; one without content, if there is one of its type.

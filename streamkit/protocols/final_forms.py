@@ -24,7 +24,7 @@ __all__ = ["ItemForm", "content_key", "match_final"]
 
 
 class ItemForm(NamedTuple):
-    """What identifies an item.
+    """The identity of an item.
 
     Attributes:
         type: its type.

@@ -1,4 +1,5 @@
-"""What a decoder holds until a message or the run is done: added in place, and measured for the stream's limits."""
+"""Values that a decoder holds until a message or the run is done: added in place, and measured for the stream's
+limits."""
 
 from __future__ import annotations
 

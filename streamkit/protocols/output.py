@@ -1,4 +1,4 @@
-"""What a decoder reports of one item: its events, then the warnings about it."""
+"""The output of a decoder for one item: its events, then the warnings about it."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ __all__ = ["LeftOut", "Report", "cannot_take", "fenced_block", "image_url", "is_
 
 
 class LeftOut(NamedTuple):
-    """What a conversion left out.
+    """The messages and parts that a conversion left out.
 
     Attributes:
         message: the message, or the confirmation, that it is about.

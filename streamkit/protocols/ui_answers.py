@@ -1,4 +1,5 @@
-"""What a user interface answers with its next request: approvals, and the outputs of tools that ran in the browser."""
+"""The answers that a user interface sends with its next request: approvals, and the outputs of tools that ran in the
+browser."""
 
 from __future__ import annotations
 

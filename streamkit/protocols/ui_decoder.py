@@ -1,4 +1,4 @@
-"""What the decoders of both UI protocols have in common: the plain case of texts and of calls, and ids that come again."""
+"""The base of both UI protocols' decoders: the plain case of texts and of calls, and ids that come again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What both UI protocols write alike: arguments in pieces, code as a call, and the fields that neither has a place for."""
+"""Parts that both UI protocols write alike: arguments in pieces, code as a call, and fields that neither has a key
+for."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _REDIRECTIONS = 3  # of one command, before it is tried again later
 
 
 class _ClusterRedirection(NamedTuple):
-    """Where a node says that a key is: from now on, or only for this command (`asking`) while it moves."""
+    """The node to which another one redirects: from now on, or only for this command (`asking`) while a key moves."""
 
     slot: int
     address: Address

@@ -1,4 +1,4 @@
-"""What a relay or a store sends commands with, wherever their keys are."""
+"""The link through which a relay or a store sends commands, wherever their keys are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the user of a connection has to be permitted, where Redis has users with fewer rights than all (ACL).
+"""The permissions that the user of a connection needs, where Redis has users with fewer rights than all (ACL).
 
 It is asked when a server is used first: otherwise what is missing would show somewhere inside a script, and much later.
 """

@@ -30,7 +30,8 @@ class Entry(NamedTuple):
 
 
 class LogPosition(NamedTuple):
-    """What a cursor says: the epoch, and the event's number. Their order is that of the events."""
+    """The position in a log that a cursor names: the epoch, and the event's number. Their order is that of the
+    events."""
 
     epoch: int
     number: int

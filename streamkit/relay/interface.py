@@ -1,4 +1,4 @@
-"""What a relay is: for each run a numbered log of bytes, a small record, and a registry of questions.
+"""The interface of relays: for each run a numbered log of bytes, a small record, and a registry of questions.
 
 One producer writes the log of a run, any number of readers read it, each at its own place. A relay knows no event: its
 entries are lines of JSON that the producer encoded and readers decode. An entry's cursor says where to read on after it.

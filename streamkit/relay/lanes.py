@@ -67,7 +67,7 @@ class Part:
 
 
 class Lane:
-    """What one of several agents emits, in an order of its own. One thread or task uses it at a time.
+    """The messages of one of several agents, in an order of their own. One thread or task uses it at a time.
 
     Attributes:
         name: in the `metadata` of its messages.

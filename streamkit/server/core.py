@@ -1,4 +1,5 @@
-"""What all endpoints of a server share: its settings, the authorization, and the look-up of runs and conversations."""
+"""The core of a server, for all endpoints: its settings, the authorization, and the look-up of runs and
+conversations."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a stream reads: whatever the user holds, opened as batches of bytes or items, and decoded to events."""
+"""Sources: the values that users pass, opened as batches of bytes or items, and decoded to events."""

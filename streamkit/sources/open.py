@@ -140,7 +140,7 @@ def _left_of(value: Any, items: Iterator[Any]) -> Iterator[Any]:
 
 
 class _IterableSource(Source):
-    """What an iterable gives. Closing it closes the iterator, and the iterable."""
+    """An iterable as a source. Closing it closes the iterator, and the iterable."""
 
     __slots__ = ("_iterator", "_value")
 

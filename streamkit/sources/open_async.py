@@ -149,7 +149,7 @@ async def _close_all(chunks: Any, response: Any) -> None:
 
 
 class _AsyncIterableSource(AsyncSource):
-    """What an async iterable gives. Closing it closes the iterator, and the iterable."""
+    """An async iterable as a source. Closing it closes the iterator, and the iterable."""
 
     __slots__ = ("_iterator", "_value")
 

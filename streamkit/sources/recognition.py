@@ -1,4 +1,4 @@
-"""What a value is that a user passes as a source: recognised by what it offers, so that no client has to be imported."""
+"""Recognition of the values that users pass as sources: by what they offer, so that no client has to be imported."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ __all__ = [
 
 
 class RecordedEnd(msgspec.Struct, kw_only=True):
-    """How a recorded source ended, beyond its items.
+    """The end of a recorded source, beyond its items.
 
     Attributes:
         cut: the beginning of the item in the middle of which it ended; None if it did not.
@@ -52,7 +52,7 @@ class RecordedEnd(msgspec.Struct, kw_only=True):
 
 
 class SourceTraits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a stream has to know of a source to read it.
+    """The traits of a source that a stream needs to read it.
 
     Attributes:
         protocol: the protocol's name; None if it is to be recognised from the items.

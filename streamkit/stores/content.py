@@ -1,4 +1,5 @@
-"""What stores share that keep bytes: the messages of a conversation as bytes, its record, and the refusal of a stale version."""
+"""The stored form of a conversation, for stores that hold bytes: its messages, its record, and the refusal of a stale
+version."""
 
 from __future__ import annotations
 

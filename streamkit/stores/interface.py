@@ -1,4 +1,5 @@
-"""What a store is: conversations by their ids, each a list of flat messages with a version, and one lock for its open run.
+"""The interface of stores: conversations by their ids, each a list of flat messages with a version, and one lock for
+its open run.
 
     messages, version = store.load("c-1") or ([], 0)
     version = store.save("c-1", [*messages, question], version)     # refused if another process has saved meanwhile

@@ -1,4 +1,4 @@
-"""When the time of what was deferred is over: for the manager, which has the clock."""
+"""The deadlines of deferred answers, for the manager, which has the clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Deadlines"]
 
 
 class Deadlines:
-    """When the time of what was deferred is over. Deferred again, the time begins anew."""
+    """The deadlines of deferred answers. If one is deferred again, its time begins anew."""
 
     def __init__(self) -> None:
         self._deferrals: dict[Answer, int] = {}  # the deferral that each one's time is of

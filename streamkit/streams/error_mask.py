@@ -1,4 +1,4 @@
-"""What a client may see of an error: what kind it is, and the `instance` under which the log has all of it.
+"""The part of an error that a client may see: its kind, and the `instance` under which the log has all of it.
 
 The text of an exception may hold anything: keys, paths, what another user wrote. So it stays here.
 """

@@ -36,7 +36,7 @@ NO_STEPS.close()
 
 
 class Lifecycle(StreamState):
-    """What happens on a stream, as steps for a manager."""
+    """The course of a stream, as steps for a manager."""
 
     _source_given: Any
 

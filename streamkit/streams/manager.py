@@ -1,4 +1,4 @@
-"""What both managers share: the clock, the deadlines of what was deferred, and the values that the end leaves."""
+"""The base of both managers: the clock, the deadlines of deferred answers, and the values that the end leaves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STEP_BREAK = "\n\n"  # between the texts of two run steps: a model that calls a 
 
 
 class Manager(Lifecycle, Readable):
-    """What both managers share. A stream is a source for other streams, too."""
+    """The base of both managers. A stream is a source for other streams, too."""
 
     def __init__(self, source: Any, handlers: tuple[Handler, ...], options: StreamOptions, *, awaitables: bool) -> None:
         self._source_given = source

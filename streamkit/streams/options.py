@@ -1,4 +1,4 @@
-"""What `stream` and `astream` take beside a source and handlers, checked before anything is opened."""
+"""The options that `stream` and `astream` take beside a source and handlers, checked before anything is opened."""
 
 from __future__ import annotations
 

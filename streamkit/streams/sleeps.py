@@ -1,4 +1,4 @@
-"""How `cancel` ends a wait for an async source without cancelling the task: it interrupts the sleep that the task is in.
+"""Interrupts the sleep of a task that waits for an async source: so `cancel` ends the wait without cancelling the task.
 
 Only a sleep is interrupted, and only while the stream waits for its source. The code that sleeps gets the event loop's
 cancellation error there, once; while it cleans up, it is not interrupted again.

@@ -1,4 +1,4 @@
-"""What may be a source, as types.
+"""The types of values that may be a source.
 
 They are for functions around `stream` and `astream`:
 

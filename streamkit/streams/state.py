@@ -44,7 +44,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class StreamState(StreamView):
-    """What a stream has received so far. It is live, and stays readable after the end.
+    """The state of a stream: what it has received so far. It is live, and stays readable after the end.
 
     Handlers read it as `self.stream`; the managers of `stream` and `astream` have the same members.
     """

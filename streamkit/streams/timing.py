@@ -1,4 +1,4 @@
-"""How long a stream took, computed from the moments that its manager took down: no clock is read here."""
+"""The times of a stream, computed from the moments that its manager noted: no clock is read here."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Times(msgspec.Struct, gc=False):
 
 
 class Timing(msgspec.Struct, frozen=True):
-    """How long a stream took. Times are in seconds from its start, which is when its request was sent.
+    """The times of a stream, in seconds from its start, which is when its request was sent.
 
     Attributes:
         first_delta: until the first delta that is not empty, or the first message that came whole; None before.

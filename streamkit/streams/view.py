@@ -1,4 +1,4 @@
-"""What a stream shows of its state, to users and to streamkit's own packages. Nothing here changes it."""
+"""The state of a stream as users and streamkit's own packages read it. Nothing here changes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the APIs have in common: one answer to one request, as SSE frames or as one JSON body.
+"""The base of the APIs: one answer to one request, as SSE frames or as one JSON body.
 
 `Dialect` is the base of all four APIs, `ResourceDialect` of the two whose stream reports one object, a response or a
 run, in each of its states. The same reply always makes the same bytes: ids count, and the clock stands still at

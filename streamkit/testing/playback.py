@@ -1,4 +1,4 @@
-"""What a model server's connections share: the script that is played back, and the record of what clients did.
+"""The script that a model server's connections play back together, and the record of what clients did.
 
 All methods may be called from any thread.
 """

@@ -1,4 +1,5 @@
-"""What `display=True` does: the stream is printed, and the person is asked before code runs, or for the next message."""
+"""The effect of `display=True`: the stream is printed, and the person is asked before code runs, or for the next
+message."""
 
 from __future__ import annotations
 

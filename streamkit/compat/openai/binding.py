@@ -1,4 +1,4 @@
-"""What both Assistants handlers share: their hooks, what they report of the run, and how they are put on a stream.
+"""The base of both Assistants handlers: their hooks, what they report of the run, and how they are put on a stream.
 
 The rule for names: a subclass of a handler may use any name of its own, private ones too. So everything that the
 handlers keep has `_streamkit` in its name, and all state of a stream is in one object, the `Dispatcher`.
@@ -311,7 +311,7 @@ class BoundHandler(Handler):
 
 
 class _Attached(Handler):
-    """What a stream sees of a handler: the methods that it calls, each one of the handler's private ones."""
+    """The handler as a stream uses it: the methods that it calls, each one of the handler's private ones."""
 
     def __init__(
         self,

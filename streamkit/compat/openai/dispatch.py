@@ -74,7 +74,7 @@ class Continuation(NamedTuple):
 
 
 class ClientRequest(NamedTuple):
-    """What is known of the request behind a stream that the openai client opened.
+    """The request behind a stream that the openai client opened, as far as the stream shows it.
 
     Attributes:
         run_id: The run whose tool outputs it submits; None for any other request.

@@ -24,7 +24,7 @@ __all__ = ["AsyncNestedStream", "NestedStream"]
 
 
 class _Nested:
-    """What both kinds share.
+    """The base of both kinds.
 
     Attributes:
         reader: The id of the thread or task that reads it; None before it was read.

@@ -1,4 +1,4 @@
-"""What runs inside the Python process: an IPython shell whose output goes to the run that wrote it.
+"""The program inside the Python process: an IPython shell whose output goes to the run that wrote it.
 
 It is a program of its own, which `computer/python.py` starts from this directory; no other module imports it. `channel`
 exchanges frames and answers with the runner, `console` replaces stdout and stderr, `displays` sends displayed values,

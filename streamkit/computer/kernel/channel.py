@@ -1,4 +1,4 @@
-"""How the kernel and its runner talk: frames to the runner, answers from it; and the run that frames are about.
+"""The kernel's end of the channel to its runner: frames to it, answers from it; and the run that frames are about.
 
 Each run has two pipes of its own, for stdout and stderr. While it is the current run they are the process's descriptors
 1 and 2, so what child processes write is the run's as well; a thread keeps those of the run that started it.

@@ -1,4 +1,5 @@
-"""What code prints: `sys.stdout` and `sys.stderr` write to the pipes of the run that the writing thread belongs to."""
+"""The console of code: `sys.stdout` and `sys.stderr` write to the pipes of the run that the writing thread belongs
+to."""
 
 # mypy: disable-error-code="override"
 # `io` declares as plain attributes what are read-only properties here.

@@ -1,4 +1,4 @@
-"""What the kernel displays: values as their representations by MIME type, sent as frames."""
+"""Displayed values, as their representations by MIME type, sent as frames."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportIncompatibleMethodOverride=false, reportUntypedBaseClass=false

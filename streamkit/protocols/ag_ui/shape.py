@@ -1,4 +1,4 @@
-"""What an event of AG-UI looks like, and no other item: known before the decoder is imported."""
+"""The shape of AG-UI's events, which no other item has. It is checked before the decoder is imported."""
 
 from .wire import is_event as recognises
 

@@ -35,7 +35,7 @@ __all__ = [
 
 
 class Growth(msgspec.Struct, frozen=True):
-    """How a type of block grows.
+    """The way in which a type of block grows.
 
     Attributes:
         delta: the type of its deltas.

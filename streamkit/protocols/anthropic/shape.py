@@ -1,4 +1,5 @@
-"""What an item of the Messages API looks like, and of no other protocol: known before the decoder is imported."""
+"""The shape of the Messages API's items, which no other protocol's have. It is checked before the decoder is
+imported."""
 
 from __future__ import annotations
 

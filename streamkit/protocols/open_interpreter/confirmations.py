@@ -1,4 +1,4 @@
-"""What a confirmation is about: the code, or the tool call, that would run.
+"""The subject of a confirmation: the code, or the tool call, that would run.
 
 The content of a confirmation is `{"type": "code", "format": language, "content": source}`; before 0.2 it was
 `{"language": language, "code": source}`. Both are read.

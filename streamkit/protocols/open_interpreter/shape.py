@@ -1,4 +1,4 @@
-"""What a line of a question has: known before the decoder is imported, which few live producers need."""
+"""The shape of a line with a question. It is checked before the decoder is imported, which few live producers need."""
 
 from __future__ import annotations
 

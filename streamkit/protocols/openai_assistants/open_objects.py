@@ -1,4 +1,4 @@
-"""What an Assistants encoder has begun and not ended: steps, their tool calls, and messages of the thread.
+"""The objects that an Assistants encoder has begun and not ended: steps, their tool calls, and messages of the thread.
 
 They only hold the state; `run_writer`, `call_writer` and `message_writer` make the events.
 """

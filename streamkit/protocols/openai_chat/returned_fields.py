@@ -1,4 +1,4 @@
-"""What a provider sends along with an answer and wants back with it in the next request, unchanged.
+"""Fields that a provider sends along with an answer and wants back in the next request, unchanged.
 
 Each compatible server has fields of its own for this in the assistant's message:
 
@@ -134,7 +134,8 @@ def merge_blocks(pieces: Iterable[Any], text_keys: Iterable[str]) -> list[dict[s
 
 
 class _BlockPositions:
-    """Where the objects of a list are, so that each piece finds the one that it goes on with, however many there are.
+    """The indexes of the objects of a list, by which each piece finds the one that it continues, however many there
+    are.
 
     Args:
         merged: the list.

@@ -1,4 +1,4 @@
-"""What a Chat Completions chunk may hold: its keys, and readers of what only Chat has.
+"""The keys of a Chat Completions chunk, and readers of those that only Chat has.
 
 A key that the decoder reads stands here, or in the table of a delta's keys (`DeltaReader.readers`), and nowhere else: the plain case
 and the encoder take them from there. A value of an unexpected type reads as absent, and no reader here raises.

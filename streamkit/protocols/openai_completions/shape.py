@@ -1,4 +1,4 @@
-"""What a chunk of legacy Completions looks like, and no other item: known before the decoder is imported."""
+"""The shape of legacy Completions' chunks, which no other item has. It is checked before the decoder is imported."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ _INCOMPLETE_REASONS = {
 
 
 class _SentPart(NamedTuple):
-    """Where a message went: its item, its kind, and its index among the item's parts."""
+    """The part of an item that a message was sent as: the item, the kind, and the index among the item's parts."""
 
     item: OutputItem
     kind: str

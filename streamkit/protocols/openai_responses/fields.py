@@ -23,7 +23,7 @@ Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0, lt=LARGEST_COUNT)] | No
 
 
 class EventFields(msgspec.Struct, gc=False):
-    """What an event is, and which part of which item it is about."""
+    """The type of an event, and the part of the item that it is about."""
 
     type: Text = None
     sequence_number: Count = None
@@ -35,7 +35,7 @@ class EventFields(msgspec.Struct, gc=False):
 
 
 class ObjectFields(msgspec.Struct, gc=False):
-    """What an item, or a response, states about itself."""
+    """The fields that an item, or a response, has of its own."""
 
     id: Text = None
     type: Text = None

@@ -26,7 +26,7 @@ _WITHOUT_ID = ("message", "function_call", "custom_tool_call")
 
 
 class ReceivedConversation:
-    """What came from this API among these messages.
+    """The items of this API from which some of these messages came.
 
     Args:
         conversation: all messages of the request; confirmations are passed over.

@@ -1,4 +1,4 @@
-"""What an item of Responses looks like, and of no other protocol: known before the decoder is imported."""
+"""The shape of Responses' items, which no other protocol's have. It is checked before the decoder is imported."""
 
 from __future__ import annotations
 

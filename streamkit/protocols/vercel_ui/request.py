@@ -35,7 +35,7 @@ _STATES = (
 
 
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What `useChat` of `ai` 5, 6 or 7 posts.
+    """A request of `useChat` of `ai` 5, 6 or 7.
 
     Attributes:
         id: the chat's id, which the client chose.

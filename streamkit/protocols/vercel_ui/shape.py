@@ -1,4 +1,5 @@
-"""What a chunk of Vercel's UI message stream looks like, and no other item: known before the decoder is imported."""
+"""The shape of chunks of Vercel's UI message stream, which no other item has. It is checked before the decoder is
+imported."""
 
 from .wire import is_chunk as recognises
 

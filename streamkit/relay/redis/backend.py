@@ -1,5 +1,7 @@
-"""What the parts of one relay share: its connections, its threads, and the state of the runs that are followed. In a Redis
-Cluster each node has a backend of its own, so that one that cannot be reached delays no run of the others."""
+"""The backend of one relay: its connections, its threads, and the state of the runs that are followed.
+
+In a Redis Cluster each node has a backend of its own, so that one that cannot be reached delays no run of the others.
+"""
 
 from __future__ import annotations
 

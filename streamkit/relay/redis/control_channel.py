@@ -1,4 +1,4 @@
-"""What a producer receives: answers to its questions, which readers may still answer, and the cancellation of its run."""
+"""Messages to a producer: answers to its questions, which readers may still answer, and the cancellation of its run."""
 
 from __future__ import annotations
 

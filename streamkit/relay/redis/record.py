@@ -1,4 +1,4 @@
-"""What Redis has of a run: under which keys, its record, its questions, and the lists that it is in.
+"""The data of a run in Redis: its keys, its record, its questions, and the lists that it is in.
 
 Words that a newer version of this package has written, such as a status, are left as they are. The braces in the keys make a Redis
 Cluster store all keys of a run in one slot, as scripts need it.

@@ -1,4 +1,5 @@
-"""What a producer has written and Redis has not stored yet, and the events of the last seconds, which a crash of Redis may lose."""
+"""The buffer of events that a producer has written and Redis has not stored yet, and of the last seconds' events, which
+a crash of Redis may lose."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ WHY = {
 
 
 class Backend(Protocol):
-    """What the producers of one server share, as their buffers use it."""
+    """The backend of a server, as the buffers of its producers use it."""
 
     @property
     def link(self) -> Link:

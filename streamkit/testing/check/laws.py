@@ -41,7 +41,7 @@ _ROLES = ("assistant", "user", "system", "computer")
 
 
 class Options(NamedTuple):
-    """What the author of a protocol gave `check_protocol`, and the report that is filled. See there."""
+    """The arguments of `check_protocol`, and the report that is filled. See there."""
 
     module: Any
     cannot_express: frozenset[str]

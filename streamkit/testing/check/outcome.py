@@ -1,4 +1,4 @@
-"""What a sync or an async stream gives, in a form that can be compared."""
+"""The outcome of a sync or an async stream, in a form that can be compared."""
 
 from __future__ import annotations
 

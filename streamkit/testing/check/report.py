@@ -1,4 +1,4 @@
-"""What a check of a protocol returns, and what it raises."""
+"""The report of a check of a protocol, and the error that it raises."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ProtocolCheckError(AssertionError):
 
 
 class ProtocolReport(msgspec.Struct):
-    """What `check_protocol` checked. Its `str` is a summary for people.
+    """The report of `check_protocol`. Its `str` is a summary for people.
 
     Attributes:
         protocol: the protocol's name.
