@@ -21,7 +21,7 @@ from .channel import channel, run_of_context, write_all
 __all__ = ["Console", "flush", "install", "track_runs_of_threads"]
 
 
-class ConsoleWriter(io.RawIOBase):
+class RunConsole(io.RawIOBase):
     """stdout or stderr, as bytes, of the run that the writing thread belongs to.
 
     Args:
@@ -62,10 +62,10 @@ class Console(io.TextIOBase):
     """
 
     def __init__(self, number: int) -> None:
-        self._raw = ConsoleWriter(number)
+        self._raw = RunConsole(number)
 
     @property
-    def buffer(self) -> ConsoleWriter:
+    def buffer(self) -> RunConsole:
         """Where to write bytes."""
         return self._raw
 

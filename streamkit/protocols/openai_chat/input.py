@@ -68,7 +68,7 @@ def to_input(
     """
     given = list(messages)
     first_choice = [message for message in given if isinstance(message, Message) and message.choice == 0]
-    request = _ChatRequest(first_choice, report, taken_fields(host))
+    request = _ChatMessages(first_choice, report, taken_fields(host))
     for message in given:
         if isinstance(message, Message) and message.choice == 0:
             request.add(message)
@@ -80,7 +80,7 @@ def to_input(
 _NO_CONFIRMATION = "the API has no place for answers to confirmations"
 
 
-class _ChatRequest:
+class _ChatMessages:
     """The `messages=` of a request while it is built.
 
     Args:

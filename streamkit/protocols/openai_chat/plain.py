@@ -27,7 +27,7 @@ class _Function(msgspec.Struct, gc=False):
     name: str | None = None
 
 
-class _Call(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+class _CallFragment(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """A fragment of a call. What it had at other keys would go back with the call."""
 
     index: int
@@ -39,7 +39,7 @@ class _Call(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 _Text: TypeAlias = str | None
 _Index: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_COUNT)]
-_Calls: TypeAlias = Annotated[tuple[_Call, ...], msgspec.Meta(max_length=1)] | None
+_Calls: TypeAlias = Annotated[tuple[_CallFragment, ...], msgspec.Meta(max_length=1)] | None
 _Empty: TypeAlias = Literal[""] | tuple[()] | Annotated[dict[str, Any], msgspec.Meta(max_length=0)] | None
 
 _PIECES: dict[str, Any] = {"content": _Text, "tool_calls": _Calls}
@@ -77,7 +77,7 @@ def plain_delta(choice: Choice, wire: Any) -> Delta | None:
     return TextDelta(choice.text_id, text) if text and choice.text_id is not None else None
 
 
-def _arguments(choice: Choice, fragment: _Call) -> Delta | None:
+def _arguments(choice: Choice, fragment: _CallFragment) -> Delta | None:
     """The delta of a piece of an open call's arguments; None if there is more."""
     call, function = choice.calls.by_index[fragment.index], fragment.function
     if not (choice.takes_arguments and call.message_id and function.arguments):
