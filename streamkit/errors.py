@@ -63,7 +63,7 @@ class StreamkitError(Exception):
         return "".join(one if one.isprintable() else _escaped(one) for one in self.message)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Every error is pickled and copied with its attributes, whatever the arguments of its class."""
+        """Return what pickles and copies every error with its attributes, whatever the arguments of its class."""
         state = {**self.__dict__, "messages": list(self.messages)} if self.messages else dict(self.__dict__)
         return _restored, (type(self), self.args, state)
 

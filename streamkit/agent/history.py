@@ -40,7 +40,7 @@ _INTERRUPTED = "\n(interrupted)"
 def model_view(
     messages: Iterable[Message], *, limit: int, images: bool = True, answered: Sequence[Confirmation] = ()
 ) -> list[Message | Confirmation]:
-    """The messages as a model reads them.
+    """Return the messages as a model reads them.
 
     Args:
         messages: the conversation.
@@ -121,7 +121,7 @@ class _View:
                 self._append(message)
 
     def finish(self) -> list[Message | Confirmation]:
-        """The view, after the last message."""
+        """Return the view, after the last message."""
         self._end_round()
         return self._messages
 
@@ -206,7 +206,7 @@ class _View:
             call.printed.append(self._as_text(message))
 
     def _as_text(self, message: Message) -> str:
-        """What the call's output says of the message: nothing, if it is an image that the model sees."""
+        """Return what the call's output says of the message: nothing, if it is an image that the model sees."""
         match message:
             case ConsoleMessage():
                 return message.content + (_INTERRUPTED if message.status == "cancelled" else "")
@@ -249,7 +249,7 @@ class _View:
             self._messages += [TextMessage(role="user", content=f"{subject} displayed:"), *shown]
 
     def _as_user_image(self, message: Message) -> ImageMessage | None:
-        """The image as a message of the user; None if the model, or every provider, does not take it."""
+        """Return the image as a message of the user; None if the model, or every provider, does not take it."""
         format = message.format or ""
         if (
             not isinstance(message, ImageMessage)
@@ -272,7 +272,7 @@ def _ran_at_provider(message: Message) -> bool:
 
 
 def _code_call(code: CodeMessage, like: Message) -> ToolCallMessage:
-    """The call that runs this code, in the place of the message `like`."""
+    """Return the call that runs this code, in the place of the message `like`."""
     return ToolCallMessage(
         like.id,
         name=CODE_TOOL,

@@ -241,8 +241,9 @@ class Computer:
     def close(self) -> None:
         """Stop all runs and end every process, also those that finished runs left behind. Returns when they have ended.
 
-        Whoever reads such a run gets the rest of its output, and how it ended. A second call does nothing. `with` and the end of the program call it too. A computer that nobody refers to any
-        more is closed as well, by a thread of its own. In a fork of the program it does nothing.
+        The reader of such a run gets the rest of its output, and how it ended. A second call does nothing. `with` and the end
+        of the program call it too. A computer that nothing refers to any more is closed as well, by a thread of its own. In a
+        fork of the program it does nothing.
         """
         if self._running.in_fork:
             return

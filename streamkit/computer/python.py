@@ -35,7 +35,7 @@ class PythonRunner(Runner):
     _run_id = ""
 
     def command(self, directory: str, frames: int, commands: int) -> list[str]:
-        """This Python interpreter with the kernel."""
+        """Return the command that runs this Python interpreter with the kernel."""
         return [sys.executable, "-c", _BOOT, str(frames), str(commands), str(_PROGRAM)]
 
     def prepare(self, directory: str) -> None:

@@ -35,7 +35,7 @@ _Struct: TypeAlias = type[msgspec.Struct]
 
 
 def plain_readers(plain_item: _Struct | Mapping[str, _Struct] | None) -> PlainReaders:
-    """The readers of a decoder with this `plain_item`."""
+    """Return the readers of a decoder with this `plain_item`."""
     return _readers(tuple(plain_item.items()) if isinstance(plain_item, Mapping) else plain_item)
 
 
@@ -61,7 +61,7 @@ def _readers(kind: _Struct | tuple[tuple[str, _Struct], ...] | None) -> PlainRea
 
 
 def _item_reader(struct: _Struct) -> Callable[[Any], Any]:
-    """A function that reads an item as this struct: a dict, or a typed object of an SDK.
+    """Return a function that reads an item as this struct: a dict, or a typed object of an SDK.
 
     It raises where the reader of the item's JSON text would: also for half of a surrogate pair, which no bytes have. (An object
     in it that is a mapping but no dict is read by the names of the struct's attributes as well: these are to be names that no
@@ -93,7 +93,7 @@ def _wrapped_reader(structs: Mapping[str, _Struct]) -> Callable[[Any], Any]:
 
 
 def _nesting(struct: _Struct) -> Nesting:
-    """The fields of a struct that hold further structs, or tuples of them, each with the nesting of these."""
+    """Return the fields of a struct that hold further structs, or tuples of them, each with the nesting of these."""
     found: dict[str, dict[str, Any]] = {}
     for field in (field for kind in _structs_in(struct) for field in msgspec.structs.fields(kind)):
         if inner := _structs_in(field.type):

@@ -100,14 +100,14 @@ class Fields:
         return text
 
     def flag(self, key: str) -> bool:
-        """A JSON boolean, which must be there: nothing else counts as true or false."""
+        """Return a JSON boolean, which must be there: nothing else counts as true or false."""
         value = self.value(key)
         if not isinstance(value, bool):
             raise self.fail(key, f"is {_kind(value)}, not true or false")
         return value
 
     def is_set(self, key: str) -> bool:
-        """A JSON boolean, False where it is absent."""
+        """Return a JSON boolean, False where it is absent."""
         return self.wire.get(key) is not None and self.flag(key)
 
     def inner(self, key: str) -> Fields:

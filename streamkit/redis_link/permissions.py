@@ -48,7 +48,7 @@ class CheckedServer(RedisServer):
         )
 
     def _refusal_in(self, replies: Sequence[Any]) -> str:
-        """What is missing, in words, by the replies; "" if nothing is, or if these do not say."""
+        """Return the missing permissions, in words, by the replies; "" if nothing is, or if these do not say."""
         found: Any = replies[1]
         wanting: Sequence[bytes] = found if found.__class__ is list else ()
         names = ", ".join(name.decode() for name in wanting)

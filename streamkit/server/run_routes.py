@@ -144,7 +144,7 @@ class RunRoutes:
     # -- read
 
     async def all(self, request: Request, body: Any) -> Response:
-        """The newest runs."""
+        """Return the newest runs."""
         query = request.query_params
         status, conversation, before = query.get("status"), query.get("conversation"), query.get("before")
         if status is not None and status not in _STATUSES:

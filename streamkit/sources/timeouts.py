@@ -109,8 +109,8 @@ class ContentClock:
         return SourceTimeoutError(f"{what} within {seconds:g} seconds (`Timeouts.{name}`)")
 
     def _interrupted(self, result: _T) -> _T:
-        """The result of a wait that was interrupted, which may be an open source, or bytes: it is used, and closed, and the next
-        wait raises.
+        """Return the result of a wait that was interrupted, which may be an open source, or bytes: it is used, and
+        closed, and the next wait raises.
 
         Raises:
             SourceTimeoutError: there is none.

@@ -224,7 +224,7 @@ class Assistants(ResourceDialect):
         }
 
     def _tool_call_frames(self, group: Sequence[Part]) -> Iterator[Frame]:
-        """A step of function calls, which stays open until their outputs are submitted."""
+        """Yield a step of function calls, which stays open until their outputs are submitted."""
         step, opening = self._new_step("tool_calls", {"tool_calls": []})
         yield from opening
         calls: list[Json] = []

@@ -97,7 +97,7 @@ class Dialect:
         return part.call_id or f"call_{self.number}_{call_number}"
 
     def prompt_and_completion_tokens(self) -> Json:
-        """The token counts under the names that Chat Completions and Assistants use."""
+        """Return the token counts under the names that Chat Completions and Assistants use."""
         tokens = self.reply.usage
         return {
             "prompt_tokens": tokens.input,

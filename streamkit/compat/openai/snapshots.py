@@ -145,7 +145,7 @@ class SnapshotUpdater:
             yield from self.finish(phase)
 
     def _require_action(self, data: Mapping[str, Any]) -> Iterator[HookCall]:
-        """The run waits for the outputs of its calls. Only the hook of the last one sees that status: many handlers
+        """Let the run wait for the outputs of its calls. Only the hook of the last one sees that status: many handlers
         submit the outputs of all calls from `on_tool_call_done` as soon as the run requires action."""
         self.run.update_run({**data, "status": "in_progress"})
         action = mapping(mapping(data.get("required_action")).get("submit_tool_outputs"))

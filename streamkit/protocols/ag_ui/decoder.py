@@ -108,7 +108,7 @@ class Decoder(UiDecoder):
                 return self._unknown(kind, item)
 
     def _unknown(self, kind: str, item: WireObject) -> Iterable[e.Event]:
-        """What stands for nothing of ours, or is none of this protocol."""
+        """Return the events of an item that stands for nothing of ours, or is none of this protocol."""
         if kind in w.EVENT_KEYS:
             return [e.RawEvent(kind, item)]
         if "error" in item:  # of the server in front

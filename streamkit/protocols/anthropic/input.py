@@ -76,7 +76,7 @@ class _RequestTurns:
         self._assistant: tuple[Any, dict[str, Any]] | None = None  # the step and the turn of the newest answer
 
     def wire(self) -> list[dict[str, Any]]:
-        """The turns of all messages."""
+        """Return the turns of all messages."""
         for message in self._messages:
             self._add(message)
         return self._turns
@@ -127,7 +127,7 @@ class _RequestTurns:
         self._report(LeftOut(message, reason))
 
     def _sent_id(self, id: str) -> str:
-        """The id of a call in the characters that the API takes, as no other call has it."""
+        """Return the id of a call in the characters that the API takes, as no other call has it."""
         if not _NOT_IN_IDS.search(id):
             return id
         if id not in self._changed_ids:
@@ -135,7 +135,7 @@ class _RequestTurns:
         return self._changed_ids[id]
 
     def _turn(self, role: str) -> dict[str, Any]:
-        """The newest turn if it is of this role, else a new one."""
+        """Return the newest turn if it is of this role, else a new one."""
         if not self._turns or self._turns[-1]["role"] != role:
             self._turns.append({"role": role, "content": []})
             self._results = {}
@@ -177,7 +177,7 @@ class _RequestTurns:
 
 
 def _user_part(message: Message) -> dict[str, Any]:
-    """The block of a user's message, which is never left out."""
+    """Return the block of a user's message, which is never left out."""
     part = _part(message)
     if part is None:
         raise cannot_take("the Messages API", message, "it takes text, and images and files by id or data")
@@ -185,7 +185,7 @@ def _user_part(message: Message) -> dict[str, Any]:
 
 
 def _part(message: Message) -> dict[str, Any] | None:
-    """The block of a user's message or of a tool's output, None if there is no such block."""
+    """Return the block of a user's message or of a tool's output, None if there is no such block."""
     format, content = message.format or "", message.content
     media = _MEDIA_TYPES.get(format.removeprefix("base64."))
     match message.type:

@@ -156,7 +156,7 @@ def _image(part: WireObject) -> tuple[str, str] | None:
 
 
 def usage_of(item: WireObject) -> Usage:
-    """The run's token counts. Counts that are null were not reported, and are not in the details."""
+    """Return the run's token counts. Counts that are null were not reported, and are not in the details."""
     return values.usage_of(item, "prompt_tokens", "completion_tokens", leave_out=("message_type", "id", "date"))
 
 

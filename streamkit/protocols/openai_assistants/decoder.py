@@ -170,7 +170,7 @@ class Decoder(base.Decoder):
             yield RunCreated(Run(id=run_id, metadata=nonempty_values(wire, ("thread_id", "assistant_id"))))
 
     def _require_action(self, wire: WireObject) -> Iterator[Event]:
-        """The run waits for the outputs of its calls. Those that are open are in their final form."""
+        """Let the run wait for the outputs of its calls. Those that are open are in their final form."""
         yield from self._begin_run(wire)
         if self._end_status:
             return

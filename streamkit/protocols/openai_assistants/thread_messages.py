@@ -122,7 +122,7 @@ class ThreadMessage:
             yield from self._add_citation(part, citation)
 
     def complete(self, wire: WireObject, status: Status) -> Iterator[Event]:
-        """The message is done. Its final content, where the event has it, replaces what was streamed."""
+        """Complete the message. Its final content, where the event has it, replaces what was streamed."""
         self._update(wire)
         reason = as_text(as_object(wire.get("incomplete_details")).get("reason"))
         if reason in _REASON_STATUS:

@@ -108,7 +108,7 @@ class DeltaReader:
             self._read_piece(key, block)
 
     def _read_piece(self, key: str, piece: WireObject) -> bool:
-        """A piece that goes back with the reasoning. Returns whether it has a signature, or is encrypted."""
+        """Read a piece that goes back with the reasoning. Returns whether it has a signature, or is encrypted."""
         if is_sealed := bool(piece.get("signature") or piece.get("data")):
             self._open_reasoning()
         self._messages.add_returned_piece(self._reasoning_kind, key, piece)

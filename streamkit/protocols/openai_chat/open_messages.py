@@ -100,7 +100,8 @@ class OpenMessages:
         return id
 
     def fields_of_next(self) -> dict[str, Any]:
-        """The fields that every message of the choice has, for the next one. Without a role they are the assistant's."""
+        """Return the fields that every message of the choice has, for the next one. Without a role they are the
+        assistant's."""
         self._role = role = self._role or "assistant"
         self._count += 1
         return {"role": role, "group": self._group, "index": self._count - 1, "choice": self._choice}
@@ -179,7 +180,7 @@ class OpenMessages:
         self._final_content[kind] = content
 
     def _joined(self, kind: str) -> dict[str, Any]:
-        """What goes back with the message of this kind, as it has arrived so far."""
+        """Return what goes back with the message of this kind, as it has arrived so far."""
         returned = self._returned[kind]
         return {key: value.joined() if isinstance(value, Blocks) else value for key, value in returned.items()}
 

@@ -48,7 +48,7 @@ _PIECES: dict[str, Any] = {"content": _Text, "tool_calls": _Calls}
 def _struct(
     name: str, required: tuple[str, Any], optional: Iterable[tuple[str, Any, Any]], empty: Iterable[str]
 ) -> Any:
-    """A struct with these fields, and with others that have to be empty."""
+    """Return a struct with these fields, and with others that have to be empty."""
     others: list[Any] = [*optional, *((key, _Empty, None) for key in sorted(empty))]
     return msgspec.defstruct(name, [required, *others] if required[0] else others, gc=False)
 
@@ -66,7 +66,8 @@ stated_in = attrgetter(*METADATA_KEYS)
 
 
 def plain_delta(choice: Choice, wire: Any) -> Delta | None:
-    """The delta of a plain chunk's choice; None, or a LookupError, if it does more than extend one open message."""
+    """Return the delta of a plain chunk's choice; None, or a LookupError, if it does more than extend one open
+    message."""
     if wire.content_filter_results != choice.filter_results:
         return None
     if choice.has_changed:
@@ -78,7 +79,7 @@ def plain_delta(choice: Choice, wire: Any) -> Delta | None:
 
 
 def _arguments(choice: Choice, fragment: _CallFragment) -> Delta | None:
-    """The delta of a piece of an open call's arguments; None if there is more."""
+    """Return the delta of a piece of an open call's arguments; None if there is more."""
     call, function = choice.calls.by_index[fragment.index], fragment.function
     if not (choice.takes_arguments and call.message_id and function.arguments):
         return None

@@ -70,7 +70,7 @@ class Decoder(base.Decoder):
         return recognises(item)
 
     def plain(self, item: Any) -> Delta | None:
-        """The event of a delta of an open part."""
+        """Return the event of a delta of an open part."""
         kind, output_index, part_index, message_id, make_event, _ = self._response.targets[item.item_id]
         if item.__class__ is not kind or item.output_index != output_index or item.part_index != part_index:
             return None
@@ -79,8 +79,8 @@ class Decoder(base.Decoder):
         return event
 
     def feed(self, item: WireObject) -> Iterable[Event]:
-        """The events that one event of the API becomes, with its `sequence_number` as their position. If it becomes none, it is
-        a raw event."""
+        """Return the events that one event of the API becomes, with its `sequence_number` as their position. If it
+        becomes none, it is a raw event."""
         response, fields = self._response, read_event(item)
         events = _READERS.get(fields.type, _read_nothing)(response, fields, item)
         self.complete = response.is_complete
@@ -95,7 +95,7 @@ class Decoder(base.Decoder):
         return ()
 
     def finish(self) -> Iterable[Event]:
-        """The end of the parts whose final text has arrived. The engine ends what is open as incomplete."""
+        """Yield the end of the parts whose final text has arrived. The engine ends what is open as incomplete."""
         for item in self._response.items.items:
             if not item.is_done:
                 yield from item.close_pending("completed")
@@ -107,7 +107,7 @@ def _read_nothing(state: ResponseState, fields: EventFields, event: WireObject) 
 
 
 def _readers() -> dict[str | None, Reader]:
-    """What reads each type of event. Types that are not listed are raw events."""
+    """Return the function that reads each type of event. Types that are not listed are raw events."""
     readers: dict[str | None, Reader] = {
         None: read_untyped,
         "": read_untyped,

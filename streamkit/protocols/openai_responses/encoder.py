@@ -202,7 +202,7 @@ class Encoder(base.Encoder):
     # -- messages
 
     def _create(self, message: Message) -> Iterator[dict[str, Any]]:
-        """A message begins: in the item of its call or code, as a further part of an item, or as a new item."""
+        """Begin a message: in the item of its call or code, as a further part of an item, or as a new item."""
         if _speech_stem(message) is not None:
             return
         if (item := self._item_of_origin(message)) is not None:

@@ -82,7 +82,7 @@ def read_item_done(state: ResponseState, fields: EventFields, event: WireObject)
 
 
 def read_begin(state: ResponseState, fields: EventFields, event: WireObject, *, is_created: bool) -> list[Event]:
-    """The response begins: the one of this event, or this event itself if it has no type. A stream that is resumed in its
+    """Begin the response: the one of this event, or this event itself if it has no type. A stream that is resumed in its
     middle has no `response.created`."""
     is_another = is_created and state.has_ended
     if is_another:
@@ -99,7 +99,7 @@ def read_begin(state: ResponseState, fields: EventFields, event: WireObject, *, 
 
 
 def read_end(state: ResponseState, fields: EventFields, event: WireObject, *, status: RunStatus) -> list[Event]:
-    """The response ends, as in `read_begin`. `status` holds if the response has none."""
+    """End the response, found as in `read_begin`. `status` holds if the response has none."""
     if state.has_ended:
         return []
     state.has_begun = state.has_ended = state.is_complete = True

@@ -88,7 +88,8 @@ _Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_COUNT)] | None
 
 
 def _plain_delta(stem: str, stream: TextStream) -> type[msgspec.Struct]:
-    """The struct of a plain delta with this stem. Where its item has one part only, an index other than 0 is not plain."""
+    """Return the struct of a plain delta with this stem. Where its item has one part only, an index other than 0 is not
+    plain."""
     fields: list[Any] = [
         ("delta", _Piece),
         ("item_id", str | None, None),
@@ -108,7 +109,7 @@ PLAIN_DELTAS: dict[str, Any] = {stem: _plain_delta(stem, stream) for stem, strea
 
 
 def read_annotation(wire: Any) -> Annotation | None:
-    """A citation, None if it is not an object. A file citation has one `index`, which is where it ends."""
+    """Return a citation, None if it is not an object. A file citation has one `index`, which is where it ends."""
     if not is_object(wire):
         return None
     annotation = annotation_of(wire)
@@ -118,7 +119,7 @@ def read_annotation(wire: Any) -> Annotation | None:
 
 
 def content_parts(value: Any, default_type: str) -> Sequence[WireObject]:
-    """The content parts in a list of an item, each in its place.
+    """Return the content parts in a list of an item, each in its place.
 
     What is malformed is read as far as it can be: text in place of the list or of a part, a part in place of the list,
     and a part with text or a refusal that has no type. Other parts without a type are empty.
@@ -153,7 +154,7 @@ def are_content_parts(value: Any) -> bool:
 
 
 def read_part(part: WireObject) -> tuple[str, Sequence[Annotation], WireObject]:
-    """The text of a content part, its citations, and the metadata of its message."""
+    """Return the text of a content part, its citations, and the metadata of its message."""
     text, wires = part.get("text"), part.get("annotations")
     if not (text and isinstance(text, str)):
         text = as_text(part.get("refusal"))
@@ -162,7 +163,7 @@ def read_part(part: WireObject) -> tuple[str, Sequence[Annotation], WireObject]:
 
 
 def logprobs_of(logprobs: Any) -> WireObject:
-    """The log probabilities of a text, as the metadata of its message; none if there are none."""
+    """Return the log probabilities of a text, as the metadata of its message; none if there are none."""
     return {"logprobs": list(logprobs)} if (logprobs := as_list(logprobs)) else {}
 
 
@@ -173,7 +174,8 @@ def warning(code: str, fault: str, kind: Any = None) -> StreamWarning:
 
 
 def json_or_text(content: str) -> Any:
-    """The value that a message's content holds as JSON, {} for empty content, the content itself if it is not JSON."""
+    """Return the value that a message's content holds as JSON, {} for empty content, the content itself if it is not
+    JSON."""
     if not content:
         return {}
     value = parse_json(content)

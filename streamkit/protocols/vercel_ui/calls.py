@@ -142,7 +142,7 @@ class IncomingToolParts:
             yield from call.add(piece)
 
     def available(self, wire: WireObject, status: m.Status = "completed") -> Iterator[e.Event]:
-        """The arguments are complete. A call that is done already is not done again: the engine compares its arguments."""
+        """Complete the arguments. A call that is done already is not done again: the engine compares its arguments."""
         call = self._find(wire)
         if call is None:
             yield from self._begin(wire)

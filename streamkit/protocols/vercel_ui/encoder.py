@@ -175,7 +175,7 @@ class Encoder(base.Encoder):
         yield from self._release()
 
     def _release(self, id: str = "") -> Iterator[Chunk]:
-        """This part is done. The step ends as soon as none is open: a client forgets what is open then."""
+        """Release this part, which is done. The step ends as soon as none is open: a client forgets what is open then."""
         self._open.discard(id)
         if self._boundaries and not self._open:
             boundaries, self._boundaries = self._boundaries, []

@@ -279,7 +279,7 @@ class OutgoingToolParts:
             yield {"type": "data-confirmation", "id": confirmation.id, "data": data}
 
     def decide(self, confirmation: Confirmation) -> Iterator[Chunk]:
-        """A question was answered. One that nobody answered stays open: the answer comes with the next request."""
+        """Settle a question. One without an answer stays open: the answer comes with the next request."""
         part = self._subject(confirmation)
         if part is None or not confirmation.answered:
             return
