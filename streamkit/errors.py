@@ -236,8 +236,8 @@ def raise_source_error(error: Exception) -> NoReturn:
     text = str(error) or ("timed out: nothing came from the source within its client's timeout" if timed_out else "")
     body: Any = getattr(error, "body", None)
     text = text.removesuffix(f" - {body}")  # as anthropic's client has it
-    if (said := server_message(body)) and said not in text:
-        text = f"{text}: {said}"
+    if (explanation := server_message(body)) and explanation not in text:
+        text = f"{text}: {explanation}"
     text = _shortened(text)
     reason = str(error.__cause__ or "")
     if not timed_out and reason not in text:  # clients may say no more than "Connection error."

@@ -258,8 +258,8 @@ def _with_constraints(kind: Any) -> Any:
                 for one in (note, *getattr(note, "metadata", ())):
                     found |= {key: value for key in _CONSTRAINTS if (value := getattr(one, key, None)) is not None}
         inner = _with_constraints(inner)
-        kept = [note for note in notes if isinstance(note, (msgspec.Meta, str)) or hasattr(note, "description")]
-        for note in [*kept, *([msgspec.Meta(**found)] if found else [])]:
+        used = [note for note in notes if isinstance(note, (msgspec.Meta, str)) or hasattr(note, "description")]
+        for note in [*used, *([msgspec.Meta(**found)] if found else [])]:
             inner = Annotated[inner, note]
         return inner
     changed = tuple(map(_with_constraints, arguments))

@@ -74,15 +74,15 @@ class Provider:
         """
         create = self._api.create(self.client)
         try:
-            known = inspect.signature(create).parameters
+            accepted = inspect.signature(create).parameters
         except (TypeError, ValueError):
             return  # it has no signature that Python can read
-        takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values())
+        takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in accepted.values())
         for name in options:
             if name in _RESERVED:
                 raise UsageError(f"{name!r} is set by the agent and cannot be an option")
-            if not takes_any and name not in known:
-                raise UsageError(_unknown_option(name, [*own, *known], create))
+            if not takes_any and name not in accepted:
+                raise UsageError(_unknown_option(name, [*own, *accepted], create))
 
     def request(
         self,
@@ -151,8 +151,8 @@ class Provider:
         return answer
 
 
-def _unknown_option(name: str, known: Sequence[str], create: Callable[..., Any]) -> str:
-    nearest = [_SYNONYMS[name]] if name in _SYNONYMS else get_close_matches(name, known, 1)
+def _unknown_option(name: str, accepted: Sequence[str], create: Callable[..., Any]) -> str:
+    nearest = [_SYNONYMS[name]] if name in _SYNONYMS else get_close_matches(name, accepted, 1)
     method = getattr(create, "__qualname__", repr(create))
     hint = f"did you mean {nearest[0]!r}?" if nearest else "`extra_body` passes what it does not know"
     return f"{name!r}: {hint} (neither the agent nor the client's `{method}` has such an argument)"

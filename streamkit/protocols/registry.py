@@ -218,14 +218,14 @@ def _with_its_class(message: Any) -> Any:
 
 def _for_model(messages: Sequence[Any], report: Report | None) -> list[Any]:
     """Return these messages without those of which only the user is the recipient."""
-    kept: list[Any] = []
+    remaining: list[Any] = []
     for message in messages:
         if isinstance(message, Message) and message.recipient == "user":
             if report is not None:
                 report(LeftOut(message, "it is for the user, not for a model"))
         else:
-            kept.append(message)
-    return kept
+            remaining.append(message)
+    return remaining
 
 
 def _without_fields(messages: Sequence[Any]) -> list[Any]:

@@ -98,8 +98,8 @@ class CodeArguments:
 
     def begin(self) -> str:
         """Return the JSON text before the code."""
-        known = "" if self._language is None else f'"language":{json_text(self._language)},'
-        return f'{{{known}"code":"'
+        language_field = "" if self._language is None else f'"language":{json_text(self._language)},'
+        return f'{{{language_field}"code":"'
 
     def piece(self, code: str) -> str:
         """Return a piece of the code, as a part of a JSON string."""
@@ -210,9 +210,9 @@ def usage_object(usage: Usage) -> dict[str, Any]:
 
 def usage_of(wire: WireObject) -> Usage:
     """Token counts from such an object. `details` has the other keys."""
-    given, made = as_count(wire.get("inputTokens")) or 0, as_count(wire.get("outputTokens")) or 0
+    received, generated = as_count(wire.get("inputTokens")) or 0, as_count(wire.get("outputTokens")) or 0
     details = without_keys(wire, "inputTokens", "outputTokens", "totalTokens")
-    return Usage(given, made, as_count(wire.get("totalTokens")) or given + made, details)
+    return Usage(received, generated, as_count(wire.get("totalTokens")) or received + generated, details)
 
 
 # -- the application's own events

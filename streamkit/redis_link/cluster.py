@@ -65,7 +65,7 @@ class ClusterLink(Link):
         """Send commands together, one pipeline a node."""
         began = time.monotonic()
         try:
-            self._know(began)
+            self._read_slots(began)
         except Away as away:
             return [away] * len(commands)
         replies: list[Any] = [Away("no node of the Redis Cluster has this slot")] * len(commands)
@@ -127,7 +127,7 @@ class ClusterLink(Link):
     def home(self, key: bytes) -> int:
         """Return the number of the threads that serve a key."""
         if not self._homes:
-            patiently(lambda: self._know(time.monotonic()))
+            patiently(lambda: self._read_slots(time.monotonic()))
         return self._homes[slot_of(key)]
 
     def server_of(self, key: bytes) -> RedisServer | None:
@@ -140,7 +140,7 @@ class ClusterLink(Link):
         mine = {address for address, one in [*self._servers.items()] if one is server}
         return {channel for channel in channels if self._owners and self._owners[slot_of(channel)] in mine}
 
-    def _know(self, now: float) -> None:
+    def _read_slots(self, now: float) -> None:
         """Look up who has which slot, if that is not known at all. Raises `Away` where no node can be reached."""
         if not self._owners:
             self._look_up(now)

@@ -102,7 +102,7 @@ class _EmittedQuestion:
         if not answer.has_answer:
             if not answer.closed and (self._may_be_answered() or not self._writer.close_unanswered(self._id)):
                 return False
-            self._give_up(answer)
+            self._decide(answer)
         self._writer.write_answers()
         self._is_over = not answer.has_answer or not self._writer.is_pending(self._id, self._waiting)
         return self._is_over
@@ -112,7 +112,7 @@ class _EmittedQuestion:
             return False
         return self._is_limited or not self._writer.is_unattended(self._id, UNATTENDED)
 
-    def _give_up(self, answer: Answer) -> None:
+    def _decide(self, answer: Answer) -> None:
         answer.close()
 
 
@@ -155,7 +155,7 @@ class ApprovalRequest(_EmittedQuestion):
         """Why it was declined, once it is decided."""
         return self.confirmation.reason
 
-    def _give_up(self, answer: Answer) -> None:
+    def _decide(self, answer: Answer) -> None:
         answer.decide(("unanswered", None))
 
     def __repr__(self) -> str:
@@ -179,7 +179,7 @@ class Forwarded(_EmittedQuestion):
     def _is_decided(self) -> bool:
         return not self._writer.is_pending(self._id, self._waiting) or super()._is_decided()
 
-    def _give_up(self, answer: Answer) -> None:
+    def _decide(self, answer: Answer) -> None:
         answer.expire(answer.deferrals)
         answer.wake()
 

@@ -72,8 +72,12 @@ def status_without_producer(questions: Iterable[_Asked], *, busy: bool) -> Statu
         questions: all that were asked in the run.
         busy: as `LogWriter.busy`.
     """
-    kept = [question.record for question in questions if question.is_open or question.answer is not None]
-    return "paused" if kept and not busy and all(record.get("resumable", True) for record in kept) else "lost"
+    open_records = [question.record for question in questions if question.is_open or question.answer is not None]
+    return (
+        "paused"
+        if open_records and not busy and all(record.get("resumable", True) for record in open_records)
+        else "lost"
+    )
 
 
 class RegisteredQuestion:
@@ -89,11 +93,11 @@ class RegisteredQuestion:
     """
 
     def __init__(self, id: str, question: Mapping[str, Any], epoch: int) -> None:
-        self.record: dict[str, Any] = {**question, "id": id, "status": "pending", "asked_at": time.time()}
+        self.record: dict[str, Any] = {**question, "id": id, "status": "pending", "registered_at": time.time()}
         self.epoch = epoch
         self.answer: Mapping[str, Any] | None = None
         self.skipped: set[int] = set()
-        self.asked_at = time.monotonic()
+        self.registered_at = time.monotonic()
         self.left = 0.0
 
     @property

@@ -140,7 +140,7 @@ class Encoded(RunFrames):
         run_id: str,
         *,
         after: int = 0,
-        keeps: Callable[[Event], bool] | None = None,
+        wants: Callable[[Event], bool] | None = None,
         at_question: Callable[[Replay, EventStreamWriter], list[bytes]] | None = None,
         questions_from: int = 0,
         events: Replay | None = None,
@@ -150,7 +150,7 @@ class Encoded(RunFrames):
         self.events = Replay() if events is None else events
         self._run_id = run_id
         self._after = after
-        self._keeps = keeps
+        self._wants = wants
         self._at_question = at_question
         self.ends_at_questions = at_question is not None
         self._questions_from = questions_from
@@ -164,7 +164,7 @@ class Encoded(RunFrames):
             is_new = number > self._after
             frames: list[bytes] = []
             for event in self.events.read(entry):
-                if self._keeps is None or self._keeps(event):
+                if self._wants is None or self._wants(event):
                     frames.append(self.writer.event(event))
                 is_current = is_new and number >= self._questions_from
                 if is_current and isinstance(event, RunRequiresAction) and self._at_question and self.is_waiting():

@@ -214,7 +214,7 @@ class RunRoutes:
             writer,
             record.id,
             after=after,
-            keeps=is_no_input,
+            wants=is_no_input,
             at_question=at_question,
             questions_from=newest,
         )

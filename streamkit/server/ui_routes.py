@@ -80,11 +80,11 @@ class UiRoutes:
         return _NOTHING if conversation is None else await self._conversations.saved(conversation)
 
     async def _chat_answers(self, run: RunRecord | None, answers: Sequence[UiAnswer], version: Any) -> Response:
-        given = _checked_answers(run, answers)
-        if run is None or not given:
+        answers_given = _checked_answers(run, answers)
+        if run is None or not answers_given:
             raise Problem("question-closed", "Nothing is open that these messages answer.")
         found = await so_far(self._server, run)  # now, as the log may be trimmed once the run goes on
-        for question, answer in given:
+        for question, answer in answers_given:
             await self._runs.give(run, question, answer)
         return await chat_continued(self._server, run, version, found)
 
@@ -128,22 +128,22 @@ class UiRoutes:
         self._server.add_reader(request)
         stream = AgUiStream(self._server, wanted)
         run_id = self._runs.id_of("agui", owner or "", wanted.thread_id, wanted.run_id)
-        known = await self._seen(request, run_id)
-        past = await self._past(conversation, known or run)
-        if known is not None and not wanted.resume:
-            return await stream.attached(known, past, await so_far(self._server, known), shows_messages=True)
+        seen = await self._seen(request, run_id)
+        past = await self._past(conversation, seen or run)
+        if seen is not None and not wanted.resume:
+            return await stream.attached(seen, past, await so_far(self._server, seen), shows_messages=True)
         current = run or await self._newest(request, wanted.thread_id)
         if wanted.resume or (run is not None and _pending(run)):
             try:
-                given = _checked_answers(current, wanted.answers)
+                answers_given = _checked_answers(current, wanted.answers)
             except Problem:
-                given = []
-            ids = {question["id"] for question, _ in given}
-            asked = {one.interrupt_id for one in wanted.resume}
-            if current is None or not given or not asked <= ids or not {*_pending(current)} <= ids:
+                answers_given = []
+            ids = {question["id"] for question, _ in answers_given}
+            answered_ids = {one.interrupt_id for one in wanted.resume}
+            if current is None or not answers_given or not answered_ids <= ids or not {*_pending(current)} <= ids:
                 return Response(stream.mismatch(), headers=dict(self._runs.writer("ag_ui").headers))
             found = await so_far(self._server, current)
-            for question, answer in given:
+            for question, answer in answers_given:
                 await self._runs.give(current, question, answer)
             return await stream.attached(current, past, found, shows_messages=False)
         input = checked_input(wanted.new_messages)
@@ -277,7 +277,7 @@ def _checked_answers(
     Raises:
         Problem: an approval answers no question that is open, or that has this very answer.
     """
-    given: list[tuple[dict[str, Any], Mapping[str, Any]]] = []
+    answers_given: list[tuple[dict[str, Any], Mapping[str, Any]]] = []
     for one in answers:
         question_id = one.id if isinstance(one, Approval) else one.call_id
         question = None if run is None else run.questions.get(question_id or "")
@@ -285,12 +285,12 @@ def _checked_answers(
         kind = "confirmation" if isinstance(one, Approval) else "tool_call"
         fits = question is not None and question["kind"] == kind and _takes(question, answer)
         if fits and question is not None:
-            given.append((question, answer))
+            answers_given.append((question, answer))
         elif isinstance(one, Approval):
             shown = {} if question is None else {"question": question_of(question)}
             is_open = question is not None and question["status"] in ("approved", "declined")
             raise Problem("already-answered" if is_open else "question-closed", extra=shown)
-    return given
+    return answers_given
 
 
 def _answer_of(one: UiAnswer) -> dict[str, Any]:

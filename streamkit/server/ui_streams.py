@@ -111,7 +111,7 @@ class AgUiStream:
         frames = Encoded(
             _writer(self._server, self._encoder()),
             record.id,
-            keeps=is_no_input,
+            wants=is_no_input,
             at_question=self._at_question(past),
             questions_from=number_of(record.cursor, record.id),
         )
@@ -174,14 +174,14 @@ async def _response(
 ) -> RunEventStream:
     """Return the response with the events that follow the part that was read."""
     number = number_of(found.cursor, record.id)
-    is_asked = waits_still and found.shown and found.shown[-1].type == "run_requires_action"
-    questions = await open_questions(server, record.id) if is_asked else ()
+    has_question = waits_still and found.shown and found.shown[-1].type == "run_requires_action"
+    questions = await open_questions(server, record.id) if has_question else ()
     reading = await open_reading(server, record, found.cursor)
     frames = Encoded(
         writer,
         record.id,
         after=number,
-        keeps=is_no_input,
+        wants=is_no_input,
         at_question=at_question,
         questions_from=number,
         events=found.replay,

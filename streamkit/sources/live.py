@@ -21,7 +21,7 @@ __all__ = ["ForeignQuestions", "decoder_of_possible_question", "ends_with_questi
 
 
 @cache
-def _asking_decoders() -> tuple[type[Decoder], ...]:
+def _decoders_with_questions() -> tuple[type[Decoder], ...]:
     """Return the decoders of protocols with questions that pulling on answers."""
     return tuple(registry.find(name).Decoder for name in registry.PULL_APPROVES)
 
@@ -35,21 +35,21 @@ def _marks_of_questions() -> tuple[Callable[[bytes], bool], ...]:
 
 def decoder_of_possible_question(item: Any) -> type[Decoder] | None:
     """Return the decoder for an item that no protocol recognises, but that may be a malformed question."""
-    return next((decoder for decoder in _asking_decoders() if decoder.may_ask(item)), None)
+    return next((decoder for decoder in _decoders_with_questions() if decoder.may_ask(item)), None)
 
 
 def _decoder_with_questions(item: Any) -> type[Decoder] | None:
     """Return the decoder that recognises an item, if its protocol has such questions."""
     if not is_object(item):
         return None
-    return next((decoder for decoder in _asking_decoders() if decoder.recognises(item)), None)
+    return next((decoder for decoder in _decoders_with_questions() if decoder.recognises(item)), None)
 
 
 def ends_with_question(line: bytes) -> bool:
     """Whether a line, of SSE or of JSON Lines, is a complete question although its end has not come."""
     if b'"content"' not in line or not any(may_be(line) for may_be in _marks_of_questions()):
         return False
-    return any(decoder.is_question_line(line) for decoder in _asking_decoders())
+    return any(decoder.is_question_line(line) for decoder in _decoders_with_questions())
 
 
 def expect_questions(engine: Engine, *, live: bool) -> None:

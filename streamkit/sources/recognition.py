@@ -254,9 +254,9 @@ def wants_async(value: Any) -> UsageError:
 
 def http_error(response: Any, body: bytes) -> SourceError:
     """Return the error for a response with a status of 400 or more; `body` is its content."""
-    said: Any = body.decode("utf-8", "replace")
+    parsed_body: Any = body.decode("utf-8", "replace")
     with contextlib.suppress(ValueError, RecursionError):  # no JSON
-        said = decode_json(body)
-    error = SourceError(f"the server answered with HTTP status {response.status_code}: {server_message(said)}")
-    error.status_code, error.body = response.status_code, said or None
+        parsed_body = decode_json(body)
+    error = SourceError(f"the server answered with HTTP status {response.status_code}: {server_message(parsed_body)}")
+    error.status_code, error.body = response.status_code, parsed_body or None
     return error

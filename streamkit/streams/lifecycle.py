@@ -38,7 +38,7 @@ NO_STEPS.close()
 class Lifecycle(StreamState):
     """The course of a stream, as steps for a manager."""
 
-    _source_given: Any
+    _source_argument: Any
 
     # -- the whole course
 
@@ -49,7 +49,7 @@ class Lifecycle(StreamState):
             if self._ended:
                 return
             if self._source is None:
-                yield from self._open(self._source_given)
+                yield from self._open(self._source_argument)
             while self._source_decoder is not None:
                 source = self._batch_decoder
                 while (yield from self._deliver_batches(source)):
@@ -96,7 +96,7 @@ class Lifecycle(StreamState):
         if self._source is not None or self._ended:
             return
         try:
-            yield from self._open(self._source_given)
+            yield from self._open(self._source_argument)
         except Stopped:
             yield from self._fail(Stopped())
         except BaseException as error:
@@ -120,7 +120,7 @@ class Lifecycle(StreamState):
     def _release(self) -> None:
         """Drop references that lead back to the stream, so that it is freed as soon as nobody holds it."""
         self._handlers, self._receivers, self._own_hooks, self._hooks = (), [], (), {}
-        self._source_given = self._source = self._then = self._clock = None
+        self._source_argument = self._source = self._then = self._clock = None
         self._engine.release()
         if self._source_decoder is not None:
             self._source_decoder.end()
@@ -311,10 +311,10 @@ class Lifecycle(StreamState):
         missing = [f"{call.call_id or call.id} ({call.name})" for call in engine.pending.unanswered]
         missing += [f"{one.id} (a confirmation)" for one in engine.pending.confirmations if one.status == "unanswered"]
         names = ", ".join(missing[:_MOST_NAMES]) + (", …" if len(missing) > _MOST_NAMES else "")
-        given = "; the outputs that were given are in `messages`" if self._answers_taken else ""
+        hint = "; the outputs that were given are in `messages`" if self._answers_taken else ""
         yield engine.warning_list.advise(
             "missing-outputs",
-            f"the run requires answers, so `then` was not called: {names} got none{given}",
+            f"the run requires answers, so `then` was not called: {names} got none{hint}",
         )
 
     # -- failure

@@ -28,12 +28,12 @@ class Manager(Lifecycle, Readable):
     """The base of both managers. A stream is a source for other streams, too."""
 
     def __init__(self, source: Any, handlers: tuple[Handler, ...], options: StreamOptions, *, awaitables: bool) -> None:
-        self._source_given = source
+        self._source_argument = source
         self.driver: int | None = None  # the id of the thread or task that drives it, once it has started
         self._made_answer_text: AnswerText | None = None
         self._made_deadlines: Deadlines | None = None
         self._reader: Any = None  # what `sse` reads it with, while it does
-        self._asked_at = 0.0  # when the oldest confirmation that is pending came; 0 where none is
+        self._waiting_since = 0.0  # when the oldest confirmation that is pending came; 0 where none is
         super().__init__(handlers, options, waker=self, awaitables=awaitables)
 
     def __repr__(self) -> str:
@@ -117,10 +117,10 @@ class Manager(Lifecycle, Readable):
         if isinstance(event, StreamWarning):
             _log_warning(event)
         elif isinstance(event, ConfirmationCreated):
-            self._asked_at = self._asked_at or time.monotonic()
-        elif isinstance(event, ConfirmationDone) and self._asked_at and not self._engine.pending.undecided:
-            self._times.asking += time.monotonic() - self._asked_at
-            self._asked_at = 0.0
+            self._waiting_since = self._waiting_since or time.monotonic()
+        elif isinstance(event, ConfirmationDone) and self._waiting_since and not self._engine.pending.undecided:
+            self._times.waiting += time.monotonic() - self._waiting_since
+            self._waiting_since = 0.0
 
     def for_stream(self) -> Readable:
         """Return the stream itself: another stream over it closes it."""

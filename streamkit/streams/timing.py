@@ -20,7 +20,7 @@ class Times(msgspec.Struct, gc=False):
     start: float | None = None
     first: float | None = None
     end: float | None = None
-    asking: float = 0.0
+    waiting: float = 0.0
 
     def note_first(self, time: float) -> None:
         """Set `first`, unless it is set."""
@@ -48,7 +48,7 @@ class Timing(msgspec.Struct, frozen=True):
 def timing_of(times: Times, deltas: int) -> Timing:
     """Return the timing of a stream with so many deltas."""
     flow = _seconds(times.first, times.end)  # from the first delta on
-    flow = None if flow is None else flow - times.asking
+    flow = None if flow is None else flow - times.waiting
     return Timing(
         first_delta=_seconds(times.start, times.first),
         duration=_seconds(times.start, times.end),

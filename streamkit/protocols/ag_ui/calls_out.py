@@ -27,7 +27,7 @@ class CallOut:
         code: writes the arguments of the call that stands for code; None for a call.
         is_done: whether its end was sent.
         has_result: whether its result was sent.
-        is_asked: whether a question about it is open.
+        has_question: whether a question about it is open.
         is_denied: whether it was declined.
         printed: the consoles of it that are done.
     """
@@ -40,7 +40,7 @@ class CallOut:
         self.code = CodeArguments(message.format) if isinstance(message, m.CodeMessage) else None
         self.is_done = False
         self.has_result = False
-        self.is_asked = False
+        self.has_question = False
         self.is_denied = False
         self.printed: list[Message] = []
 
@@ -193,7 +193,7 @@ class OutgoingCalls:
         code that printed nothing."""
         due, self._due = (self._calls if is_end else self._due), {}
         for call in due.values():
-            if call.has_result or call.is_asked or not call.is_done:
+            if call.has_result or call.has_question or not call.is_done:
                 continue
             ran = is_end and call.code is not None and call.message.status == "completed"
             if call.is_denied or call.printed or ran:

@@ -151,8 +151,8 @@ class Decoder(UiDecoder):
     def _finish(self, item: WireObject) -> Iterator[e.Event]:
         self.complete = self._has_finished = True
         outcome, extra = as_object(item.get("outcome")), w.extra_of(item)
-        asked = set(self._calls.pending)
-        interrupts = [one for one in as_objects(outcome.get("interrupts")) if as_text(one.get("id")) not in asked]
+        waiting_ids = set(self._calls.pending)
+        interrupts = [one for one in as_objects(outcome.get("interrupts")) if as_text(one.get("id")) not in waiting_ids]
         for interrupt in interrupts:
             id, call_id = as_text(interrupt.get("id")), as_text(interrupt.get("toolCallId"))
             yield from self._calls.ask(id, call_id, time_of(interrupt.get("expiresAt")))

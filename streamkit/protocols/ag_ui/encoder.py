@@ -328,7 +328,7 @@ class Encoder(base.Encoder):
         part = self._calls.find(subject)
         assert part is not None
         self._questions[confirmation.id] = confirmation
-        part.is_asked = True
+        part.has_question = True
         shown = {"id": confirmation.id, "toolCallId": part.id, "status": "pending"}
         yield _custom("confirmation", shown | without_keys({"expires_at": confirmation.expires_at}))
 
@@ -338,7 +338,7 @@ class Encoder(base.Encoder):
         self._questions.pop(confirmation.id, None)
         part = self._calls.find(confirmation.subject)
         if part is not None:
-            part.is_asked = False
+            part.has_question = False
             if confirmation.status == "declined":
                 self._calls.deny(part)
         outcome = {"status": confirmation.status, "edited": confirmation.edited, "reason": confirmation.reason}

@@ -141,8 +141,8 @@ def usage_of_list(value: Any) -> Usage | None:
                 counts[key] = counts.get(key, 0) + number
     if not counts:
         return None
-    given, made = counts.pop("inputTokens", 0), counts.pop("outputTokens", 0)
-    return Usage(given, made, counts.pop("totalTokens", given + made), counts)
+    received, generated = counts.pop("inputTokens", 0), counts.pop("outputTokens", 0)
+    return Usage(received, generated, counts.pop("totalTokens", received + generated), counts)
 
 
 def token_usage(usage: dict[str, Any], model: str | None) -> list[dict[str, Any]]:

@@ -112,7 +112,7 @@ class LettaToolCalls:
 
     def _decide(self, call: LettaCall, *, approved: bool, reason: str | None = None) -> Iterator[e.Event]:
         """Yield the outcome of a confirmation. Without one, the call needs none any more."""
-        if call.is_asked:
+        if call.has_question:
             status: Any = "approved" if approved else "declined"
             subject = _message_of(call)
             yield e.ConfirmationDone(
@@ -127,7 +127,7 @@ class LettaToolCalls:
         is_unknown = False
         for answer in answers:
             id, group = as_text(answer.get("tool_call_id")), as_text(answer.get("approval_request_id"))
-            calls = self._calls.asked(id, group)
+            calls = self._calls.waiting_for(id, group)
             is_unknown = is_unknown or not calls
             approve = answer.get("approve")
             for call in calls:

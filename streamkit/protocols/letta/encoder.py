@@ -66,7 +66,7 @@ class Encoder(base.Encoder):
         # Returns and approval responses end whatever is open, so they are held back until nothing is.
         self._held: list[dict[str, Any]] = []
         self._calls: dict[str, m.ToolCallMessage | m.CodeMessage] = {}  # those that were sent, by call id
-        self._asked: set[str] = set()  # the ids of calls that were sent as approval requests
+        self._requested: set[str] = set()  # the ids of calls that were sent as approval requests
         self._waiting: dict[str, m.ToolCallMessage] = {}  # calls that wait for an output, by call id
         self._unnamed: set[str] = set()  # the ids of call messages that were sent without a name
         self._printed: dict[str, dict[str, list[str]]] = {}  # console output, by call id and stream
@@ -197,7 +197,7 @@ class Encoder(base.Encoder):
             call.metadata.get("requires_approval") or call.metadata.get("item_type") == "mcp_approval_request"
         )
         if needs_approval:
-            self._asked.add(call_id)
+            self._requested.add(call_id)
         fragment = {**fields, "tool_call_id": call_id}
         kind = "approval_request_message" if needs_approval else "tool_call_message"
         return self._item(call, kind, tool_call=fragment, tool_calls=fragment)
@@ -205,8 +205,8 @@ class Encoder(base.Encoder):
     def _request_approval(self, call: Message) -> Iterator[dict[str, Any]]:
         """Yield the approval request of a call that was sent without one."""
         call_id = call.call_id or call.id
-        if call_id not in self._asked:
-            self._asked.add(call_id)
+        if call_id not in self._requested:
+            self._requested.add(call_id)
             fragment = {"name": _name_of(call), "tool_call_id": call_id}
             yield self._item(call, "approval_request_message", tool_call=fragment, tool_calls=fragment)
 

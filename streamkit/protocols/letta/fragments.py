@@ -189,7 +189,7 @@ class LettaCall(msgspec.Struct, kw_only=True, eq=False):
     is_open: bool = True
     is_complete: bool = False  # the JSON object of its arguments ended
     needs_approval: bool = False
-    is_asked: bool = False  # its confirmation was emitted
+    has_question: bool = False  # its confirmation was emitted
     is_answered: bool = False
     object_end: _ObjectEnd = msgspec.field(default_factory=_ObjectEnd)
     searched: int = 0  # how many pieces `object_end` has seen
@@ -222,7 +222,7 @@ class LettaCalls:
         self._all: OrderedDict[LettaCall, None] = OrderedDict()  # except for those that are answered and forgotten
         self._nameless: OrderedDict[LettaCall, None] = OrderedDict()  # those without an id that are not answered
         self._unasked: dict[LettaCall, None] = {}  # those that need an approval, of which no confirmation was emitted
-        self._asked: dict[tuple[str, str], dict[LettaCall, None]] = {}  # the others of these, by call id and by group
+        self._waiting: dict[tuple[str, str], dict[LettaCall, None]] = {}  # the others of these, by call id and by group
         self._answered: list[LettaCall] = []  # that are not forgotten yet
 
     def find(self, call_id: str, group: str, name: str, arguments: str, *, needs_approval: bool) -> LettaCall:
@@ -257,16 +257,16 @@ class LettaCalls:
     def ask(self) -> list[LettaCall]:
         """Return the calls of which a confirmation is to be emitted, each once."""
         unasked, self._unasked = self._unasked, {}
-        asked = [call for call in unasked if call.needs_approval and not (call.is_asked or call.is_answered)]
-        for call in asked:
-            call.is_asked = True
+        waiting_for = [call for call in unasked if call.needs_approval and not (call.has_question or call.is_answered)]
+        for call in waiting_for:
+            call.has_question = True
             for key in (("id", call.call_id), ("group", call.group)):
-                self._asked.setdefault(key, {})[call] = None
-        return asked
+                self._waiting.setdefault(key, {})[call] = None
+        return waiting_for
 
-    def asked(self, call_id: str, group: str) -> list[LettaCall]:
+    def waiting_for(self, call_id: str, group: str) -> list[LettaCall]:
         """Return the calls that an answer is for: those with this call id, without one those of this group."""
-        return [*self._asked.get(("id", call_id) if call_id else ("group", group), ())]
+        return [*self._waiting.get(("id", call_id) if call_id else ("group", group), ())]
 
     def answer(self, call: LettaCall) -> None:
         """A call is answered by a return."""
@@ -280,7 +280,7 @@ class LettaCalls:
         for call in self._answered:
             self._all.pop(call, None)
             for key in (("id", call.call_id), ("group", call.group)):
-                self._asked.get(key, {}).pop(call, None)
+                self._waiting.get(key, {}).pop(call, None)
         self._answered.clear()
 
     def _continued(self, group: str, name: str) -> LettaCall | None:

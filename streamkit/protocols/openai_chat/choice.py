@@ -135,8 +135,8 @@ class Choice:
         """Keep what no event expresses. Of a chunk that is a piece of a message, only what a filter has found. Returns as `feed`."""
         more = {key: value for key, value in wire.items() if value and key not in _USUAL_KEYS}
         for key, value in more.items():
-            is_kept = key == FILTER_RESULTS or not (is_piece or key in CHOICE_KEYS)
-            if is_kept and self.extra.get(key) != value:
+            is_metadata = key == FILTER_RESULTS or not (is_piece or key in CHOICE_KEYS)
+            if is_metadata and self.extra.get(key) != value:
                 self.extra[key] = value
                 self._output.hold(None, {key: value})
         return bool(more)

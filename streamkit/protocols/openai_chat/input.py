@@ -66,10 +66,10 @@ def to_input(
         UsageError: Chat Completions cannot express what a user gave: an image or a file that is a path on this
             machine, audio that is neither wav nor mp3, a message of an unknown type.
     """
-    given = list(messages)
-    first_choice = [message for message in given if isinstance(message, Message) and message.choice == 0]
+    everything = list(messages)
+    first_choice = [message for message in everything if isinstance(message, Message) and message.choice == 0]
     request = _ChatMessages(first_choice, report, taken_fields(host))
-    for message in given:
+    for message in everything:
         if isinstance(message, Message) and message.choice == 0:
             request.add(message)
         else:

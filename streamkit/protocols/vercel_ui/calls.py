@@ -92,7 +92,7 @@ class IncomingToolParts:
         self._growing_outputs: set[str] = set()  # the ids of outputs that began with a preliminary one
         self.pending: dict[str, Confirmation] = {}
 
-    def knows(self, id: str) -> bool:
+    def has(self, id: str) -> bool:
         """Whether there is a part with this toolCallId, or of a call with this id."""
         return id in self._calls or id in self._call_ids
 

@@ -59,7 +59,7 @@ class DataParts:
                 return None
 
     def _code(self, id: str, data: WireObject) -> _Events:
-        return iter(()) if self._calls.knows(as_text(data.get("callId"))) else None
+        return iter(()) if self._calls.has(as_text(data.get("callId"))) else None
 
     def _console(self, id: str, data: WireObject) -> _Events:
         output, status = data.get("output"), as_text(data.get("status"))

@@ -103,8 +103,8 @@ class Encoder(base.Encoder):
         self._open: set[str] = set()  # the ids of open parts
         self._boundaries: list[Chunk] = []  # of steps, until nothing is open
         self._tools = OutgoingToolParts(version)
-        for known in after:
-            self._tools.know(known)
+        for earlier in after:
+            self._tools.add_earlier(earlier)
         self._shown: dict[str, int] = {}  # how much of a console's output was shown, by message id
         self._sources: dict[str, int] = {}  # how many sources a text has
         self._usage: e.Usage | None = None

@@ -38,9 +38,11 @@ def to_input(
     """
     everything = [*messages]
     flat = [message for message in everything if not isinstance(message, Confirmation) and message.choice == 0]
-    asked = [message for message in everything if isinstance(message, Confirmation)]
-    questions = {confirmation.subject.id: confirmation for confirmation in asked}
-    questions |= {confirmation.subject.call_id: confirmation for confirmation in asked if confirmation.subject.call_id}
+    confirmations = [message for message in everything if isinstance(message, Confirmation)]
+    questions = {confirmation.subject.id: confirmation for confirmation in confirmations}
+    questions |= {
+        confirmation.subject.call_id: confirmation for confirmation in confirmations if confirmation.subject.call_id
+    }
     questions = {**_declined(flat), **questions}
     out: list[dict[str, Any]] = []
     for (role, _), group in groupby(flat, key=_turn):

@@ -226,23 +226,27 @@ class _Parts:
 
     def _output(self, part: Fields, state: str, call: Message) -> Message | None:
         """Return what a call gave, None if it gave nothing yet."""
-        given: dict[str, Any] = {"name": call.name, "call_id": call.call_id, "group": self._id}
+        output_fields: dict[str, Any] = {"name": call.name, "call_id": call.call_id, "group": self._id}
         match state:
             case "output-available" if part.wire.get("preliminary") is not True:
                 value = part.value("output")
                 if isinstance(call, m.CodeMessage) and is_object(value) and set(value) == {"stdout", "stderr"}:
                     printed = Fields(value, part.at("output"))
                     content = printed.text("stdout") + printed.text("stderr")
-                    given["name"] = None
-                    return m.ConsoleMessage(f"{call.id}.console", content=content, **given)
+                    output_fields["name"] = None
+                    return m.ConsoleMessage(f"{call.id}.console", content=content, **output_fields)
                 content = output_text(part.text("output")) if isinstance(value, str) else json_text(value)
-                return m.ToolOutputMessage(f"{call.id}.output", content=content, **given)
+                return m.ToolOutputMessage(f"{call.id}.output", content=content, **output_fields)
             case "output-error":
                 error = part.text("errorText")
-                return m.ToolOutputMessage(f"{call.id}.output", content=error, metadata={"error": True}, **given)
+                return m.ToolOutputMessage(
+                    f"{call.id}.output", content=error, metadata={"error": True}, **output_fields
+                )
             case "output-denied":
                 reason = part.inner("approval").optional_text("reason") or DENIED
-                return m.ToolOutputMessage(f"{call.id}.output", content=reason, metadata={"error": True}, **given)
+                return m.ToolOutputMessage(
+                    f"{call.id}.output", content=reason, metadata={"error": True}, **output_fields
+                )
             case _:
                 return None
 

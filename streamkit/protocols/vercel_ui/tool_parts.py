@@ -54,7 +54,7 @@ class ToolPart:
         is_done: whether its arguments are complete.
         has_output: whether an output was sent.
         is_denied: whether it was declined.
-        is_asked: whether a question about it was sent that has no answer.
+        has_question: whether a question about it was sent that has no answer.
         is_approved: whether such a question was answered with yes.
         outputs: what it gave before its arguments were complete.
         printed: what it printed, by stream.
@@ -69,7 +69,7 @@ class ToolPart:
         self.is_done = False
         self.has_output = False
         self.is_denied = False
-        self.is_asked = False
+        self.has_question = False
         self.is_approved = False
         self.outputs: list[Chunk] = []
         self.printed: dict[str, list[str]] = {"stdout": [], "stderr": []}
@@ -106,14 +106,14 @@ class OutgoingToolParts:
             return self._by_call.get(message.call_id)
         return self._newest_code if isinstance(message, m.ConsoleMessage) else None
 
-    def know(self, known: Message | Confirmation) -> None:
+    def add_earlier(self, earlier: Message | Confirmation) -> None:
         """The client has this from an earlier stream: a call, code, what it gave, or a question."""
-        if isinstance(known, m.ToolCallMessage | m.CodeMessage):
-            self._add(known).is_done = True
-        elif isinstance(known, Confirmation):
-            if (part := self._subject(known)) is not None:
-                part.is_approved = known.status == "approved"
-        elif (part := self.part_of(known)) is not None:
+        if isinstance(earlier, m.ToolCallMessage | m.CodeMessage):
+            self._add(earlier).is_done = True
+        elif isinstance(earlier, Confirmation):
+            if (part := self._subject(earlier)) is not None:
+                part.is_approved = earlier.status == "approved"
+        elif (part := self.part_of(earlier)) is not None:
             part.has_output = True
 
     def _subject(self, confirmation: Confirmation) -> ToolPart | None:
@@ -229,9 +229,9 @@ class OutgoingToolParts:
             chunk = part.chunk("tool-output-error", errorText=message.content or "The tool failed.", **metadata)
         else:
             chunk = part.chunk("tool-output-available", output=output_value(message.content), **metadata)
-        yield from self._give(part, chunk)
+        yield from self._send_result(part, chunk)
 
-    def _give(self, part: ToolPart, chunk: Chunk) -> Iterator[Chunk]:
+    def _send_result(self, part: ToolPart, chunk: Chunk) -> Iterator[Chunk]:
         """Send an output, or hold it until the arguments are complete: they would take its place."""
         part.has_output = True
         if part.is_done:
@@ -250,7 +250,7 @@ class OutgoingToolParts:
         """Code that ran and printed nothing has an output too; and what was approved and gave none gives none any more. (A
         client sends an approval again where it finds one without an output at the end.)"""
         for part in self._parts.values():
-            if not part.is_done or part.has_output or part.is_denied or part.is_asked:
+            if not part.is_done or part.has_output or part.is_denied or part.has_question:
                 continue
             if status == "completed" and part.code is not None and part.message.status == "completed":
                 part.has_output = True
@@ -271,7 +271,7 @@ class OutgoingToolParts:
                 kind = m.CodeMessage.delta_event if part.code is not None else m.ToolCallMessage.delta_event
                 yield from self.delta(part, kind(subject.id, subject.content))
             yield from self.done(subject)
-        part.is_asked = True
+        part.has_question = True
         if self._version >= 6:
             yield part.chunk("tool-approval-request", approvalId=confirmation.id)
         else:
@@ -283,7 +283,7 @@ class OutgoingToolParts:
         part = self._subject(confirmation)
         if part is None or not confirmation.answered:
             return
-        part.is_asked = False
+        part.has_question = False
         part.is_approved = approved = confirmation.status == "approved"
         reason = without_keys({"reason": confirmation.reason})
         if self._version < 7 or confirmation.edited is not None:

@@ -250,7 +250,7 @@ class MemoryRun:
         question = self.questions.get(question_id)
         if question is None or not self.was_read or not question.is_unattended([*self._readings]):
             return 0.0
-        return time.monotonic() - max(question.asked_at, question.left or self._last_left)
+        return time.monotonic() - max(question.registered_at, question.left or self._last_left)
 
     # -- room for more
 
