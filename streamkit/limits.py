@@ -55,7 +55,7 @@ DEFAULT_LIMITS = Limits()
 
 
 class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
-    """The seconds that a stream waits for its source before it fails with `SourceTimeoutError`. None is no limit.
+    """The seconds that a stream waits for its source before it fails with `SourceTimeoutError`. None means no limit.
 
         sk.stream(ask, timeouts=sk.Timeouts(first=30, idle=10)).until_done()
 

@@ -101,7 +101,7 @@ class Agent(_BaseAgent):
             `incomplete` with the `finish_reason` "max_steps".
         max_total_tokens: how many tokens one run may have used when a model call after the first begins; beyond it the run
             ends `incomplete` with the `finish_reason` "max_total_tokens". A call that has begun is not bounded. None, the
-            default, is no limit.
+            default, means no limit.
         protocol: `openai_responses`, `openai_chat` or `anthropic`. By default `openai_responses` for openai's client at
             api.openai.com, `openai_chat` at any other address, and `anthropic` for its client.
         fields: further string arguments of tools that become messages of their own, as in `streamkit.stream`:
@@ -192,7 +192,7 @@ class AsyncAgent(_BaseAgent):
             `incomplete` with the `finish_reason` "max_steps".
         max_total_tokens: how many tokens one run may have used when a model call after the first begins; beyond it the run
             ends `incomplete` with the `finish_reason` "max_total_tokens". A call that has begun is not bounded. None, the
-            default, is no limit.
+            default, means no limit.
         protocol: `openai_responses`, `openai_chat` or `anthropic`. By default `openai_responses` for openai's client at
             api.openai.com, `openai_chat` at any other address, and `anthropic` for its client.
         fields: further string arguments of tools that become messages of their own, as in `streamkit.stream`:

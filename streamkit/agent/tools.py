@@ -41,7 +41,7 @@ class Tool(Generic[P, R]):
         confirm: whether each call is a `Confirmation` first, which `on_confirmation` answers. Its `subject` is the call. A function
             decides it for each call, by its context (`context.arguments`); it returns a bool. Where it does not, or raises, the
             call fails and nothing runs.
-        timeout: seconds that a call may take; None, the default, is no limit. The model then reads an error. An `async def`
+        timeout: seconds that a call may take; None, the default, means no limit. The model then reads an error. An `async def`
             is cancelled; a plain function that does not wait for the network or report progress cannot be stopped, and is
             left behind.
 
@@ -184,7 +184,7 @@ def tool(
         confirm: whether each call is a `Confirmation` first, which `on_confirmation` answers. Its `subject` is the call. A function
             decides it for each call, by its context (`context.arguments`); it returns a bool. Where it does not, or raises, the
             call fails and nothing runs.
-        timeout: seconds that a call may take, as `Tool` has it; None is no limit.
+        timeout: seconds that a call may take, as `Tool` has it; None means no limit.
 
     Returns:
         A `Tool`, which can be called like the function.

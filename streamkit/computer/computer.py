@@ -73,12 +73,12 @@ class Computer:
         env: the complete environment of the processes; None, the default, is this process's own without what looks
             like a secret, such as `OPENAI_API_KEY`: `default_environment()` says by which rule. `os.environ` hands on
             everything. Without `PATH` in it neither `bash` nor `node` is found.
-        timeout: seconds that a run may take; None, the default, is no limit.
+        timeout: seconds that a run may take; None, the default, means no limit.
         memory_limit: bytes of resident memory that all processes of a language may hold together; None, the default,
-            is no limit. It is checked up to twenty times a second, so code can pass it for a moment.
-        output_limit: characters that a run may print or display, 10,000,000 by default; None is no limit. What came
+            means no limit. It is checked up to twenty times a second, so code can pass it for a moment.
+        output_limit: characters that a run may print or display, 10,000,000 by default; None means no limit. What came
             before the limit is delivered.
-        process_limit: processes that a language may have, 1000 by default; None is no limit. It is checked as the memory
+        process_limit: processes that a language may have, 1000 by default; None means no limit. It is checked as the memory
             limit is, also between two runs, as is the memory limit.
         input: answers `input(prompt)` of Python code; called with the prompt in a thread of its own, while the run
             waits. If it returns None, or without a callback, the default, the code gets `EOFError`. What the callback
@@ -205,7 +205,7 @@ class Computer:
             id: the id of the run's first message, which must be unique in the stream that the run becomes part of;
                 `execution-1`, `execution-2` … by default.
             call_id: the id of the tool call that the code came from, copied to all messages of the run.
-            timeout: seconds that this run may take; None is no limit. By default the computer's own limit.
+            timeout: seconds that this run may take; None means no limit. By default the computer's own limit.
             input: the callback for this run; None refuses every `input()` of the code. By default the computer's own.
 
         Raises:

@@ -6,7 +6,7 @@ between two runs. When the program closes the pipe for control, or ends in whate
 
 It is a program of its own, which `language_process` starts. It imports little, for it is started with each language.
 
-The pipe for control carries limits as lines: how many processes, how many bytes (0 is no limit), and 1 while code runs. The
+The pipe for control carries limits as lines: how many processes, how many bytes (0 means no limit), and 1 while code runs. The
 newest line counts. The pipe for reports carries these lines:
 
 - `started <pid>` or `failed <why>`, first

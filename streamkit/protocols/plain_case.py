@@ -111,4 +111,4 @@ def _opened(item: Any, nesting: Nesting) -> dict[str, Any]:
     fields = open_model(item, nesting)
     if fields.__class__ is dict:
         return fields
-    raise TypeError("it is no object of JSON")
+    raise TypeError("expected a JSON object")

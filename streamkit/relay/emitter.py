@@ -63,7 +63,7 @@ class Emitter(Writer, Readable):
             limit, `math.inf` for none.
 
     Raises:
-        UsageError: the relay has a run with this id already, or is no `Relay`.
+        UsageError: the relay has a run with this id already, or is not a `Relay`.
     """
 
     def __init__(

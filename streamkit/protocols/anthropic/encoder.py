@@ -144,7 +144,7 @@ class Encoder(base.Encoder):
         if self._is_over:
             return
         self._is_over = True
-        if run.status in ("failed", "expired") or run.error is not None:  # a cut-off is no end that the model chose
+        if run.status in ("failed", "expired") or run.error is not None:  # a cut-off is not an end that the model chose
             error = {"type": "api_error", "message": f"the run ended as {run.status}", **(run.error or {})}
             request = {"request_id": error.pop("request_id")} if "request_id" in error else {}
             yield {"type": "error", "error": error, **request}
