@@ -93,7 +93,7 @@ class RegisteredQuestion:
     """
 
     def __init__(self, id: str, question: Mapping[str, Any], epoch: int) -> None:
-        self.record: dict[str, Any] = {**question, "id": id, "status": "pending", "registered_at": time.time()}
+        self.record: dict[str, Any] = {**question, "id": id, "status": "pending", "asked_at": time.time()}
         self.epoch = epoch
         self.answer: Mapping[str, Any] | None = None
         self.skipped: set[int] = set()
