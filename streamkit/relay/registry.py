@@ -88,7 +88,7 @@ class RegisteredQuestion:
         epoch: of the producer that asked it.
         answer: the one that counts; None while there is none.
         skipped: the readings that went on without an answer.
-        asked_at: when it was asked, on the monotonic clock.
+        registered_at: when it was asked, on the monotonic clock.
         left: when a reader left last that had not gone on, on the monotonic clock; 0 if none has.
     """
 
