@@ -20,7 +20,7 @@ PACKAGE = Path(streamkit.__file__).parent
 # side in one line: what users name, which knows each other (a message knows the events about it), and edges that have
 # nothing to do with each other.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("_version", "html_text", "in_tasks", "lazy_names", "shared_names"),
+    ("_version", "html_text", "in_tasks", "lazy_names", "markdown_html", "markdown_rules", "shared_names"),
     ("errors",),
     ("limits",),
     ("messages", "answers", "events"),

@@ -311,6 +311,12 @@ class Message:
 
     __hash__ = None  # type: ignore[assignment]  # a message is equal by its content, which changes
 
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
+        """What a notebook shows of it. Called by IPython."""
+        from .mimebundle import mimebundle
+
+        return mimebundle([self])
+
     def __repr__(self) -> str:
         content = str(self.content)  # an application may have put another value there
         shown = content if len(content) <= 60 else content[:57] + "…"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..answers import Confirmation
 from ..errors import UsageError
 from ..events import ConfirmationCreated, Delta, Run, StreamWarning
-from ..handlers import EventHandler
+from ..handlers import EventHandler, Handler
 from ..messages import (
     AudioMessage,
     CodeMessage,
@@ -28,6 +28,7 @@ from ..messages import (
 )
 from .characters import one_line
 from .drawing import Drawing, watch_start
+from .notebook import NotebookDisplay, is_notebook
 from .wording import (
     describe_content,
     describe_decision,
@@ -60,6 +61,8 @@ class LiveDisplay(EventHandler):
     nothing arrives, from the request on, it shows what the stream waits for, and for how long.
 
         sk.stream(source, LiveDisplay(), MyHandler()).until_done()
+
+    In a notebook a `NotebookDisplay` shows the stream in its place, unless a console is passed.
 
     Where the console is no terminal, or one that cannot move its cursor, each part is printed when it is complete.
 
@@ -116,6 +119,7 @@ class LiveDisplay(EventHandler):
             raise UsageError("LiveDisplay needs rich: pip install 'streamkit-sdk[live]'") from error
         if not refresh_per_second >= 0:
             raise UsageError(f"refresh_per_second has to be 0 or more, not {refresh_per_second!r}")
+        self._has_console = console is not None
         self._console = console if console is not None else rich.console.Console()
         self._interval = 1 / refresh_per_second if refresh_per_second else None
         self._look: dict[str, Any] = {
@@ -131,6 +135,13 @@ class LiveDisplay(EventHandler):
         self._drawing: Drawing | None = None
         self._beginning = threading.Lock()
         self._no_start = threading.Event()  # set where the start of the stream need not be shown any more
+
+    def streamkit_attachable(self) -> Handler:
+        """In a notebook a `NotebookDisplay`, unless a console was passed, or hooks were overridden; else itself."""
+        if type(self) is not LiveDisplay or self._has_console or not is_notebook():
+            return self
+        options = {"warnings": self._warnings, "errors": self._errors, "run_end": self._run_end}
+        return NotebookDisplay(for_assistant=self._for_assistant, **options)
 
     def bind(self, stream: StreamState) -> None:
         """Begin a stream. Called by the stream."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from .markdown_rules import add_rules
+from ..markdown_rules import add_rules
 
 __all__ = ["IncrementalMarkdown", "MarkdownBlock"]
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from html import escape
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..answers import Confirmation
 from ..core.delivery import Delivery
@@ -150,6 +151,13 @@ class StreamView(Delivery):
         calls: it runs to its end before the stream ends.
         """
         raise NotImplementedError("the managers implement it")
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
+        """What a notebook shows of the stream: its messages so far, and what it failed with. Called by IPython."""
+        from ..messages.mimebundle import mimebundle
+
+        failure = "" if self._error is None else f"<pre>{escape(f'{type(self._error).__name__}: {self._error}')}</pre>"
+        return mimebundle(self.messages, failure)
 
     # -- for streamkit's own packages
 

@@ -1,0 +1,104 @@
+"""Messages as notebooks show them: HTML in which nothing that a model or a program wrote is markup, and text beside it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from ..markdown_html import markdown_html
+
+if TYPE_CHECKING:
+    from .message import Message
+
+__all__ = ["html_of", "mimebundle"]
+
+_PICTURE = re.compile(r"base64\.(png|jpeg|jpg|gif|webp)")
+_DATA = re.compile(r"[A-Za-z0-9+/=\s]*")
+_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")  # colours of console output
+_ENDS = {"incomplete": "cut short", "cancelled": "cancelled", "failed": "failed"}
+_CODE = "font-family: monospace; white-space: pre-wrap"
+_LOOKS = {
+    "reasoning": "opacity: 0.7; border-left: 2px solid; padding-left: 0.8em",
+    "output": f"{_CODE}; border-left: 2px solid; padding-left: 0.8em; margin: 0.3em 0",
+    "note": "opacity: 0.7",
+    "failed": "color: #c62828",
+}
+_FRAME = "width: 100%; border: 0; background: white; color-scheme: light"
+
+
+def mimebundle(messages: Iterable[Message], after: str = "") -> dict[str, Any]:
+    """What IPython displays: `text/html`, `text/plain`, and of a single picture also the picture.
+
+    Args:
+        messages: what to show.
+        after: HTML below them.
+    """
+    messages = [*messages]
+    in_fields = {message.call_id for message in messages if "field" in message.metadata}
+    shown = [one for one in messages if one.type != "tool_call" or one.call_id not in in_fields]
+    bundle = {
+        "text/plain": "\n\n".join(map(_text_of, shown)),
+        "text/html": "".join(map(html_of, shown)) + after,
+    }
+    if len(shown) == 1 and (kind := _picture_kind(shown[0])) and not after:
+        bundle = {"text/plain": bundle["text/plain"], f"image/{kind}": shown[0].content}
+    return bundle
+
+
+def html_of(message: Message) -> str:
+    """One message as HTML."""
+    ending = _ENDS.get(message.status)
+    if message.type == "console" and isinstance(execution := message.metadata.get("execution"), str):
+        ending = execution.replace("_", " ")
+    end = f'<div style="{_LOOKS["failed"]}">({escape(ending)})</div>' if ending else ""
+    return f"<div>{_content(message)}{end}</div>"
+
+
+def _content(message: Message) -> str:
+    content = str(message.content)
+    match message.type:
+        case "message" if message.role != "user":
+            return markdown_html(content)
+        case "reasoning":
+            return f'<div style="{_LOOKS["reasoning"]}">{markdown_html(content)}</div>' if content else ""
+        case "code" if message.role == "computer":
+            return _document(message)
+        case "console" | "tool_output":
+            return f'<pre style="{_LOOKS["output"]}">{escape(_SEQUENCE.sub("", content))}</pre>' if content else ""
+        case "tool_call":
+            return f'<pre style="{_CODE}"><b>{escape(message.name or "")}</b>({escape(content)})</pre>'
+        case "image" if kind := _picture_kind(message):
+            return f'<img alt="Picture" style="max-width: 100%" src="data:image/{kind};base64,{content}">'
+        case "code":
+            language = f'<div style="{_LOOKS["note"]}">{escape(message.format or "code")}</div>'
+            return f'{language}<pre style="{_CODE}">{escape(content)}</pre>'
+        case _:
+            return f'<pre style="{_CODE}">{escape(_text_of(message))}</pre>'
+
+
+def _document(message: Message) -> str:
+    """What code displayed, such as a table: in a frame of its own, in which nothing runs and which reaches nothing."""
+    if message.format != "html":
+        return f'<pre style="{_CODE}">{escape(_text_of(message))}</pre>'
+    height = min(420, 60 + 26 * message.content.count("<tr"))
+    return f'<iframe sandbox="" title="Output" style="{_FRAME}; height: {height}px" srcdoc="{escape(message.content)}"></iframe>'
+
+
+def _picture_kind(message: Message) -> str:
+    """`png`, `jpeg` …, of a picture whose data is there; else ""."""
+    found = _PICTURE.fullmatch(message.format or "") if message.type == "image" else None
+    if found is None or not message.content or not _DATA.fullmatch(message.content):
+        return ""
+    return found[1].replace("jpg", "jpeg")
+
+
+def _text_of(message: Message) -> str:
+    """The message where there is no HTML."""
+    if message.type == "image" and (message.format or "").startswith("base64"):
+        return f"(a picture, {len(message.content) * 3 // 4:,} bytes)"
+    if message.type == "tool_call":
+        return f"{message.name or ''}({message.content})"
+    shown = message.metadata.get("text") if message.type == "code" and message.role == "computer" else None
+    return shown if isinstance(shown, str) else str(message.content)
