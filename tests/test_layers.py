@@ -20,7 +20,9 @@ PACKAGE = Path(streamkit.__file__).parent
 # side in one line: what users name, which knows each other (a message knows the events about it), and edges that have
 # nothing to do with each other.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("_version", "html_text", "in_tasks", "lazy_names", "markdown_html", "markdown_rules", "shared_names"),
+    ("_version", "html_text", "in_tasks", "lazy_names", "markdown_rules", "shared_names"),
+    ("markdown_html",),
+    ("mimebundle",),
     ("errors",),
     ("limits",),
     ("messages", "answers", "events"),
@@ -45,6 +47,7 @@ CORE = ("errors", "limits", "messages", "answers", "events", "core", "protocols"
 # Imports for the type checkers alone that point back up: both ends know each other, and only one can import the other.
 BACKWARDS = {
     ("errors", "messages"): "an error carries the messages that had arrived",
+    ("mimebundle", "messages"): "what a notebook shows of a message is made of it",
     ("messages.message", "events"): "a class of messages names the events about it",
     ("messages.kinds", "answers"): "a tool call holds the answer that it waits for",
     ("handlers.hooks", "streams.state"): "a handler has the stream that it is on",

@@ -12,7 +12,7 @@ import pytest
 
 import streamkit as sk
 from streamkit.messages import CodeMessage, ImageMessage, Message, TextMessage, ToolCallMessage
-from streamkit.messages.mimebundle import mimebundle
+from streamkit.mimebundle import mimebundle
 from streamkit.testing import ModelServer, Reply
 
 nbformat = pytest.importorskip("nbformat", reason="the extra `test` brings it with nbclient")

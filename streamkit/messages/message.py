@@ -313,7 +313,7 @@ class Message:
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         """What a notebook shows of it. Called by IPython."""
-        from .mimebundle import mimebundle
+        from ..mimebundle import mimebundle
 
         return mimebundle([self])
 

@@ -1,12 +1,13 @@
 """`NotebookDisplay`: shows a stream in the output of a notebook's cell, in one display that is updated in place.
 
-The rule: nothing in a stream is markup of the page, and nothing in it loads or runs anything there (`messages/mimebundle.py`).
+The rule: nothing in a stream is markup of the page, and nothing in it loads or runs anything there (`mimebundle.py`).
 """
 
 from __future__ import annotations
 
 import time
 from html import escape
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from ..answers import Confirmation
@@ -14,7 +15,7 @@ from ..errors import UsageError
 from ..events import Delta, Run, StreamWarning
 from ..handlers import EventHandler
 from ..messages import Message
-from ..messages.mimebundle import html_of
+from ..mimebundle import html_of
 from .wording import (
     describe_decision,
     describe_run,
@@ -72,10 +73,8 @@ class NotebookDisplay(EventHandler):
     ) -> None:
         if not updates_per_second > 0:
             raise UsageError(f"updates_per_second has to be above 0, not {updates_per_second!r}")
-        try:
-            import IPython.display  # noqa: F401
-        except ImportError as error:
-            raise UsageError("NotebookDisplay needs IPython, which a notebook's kernel has") from error
+        if find_spec("IPython") is None:
+            raise UsageError("NotebookDisplay needs IPython, which a notebook's kernel has")
         self._interval = 1 / updates_per_second
         self._warnings, self._errors, self._run_end = warnings, errors, run_end
         self._for_assistant = for_assistant
@@ -150,11 +149,12 @@ class NotebookDisplay(EventHandler):
         self._update()
 
     def _update(self) -> None:
-        from IPython.display import display
+        import IPython.display
 
         self._updated = time.monotonic()
         bundle = {"text/html": "".join(map(self._html, self._parts)), "text/plain": self._text()}
-        show: Any = display if self._display is None else self._display.update
+        first: Any = vars(IPython.display)["display"]  # which has no types
+        show = first if self._display is None else self._display.update
         options = {"display_id": True} if self._display is None else {}
         self._display = show(bundle, raw=True, **options) or self._display
 

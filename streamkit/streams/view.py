@@ -154,7 +154,7 @@ class StreamView(Delivery):
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         """What a notebook shows of the stream: its messages so far, and what it failed with. Called by IPython."""
-        from ..messages.mimebundle import mimebundle
+        from ..mimebundle import mimebundle
 
         failure = "" if self._error is None else f"<pre>{escape(f'{type(self._error).__name__}: {self._error}')}</pre>"
         return mimebundle(self.messages, failure)

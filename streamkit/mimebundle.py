@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from ..markdown_html import markdown_html
+from .markdown_html import markdown_html
 
 if TYPE_CHECKING:
-    from .message import Message
+    from .messages import Message
 
 __all__ = ["html_of", "mimebundle"]
 
