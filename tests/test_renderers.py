@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import builtins
 import contextlib
+import gc
 import io
 import itertools
 import os
@@ -768,7 +769,7 @@ def test_characters_that_the_encoding_lacks_are_replaced() -> None:
     assert "14 \\xb0C, \\u6771" in printed(run_of(message_events("message", text)), file=Ascii())
     file = Ascii()
     sk.stream(iter(everything(text)), LiveDisplay(console(file=file))).until_done()
-    assert " * ??" in re.sub("\x1b[^m]*m", "", file.getvalue())
+    assert " * ??" in re.sub(r"\x1b(\[[0-?]*[A-Za-z]|[78])", "", file.getvalue())
     assert encodable("│ 東 •…é", "latin-1") == "| ?? *.é"
     assert encodable("é", "no such encoding") == "?"
 
@@ -1131,7 +1132,7 @@ def test_nothing_is_drawn_while_a_handler_asks_the_user(first: bool, monkeypatch
             time.sleep(0.3)
             during.append(file.getvalue()[len(before) :])
             assert before.endswith("sure? ")
-            assert "34/24" in re.sub("\x1b[^m]*m", "", before)
+            assert "34/24" in re.sub(r"\x1b(\[[0-?]*[A-Za-z]|[78])", "", before)
             confirmation.approve()
 
     def agent() -> Iterator[Any]:
@@ -1140,7 +1141,7 @@ def test_nothing_is_drawn_while_a_handler_asks_the_user(first: bool, monkeypatch
     handlers = [Asks(), display] if first else [display, Asks()]
     sk.stream(agent(), *handlers, protocol="open_interpreter").until_done()
     assert during == [""]
-    text = re.sub("\x1b[^m]*m", "", file.getvalue())
+    text = re.sub(r"\x1b(\[[0-?]*[A-Za-z]|[78])", "", file.getvalue())
     assert "✓ approved" in text
     assert "1.41" in text
 
@@ -1612,3 +1613,15 @@ def test_lines_are_drawn_again_where_the_terminal_has_another_width() -> None:
         written.append("a line" in output.file.getvalue()[before:])  # type: ignore[attr-defined]
     region.close()
     assert written == [True, False, True, False, True]
+
+
+def test_a_stream_that_never_starts_leaves_no_thread() -> None:
+    """The one that waits for the start of a stream ends with the stream that nobody holds any more."""
+    before = {*threading.enumerate()}
+    stream = sk.stream(chat("Hello"), LiveDisplay(console()))
+    (thread,) = {*threading.enumerate()} - before
+    assert not stream.started
+    del stream
+    gc.collect()
+    thread.join(LIMIT)
+    assert not thread.is_alive()
