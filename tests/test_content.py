@@ -156,6 +156,7 @@ STREAMS: dict[str, tuple[str, list[dict[str, Any]]]] = {
         [
             {"type": "run_created", "run": {"id": "r"}},
             {"type": "text_created", "message": {"id": "m", "role": "assistant", "type": "message"}},
+            {"type": "text_delta", "message_id": "m", "value": ""},
             {"type": "text_delta", "message_id": "m", "value": "Hello"},
         ],
     ),
