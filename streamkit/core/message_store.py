@@ -15,7 +15,7 @@ from ..messages.arguments import read_arguments, repaired_arguments
 from ..messages.message import ROLES
 from .pending import PendingAnswers
 from .run_tracker import RunTracker
-from .sizes import Sizes
+from .sizes import MessageSizes
 from .unique_ids import NumberedIds, UniqueIds
 from .warning_list import WarningList
 
@@ -65,7 +65,7 @@ class MessageStore:
         self.open_by_id: dict[Any, Message] = {}
         self.renamed: dict[str, Message] = {}
         self.early_lines: dict[str, int | None] = {}
-        self.sizes = Sizes()
+        self.sizes = MessageSizes()
         self._runs = runs
         self._pending = pending
         self._warning_list = warning_list

@@ -14,12 +14,12 @@ from ..limits import DEFAULT_LIMITS
 from ..messages import Message
 from ..messages.json_text import held_size
 
-__all__ = ["Sizes"]
+__all__ = ["MessageSizes"]
 
 _MEASURE_AFTER = 1 << 24  # bytes
 
 
-class Sizes:
+class MessageSizes:
     """The sizes of one stream's messages.
 
     Attributes:
