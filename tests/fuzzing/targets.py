@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from typing import Any, NamedTuple
 
+import httpx2
+
 import streamkit as sk
 from streamkit import protocols
 from streamkit.agent.history import model_view
@@ -145,14 +147,20 @@ def _lines_of(name: str, pieces: Sequence[bytes], strict: bool) -> list[dict[str
 
 
 def stream(data: bytes) -> None:
-    """A stream of any bytes ends complete or with a `StreamkitError`, in the order of events, however it is cut."""
+    """A response with any bytes ends complete or with a `StreamkitError`, in the order of events, however it is cut."""
     head, body = data[:HEAD].ljust(HEAD, b"\0"), data[HEAD:]
     strict = bool(head[0] & 1)
-    whole = decode([body], None, strict=strict)
+    whole = decode(_response([body]), None, strict=strict)
     if fault := bracket_fault(whole.lines) or snapshot_fault(whole.lines):
         raise BrokenLaw(fault)
-    if fault := difference(whole, decode(_pieces(body, head[1]), None, strict=strict)):
+    if fault := difference(whole, decode(_response(_pieces(body, head[1])), None, strict=strict)):
         raise BrokenLaw(fault)
+
+
+def _response(pieces: Sequence[bytes]) -> Any:
+    """A source that is known to give pieces. Of a list, the first items show whether they are pieces or lines, which is certain
+    only for text that is well-formed."""
+    return httpx2.Response(200, content=iter(pieces))
 
 
 # -- requests of the clients of UI protocols
