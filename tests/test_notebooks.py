@@ -15,6 +15,7 @@ from streamkit.messages import CodeMessage, ImageMessage, Message, TextMessage, 
 from streamkit.mimebundle import mimebundle
 from streamkit.testing import ModelServer, Reply
 
+jupyter_client = pytest.importorskip("jupyter_client", reason="the extra `test` brings it with nbclient")
 nbformat = pytest.importorskip("nbformat", reason="the extra `test` brings it with nbclient")
 nbclient = pytest.importorskip("nbclient", reason="the extra `test` brings it")
 
@@ -145,3 +146,31 @@ def test_a_stream_that_failed_shows_what_with() -> None:
         with pytest.raises(sk.StreamkitError):
             stream.until_done()
     assert "Incorrect API key" in stream._repr_mimebundle_()["text/html"]
+
+
+@pytest.mark.slow
+def test_code_is_approved_by_an_answer_to_the_input_of_the_cell() -> None:
+    """What follows is in the output that was there before the question."""
+    shown: list[dict[str, Any]] = []
+
+    def take(message: dict[str, Any]) -> None:
+        if message["msg_type"] in ("display_data", "update_display_data"):
+            shown.append(message["content"])
+
+    def answer(message: dict[str, Any]) -> None:
+        client.input("y")
+
+    manager = jupyter_client.KernelManager(kernel_name="python3")
+    manager.start_kernel()
+    client = manager.blocking_client()
+    try:
+        client.wait_for_ready(timeout=120)
+        for code in (SETUP, ASKING, "computer.close()"):
+            client.execute_interactive(code, allow_stdin=True, stdin_hook=answer, output_hook=take, timeout=120)
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+        manager.cleanup_resources()
+    last = shown[-1]["data"]["text/html"]
+    assert "approved" in last and "Enough." in last and "completed" in last
+    assert len({content["transient"]["display_id"] for content in shown}) == 1
