@@ -127,7 +127,7 @@ class Encoded(RunFrames):
     Args:
         writer: of the protocol.
         after: the number of the last event that the client has, 0 if it has none.
-        keeps: whether the client is to have an event.
+        wants: whether the client is to have an event.
         at_question: gives what is sent where the run waits for answers, which ends the response; None where it goes on.
         questions_from: the number of the first event at which the run may be waiting still.
         events: what was read of the log before.

@@ -51,7 +51,7 @@ def encoded(protocol: str, newest: int, after: int) -> Encoded:
     """For a reader that came when the run had so many events, and has some of them."""
     writer = EventStreamWriter(protocol)
     question = at_question_of(protocol)
-    frames = Encoded(writer, RUN, after=after, keeps=is_no_input, at_question=question, questions_from=newest)
+    frames = Encoded(writer, RUN, after=after, wants=is_no_input, at_question=question, questions_from=newest)
     frames.questions = QUESTIONS
     return frames
 
