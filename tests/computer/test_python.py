@@ -484,8 +484,29 @@ print(len([name for name in names if len(name) == 32]))
 """Prints how many runs have a pipe that is open; their ids have 32 digits."""
 
 
+FAILS_IN_A_CALL_OF_THE_KERNEL = """
+import json
+encode = json.JSONEncoder.encode
+def fail(*_):
+    json.JSONEncoder.encode = encode
+    raise ValueError("as an interrupt does that comes here")
+json.JSONEncoder.encode = fail
+pass
+"""
+"""The kernel encodes a frame about the next statement."""
+
+
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc, with the descriptors of a process")
-@pytest.mark.parametrize("code", ["1 / 0", "return", "class A:\n    def __repr__(self):\n        1 / 0\nA()"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "1 / 0",
+        "return",
+        "class A:\n    def __repr__(self):\n        1 / 0\nA()",
+        FAILS_IN_A_CALL_OF_THE_KERNEL,
+    ],
+    ids=["code", "syntax", "repr", "call of the kernel"],
+)
 def test_an_error_that_python_remembers_keeps_no_pipe_open(code: str) -> None:
     """`sys.last_value` refers to the frames of the code, and these to those that called it."""
     with traced_computer() as traced:

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import os
 import sys
 import traceback
@@ -215,14 +216,21 @@ def run_at_once(coroutine: Any) -> Any:
 
 def tidy(error: BaseException | None) -> int:
     """Take the kernel's own frames out of the traceback of an error and of those that led to it, and the middle out of
-    long ones; returns how many frames that left out."""
+    long ones; returns how many frames that left out.
+
+    The frames of the kernel that have ended lose their variables: what they called is in the traceback, and keeps them.
+    """
     left_out, seen = 0, set[int]()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
         frames: list[TracebackType] = []
         trace = error.__traceback__
         while trace is not None:
-            if not frames or not trace.tb_frame.f_code.co_filename.startswith(_KERNEL):
+            is_own = trace.tb_frame.f_code.co_filename.startswith(_KERNEL)
+            if is_own:
+                with contextlib.suppress(RuntimeError):  # it has not ended
+                    trace.tb_frame.clear()
+            if not frames or not is_own:
                 frames.append(trace)
             trace = trace.tb_next
         if len(frames) > MOST_FRAMES:
