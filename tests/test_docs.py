@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import gc
 import importlib
 import inspect
 import re
@@ -124,11 +125,13 @@ class Page:
             self.runner.run(result)
 
     def close(self) -> None:
-        """Closes the clients that the page opened."""
-        for value in list(self.namespace.values()):
-            if type(value).__name__ in ("OpenAI", "Anthropic"):
+        """Closes the clients that the page opened, and those that it dropped. Of a client in garbage, chance decides whether its
+        connections are closed before their sockets warn that they are open."""
+        for value in gc.get_objects():
+            name = type(value).__name__
+            if name in ("OpenAI", "Anthropic") and not value.is_closed():
                 value.close()
-            elif type(value).__name__ in ("AsyncOpenAI", "AsyncAnthropic"):
+            elif name in ("AsyncOpenAI", "AsyncAnthropic") and not value.is_closed():
                 self.runner.run(value.close())
 
 

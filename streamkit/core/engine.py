@@ -161,10 +161,10 @@ class Engine:
 
     def _keep_failure(self, event: e.StreamException) -> Iterable[e.Event]:
         self.failure = event
-        return self._drop(event)
+        return self._note_source_end(event)
 
-    def _drop(self, event: e.Event) -> Iterable[e.Event]:
-        """Drop the end of another stream: this stream emits its own."""
+    def _note_source_end(self, event: e.Event) -> Iterable[e.Event]:
+        """Note the cursor of another stream's end, and emit nothing: this stream emits an end of its own."""
         if self.pending.is_canonical:
             self.source_ends[type(event)] = event.position
         return ()
@@ -178,7 +178,7 @@ class Engine:
         """Record how the source's run ended. `RunDone` is emitted when the stream ends, because another source may
         follow."""
         outcome, runs = event.run, self.runs
-        self._drop(event)
+        self._note_source_end(event)
         if runs.run is None:
             yield from runs.open(outcome, event)
         if not runs.steps:
@@ -310,8 +310,8 @@ class Engine:
             e.ConfirmationDone: lambda engine, event: engine.pending.confirmation_done(event),
             e.StreamWarning: _complete_warning,
             e.StreamException: _keep_failure,
-            e.StreamTimeout: _drop,
-            e.StreamEnd: _drop,
+            e.StreamTimeout: _note_source_end,
+            e.StreamEnd: _note_source_end,
         }
     )
 

@@ -66,7 +66,7 @@ class AgentExecution:
         self._runs = runs
         self._agent: Any = None
         self._stream: Any = None
-        self._is_cancelled = self._has_left = False
+        self._is_cancelled = self._is_elsewhere = False
 
     @property
     def run_id(self) -> str:
@@ -80,9 +80,9 @@ class AgentExecution:
         return messages
 
     @property
-    def has_left(self) -> bool:
+    def is_elsewhere(self) -> bool:
         """Whether the run is no longer this process's: it was paused, or another one has taken it over."""
-        return self._has_left
+        return self._is_elsewhere
 
     # -- from the relay, in any thread
 
@@ -102,7 +102,7 @@ class AgentExecution:
         if slot is None:
             return  # the agent has not asked again yet; when it does, the relay sends the answer once more
         with self._lock:
-            if self._has_left:
+            if self._is_elsewhere:
                 return  # the process that takes the run over receives it
             self.waits_since = None
         slot.offer(value_of(answer))
@@ -121,7 +121,7 @@ class AgentExecution:
         with self._lock:
             if publisher is None or self.waits_since is None:
                 return
-            self._has_left = True
+            self._is_elsewhere = True
         try:
             publisher.pause()
         finally:
@@ -141,7 +141,7 @@ class AgentExecution:
         start_task(self._execute, self._is_over)
 
     def take_over(self, writer: LogWriter) -> None:
-        """Become the producer of a paused run: read its log so far."""
+        """Become the producer of a paused run: read its log so far. `resume` then starts the agent."""
         self.publisher = self._publisher(writer)
         self.publisher.continue_from(self._runs.relay)
 
@@ -155,9 +155,9 @@ class AgentExecution:
 
     def _is_over(self) -> None:
         if self._agent is None or isinstance(self._agent, AsyncAgent):
-            self._leave()
+            self._remove()
 
-    def _leave(self) -> None:
+    def _remove(self) -> None:
         self.ended.set()
         self._runs.remove(self)
 
@@ -213,7 +213,7 @@ class AgentExecution:
         try:
             self._end(self._status, error)
         finally:
-            self._leave()
+            self._remove()
 
     async def _run_in_task(self) -> None:
         error: BaseException | None = None
@@ -253,10 +253,10 @@ class AgentExecution:
 
     # -- events
 
-    def goes_on(self, event: Event) -> bool:
+    def is_first_action(self, event: Event) -> bool:
         """Whether with this event the agent goes on, after it did nothing but wait. (That its tools and its code begin is reported
         by `_begin_actions`.)"""
-        if self._has_left or self._writer.busy:
+        if self._is_elsewhere or self._writer.busy:
             return False
         is_providers = isinstance(event, ConfirmationDone) and is_question(event.confirmation.subject)
         return is_providers or isinstance(event, RunStepDone)
@@ -272,7 +272,7 @@ class AgentExecution:
             self._writer.busy = True
             self._writer.flush(timeout)
         except ProducerFenced:
-            self._has_left = True
+            self._is_elsewhere = True
             raise
 
     async def ago_on(self) -> None:
@@ -297,7 +297,7 @@ class AgentExecution:
     def must_save(self, event: Event) -> bool:
         """Whether the conversation is to be saved before this event is published: before the agent waits, with all that ran
         until then. While it waits, or asks again in the place of another producer, there is nothing new."""
-        if self._has_left or self._is_cancelled or not self._writer.busy:
+        if self._is_elsewhere or self._is_cancelled or not self._writer.busy:
             return False
         match event:
             case ConfirmationCreated() | RunRequiresAction() | RunStepDone():
@@ -310,7 +310,7 @@ class AgentExecution:
     def publish(self, event: Event) -> None:
         """Publish an event of the agent's stream. A question waits for an answer from anywhere."""
         assert self.publisher is not None
-        if self._has_left:
+        if self._is_elsewhere:
             return
         self.waits_since = None  # it goes on, even if the answer came before it began to wait
         waiting = _question_in(event)
@@ -324,7 +324,7 @@ class AgentExecution:
         """Save the conversation, and end the run. The conversation is unlocked before readers receive the end."""
         publisher = self.publisher
         assert publisher is not None
-        if self._has_left:
+        if self._is_elsewhere:
             return
         if error is not None:
             log.error("%s: run %s failed", publisher.instance, self.run_id, exc_info=error)
@@ -355,7 +355,7 @@ class _Publishing(EventHandler):
         self._execution = execution
 
     def on_event(self, event: Event) -> None:
-        if self._execution.goes_on(event):
+        if self._execution.is_first_action(event):
             self._execution.go_on()
         if self._execution.must_save(event):
             self._execution.conversation.save(self._execution.messages)
@@ -369,7 +369,7 @@ class _AsyncPublishing(AsyncEventHandler):
         self._execution = execution
 
     async def on_event(self, event: Event) -> None:
-        if self._execution.goes_on(event):
+        if self._execution.is_first_action(event):
             await self._execution.ago_on()
         if self._execution.must_save(event):
             await self._execution.conversation.asave(self._execution.messages)

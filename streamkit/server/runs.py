@@ -187,7 +187,7 @@ class Runs:
     async def take_over(self, run_id: str) -> bool:
         """Go on with a run that is paused. Returns whether this process became its producer."""
         own = self.active.get(run_id)
-        if own is not None and not own.has_left:
+        if own is not None and not own.is_elsewhere:
             return False  # its lease only seems to be over, where the process was stopped or very slow
         record = await self.relay.aget(run_id)
         if record is None or record.status != "paused" or record.cancel is not None:

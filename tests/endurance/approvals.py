@@ -33,7 +33,7 @@ from ..server.processes import Process, process
 
 __all__ = ["ROUTES", "Asking", "Rounds", "main"]
 
-LEASE = 1.0  # seconds
+LEASE = 2.0  # seconds: a process that answers must be able to renew it, however busy the machine is
 LONGEST = 0.25  # seconds between an answer and the end of the process
 FINAL = ("completed", "failed", "cancelled", "lost")
 
