@@ -283,6 +283,37 @@ def test_ctrl_c_ends_it_quietly() -> None:
         assert server.wait_for_disconnect()
 
 
+INTERRUPTED_ELSEWHERE = """\
+import signal, sys, threading
+
+import openai
+
+import streamkit as sk
+from streamkit.cli.ctrl_c import stopped_by_ctrl_c
+
+
+class Interrupts(sk.EventHandler):
+    def on_message_created(self, message):
+        threading.Timer(0.5, signal.raise_signal, [signal.SIGINT]).start()
+
+
+client = openai.OpenAI(base_url=sys.argv[1], api_key="none", timeout=300)
+source = client.chat.completions.create(model="m", messages=[], stream=True)
+with sk.stream(source, Interrupts()) as stream, stopped_by_ctrl_c(stream):
+    stream.until_done()
+print(stream.status)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals to a process are POSIX")
+def test_ctrl_c_stops_a_read_that_it_does_not_wake() -> None:
+    """The signal reaches the process, in another thread: the main thread waits for bytes and runs no handler."""
+    with ModelServer(Reply("Rivers remember", never_ends=True)) as server:
+        command = [sys.executable, "-c", INTERRUPTED_ELSEWHERE, server.url]
+        result = subprocess.run(command, env=CLEAN, capture_output=True, text=True, timeout=60)
+    assert (result.stdout, result.stderr) == ("cancelled\n", "")
+
+
 # -- what a model says is text
 
 

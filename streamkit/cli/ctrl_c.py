@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import socket
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 from ..streams.api import StreamManager
@@ -25,13 +26,48 @@ def stopped_by_ctrl_c(stream: StreamManager, asker: Asker | None = None) -> Gene
         yield
         return
 
-    def stop(number: int, frame: Any) -> None:
-        if asker is not None and asker.asking:
+    def is_answer() -> bool:
+        return asker is not None and asker.asking
+
+    def on_interrupt(number: int, frame: Any) -> None:
+        if is_answer():
             raise KeyboardInterrupt
         stream.cancel()
 
-    before = signal.signal(signal.SIGINT, stop)
+    def cancel() -> None:
+        if not is_answer():
+            stream.cancel()
+
+    before = signal.signal(signal.SIGINT, on_interrupt)
+    try:
+        with _called_at_once(cancel):
+            yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def _called_at_once(function: Callable[[], None]) -> Generator[None]:
+    """Inside of this context a thread calls the function at each SIGINT.
+
+    Python runs a signal's own handler in the main thread, between two instructions. If the signal comes just before the
+    main thread begins to wait for bytes, the handler runs only once bytes have come, which may be never.
+    """
+    receiving, sending = socket.socketpair()
+    sending.setblocking(False)
+
+    def wait_for_signals() -> None:
+        while number := receiving.recv(1):
+            if number[0] == signal.SIGINT:
+                function()
+
+    thread = threading.Thread(target=wait_for_signals, name="streamkit-ctrl-c", daemon=True)
+    thread.start()
+    before = signal.set_wakeup_fd(sending.fileno(), warn_on_full_buffer=False)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.set_wakeup_fd(before)
+        sending.close()
+        thread.join()
+        receiving.close()
