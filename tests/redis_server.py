@@ -89,9 +89,21 @@ class RedisServer:
         with redis.Redis(port=self.port, decode_responses=True) as client:
             return client.execute_command(*words)
 
-    def calls(self) -> int:
-        """How many commands it has done by now, those in scripts included."""
-        return sum(one["calls"] for name, one in self.command("INFO", "commandstats").items() if name != "cmdstat_info")
+    def calls(self, name: str = "") -> int:
+        """How many commands it has done by now, those in scripts included; or how many of one name."""
+        done = self.command("INFO", "commandstats")
+        wanted = [f"cmdstat_{name}"] if name else [one for one in done if one != "cmdstat_info"]
+        return sum(done[one]["calls"] for one in wanted if one in done)
+
+    def calls_of(self, action: Callable[[], object], name: str = "") -> int:
+        """How many commands (of one name) an action does. Between them may come those of a relay's own threads, which renew
+        what is open: the least of three counts is without them."""
+        counts: list[int] = []
+        for _ in range(3):
+            before = self.calls(name)
+            action()
+            counts.append(self.calls(name) - before)
+        return min(counts)
 
     @property
     def is_running(self) -> bool:
