@@ -274,6 +274,23 @@ async def test_a_hooks_error_ends_the_stream_for_all_handlers(face: Face, hook: 
 
 
 @every_face
+@pytest.mark.parametrize("which", [0, 1, 2])
+@pytest.mark.parametrize("hook", ["on_text_delta", "on_message_delta"])
+@body
+async def test_a_delta_whose_hook_raises_goes_to_the_other_handlers_too(face: Face, hook: str, which: int) -> None:
+    """The deltas that a handler got are the content of the message that is done."""
+    tellers = [face.told(), SyncTold(), face.told()]
+    tellers[which].does[hook] = lambda told, delta, snapshot: oops() if delta.value == "b" else None
+    stream = face.stream(face.generator(Source(chat("a", "b", "c"))), *tellers)
+    assert isinstance(await raised_by(stream.until_done()), Oops)
+    for number, told in enumerate(tellers):
+        if number != which:
+            assert [delta.value for delta in told.of("on_text_delta")] == ["a", "b"]
+        (done,) = told.of("on_text_done")
+        assert done.content == "ab"
+
+
+@every_face
 @pytest.mark.parametrize("hook", ["on_text_delta", "on_text_created", "on_text_done"])
 @body
 async def test_a_hooks_error_comes_out_of_a_loop_and_of_with(face: Face, hook: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
 from types import CoroutineType
 from typing import Any, Protocol, TypeAlias
 
@@ -112,6 +112,7 @@ class Delivery:
         engine, pull, warnings = self._engine, self._pull_now, self._engine.warning_list
         open_messages, pending = engine.messages.open_by_id, engine.pending
         coroutine = CoroutineType if self._awaits else None
+        others: Iterator[Any] = iter(())  # the hooks of a delta that are still to be called
         try:
             while True:
                 batch = events = None  # what was read is not held while the next batch is awaited
@@ -140,7 +141,7 @@ class Delivery:
                         self._position = event.position
                     if not self._has_content:
                         self._look_for_content(event)
-                    for hook in self._hooks[event.__class__]:
+                    for hook in (others := iter(self._hooks[event.__class__])):
                         result = hook(event, message)
                         if result is not None and (type(result) is coroutine or self._must_await(hook, result)):
                             result = _check_returned(hook, (yield result))  # no coroutine is held once it was awaited
@@ -152,7 +153,15 @@ class Delivery:
                             self._check()
                 if pending.waiting or pending.not_approved or warnings.decoder.exhausted:
                     return True
-        except StopIteration as error:
+        except BaseException as error:
+            yield from self._end_delta(others, error)
+            raise
+
+    def _end_delta(self, others: Iterator[Any], error: BaseException) -> Steps:
+        """Call the hooks of the current delta that come after the one that raised: all handlers have what its snapshot has."""
+        if self._current is not None and not isinstance(error, (Stopped, GeneratorExit)):
+            yield from self._emit_to_rest(others, self._current, error)
+        if isinstance(error, StopIteration):
             raise HookStopped from error
 
     @property
@@ -223,7 +232,7 @@ class Delivery:
         if not isinstance(event, Delta):
             self._notice_hooks()  # a hook may have assigned one for the deltas that follow
 
-    def _emit_to_rest(self, calls: _Calls, event: Event, error: BaseException) -> Steps:
+    def _emit_to_rest(self, calls: Iterable[Call | _DeltaHook], event: Event, error: BaseException) -> Steps:
         """Call the remaining hooks of an event after one raised. Their errors become notes of the first."""
         before, self._ending = self._ending, True
         try:
