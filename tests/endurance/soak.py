@@ -25,6 +25,8 @@ from typing import NamedTuple
 
 import psutil
 
+import streamkit as sk
+
 from .activities import ACTIVITIES
 from .application import Application
 from .model import model
@@ -86,11 +88,12 @@ class Soak:
         self._check(None, level, before, "after closing")
 
     def _warm_up(self, app: Application, pool: ThreadPoolExecutor) -> None:
-        """Do everything once."""
+        """Do everything once. At the end the kernel has had a run, whose pipes it keeps until the next one."""
         for language in ("python", "shell"):
             app.computer.start(language)
         for future in [pool.submit(self._do, app, name, self._dice.random()) for name in self._names]:
             future.result()
+        sk.stream(app.computer.run("python", "1")).until_done()
 
     def _rounds(self, app: Application, pool: ThreadPoolExecutor, seconds: float) -> None:
         level, before = self._steady(app), self.descriptors()
