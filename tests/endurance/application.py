@@ -22,7 +22,8 @@ from ..server.parts import TOKEN, serve
 __all__ = ["PROTOCOLS", "Application", "Clients", "agent_options", "async_clients", "opener", "sync_clients"]
 
 PROTOCOLS = ("openai_responses", "openai_chat", "anthropic")
-_RETENTION: dict[str, float] = {"ttl_ended": 1.0, "ttl_running": 5.0, "ttl_paused": 2.0}  # seconds
+# Seconds: soon over, but not before a busy machine has read what ended.
+_RETENTION: dict[str, float] = {"ttl_ended": 6.0, "ttl_running": 20.0, "ttl_paused": 8.0}
 
 
 class Clients(NamedTuple):
