@@ -11,9 +11,11 @@ because providers accept nothing in between.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 
 from ..answers import Confirmation
 from ..core.unique_ids import UniqueIds
+from ..events import Event, StreamWarning
 from ..messages import (
     CodeMessage,
     ConsoleMessage,
@@ -29,7 +31,7 @@ from ..protocols.request_content import is_of_executed_call
 from .code import CODE_TOOL, FIELDS, code_arguments
 from .model_text import displayed_text, image_text, model_text
 
-__all__ = ["UNRECORDED", "model_view"]
+__all__ = ["UNRECORDED", "model_view", "unread_images"]
 
 UNRECORDED = "No output of this call was recorded."
 _NO_OUTPUT = "(no output)"
@@ -54,6 +56,14 @@ def model_view(
     for message in conversation:
         view.add(message)
     return view.finish()
+
+
+def unread_images(messages: Sequence[Message]) -> list[Event]:
+    """Return a warning if the user's newest messages have an image, of which the model only reads that there is one."""
+    newest = takewhile(lambda message: message.role == "user", reversed(messages))
+    if not any(isinstance(message, ImageMessage) for message in newest):
+        return []
+    return [StreamWarning("images", "the model takes no images: it reads only that there is one", kind="image")]
 
 
 class _RoundCall:

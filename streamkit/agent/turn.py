@@ -23,7 +23,7 @@ from .code_run import CodeRun
 from .computer_protocol import Computing, supports_language
 from .conversation import as_messages, changed, replace_message
 from .core import AgentCore
-from .history import model_view
+from .history import model_view, unread_images
 from .outcomes import Outcomes
 from .steps import CallModel, CallTools, EmitEvents, RunCode, Step
 from .stream_state import (
@@ -119,6 +119,8 @@ class Turn:
         self._on_start(self.stream)
         if (computer := self._agent.computer) is not None and computer.languages:
             computer.start(next(iter(computer.languages)))  # it gets ready while the model is asked
+        if not self._agent.images and (unread := unread_images(self._agent.messages)):
+            yield EmitEvents(unread)
         answered = yield from self._answer_open_calls()  # the provider's own questions, which the next request answers
         if answered is None:
             return

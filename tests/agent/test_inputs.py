@@ -99,6 +99,22 @@ async def test_images_can_be_switched_off(face: Face, provider: str) -> None:
 
 @every_face
 @body
+async def test_an_image_for_a_model_that_takes_none_is_a_warning(face: Face) -> None:
+    """Once, in the run whose input it is."""
+    attached = {"role": "user", "type": "image", "format": "base64.png", "content": PNG}
+    with ModelServer([Reply("One."), Reply("Two.")]) as server:
+        async with agent_on(face, server, images=False) as talker:
+            first = await talker.say([attached])
+            await first.until_done()
+            assert [one.code for one in first.warnings] == ["images"]
+            assert {message.step_id for message in first.messages} == {first.current_run_step_snapshot.id}
+            second = await talker.say("And?")
+            await second.until_done()
+            assert not second.warnings
+
+
+@every_face
+@body
 async def test_a_turn_can_be_undone(face: Face) -> None:
     """The input and all that followed; the one before it with the next call."""
     with ModelServer([Reply("One."), Reply(code("say a")), Reply(status=503), Reply("Three.")]) as server:
