@@ -78,11 +78,11 @@ def run(
         listener = stack.enter_context(_listen(port))
         client, name = stack.enter_context(_real(model, base_url) if is_real else scripted(0 if fast else PAUSE))
         computers = stack.enter_context(contextlib.closing(Computers(computer_here)))
-        path, token = _store_path(data), secrets.token_urlsafe(24)
+        path, token, page = _store_path(data), secrets.token_urlsafe(24), name if is_real else "scripted model"
         options: dict[str, Any] = {"auto_run": auto_run, "images": images}
         options["protocol"] = protocol if is_real else "openai_responses"
         make = functools.partial(Agent, client, model=name, **options)
-        app = _app(create_app, make, computers, instructions, token=token, store=SQLiteStore(path), page=True)
+        app = _app(create_app, make, computers, instructions, token=token, store=SQLiteStore(path), page=page)
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/#token={token}"
         _introduce(url, f"{name} at {client.base_url}" if is_real else None, path, auto_run=auto_run)
         _serve(uvicorn, app, listener, url if open_page else None)

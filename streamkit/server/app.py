@@ -24,7 +24,7 @@ from .core import Authorize, Server, relay_problem
 from .event_stream import RunEventStream
 from .inputs import problem_of
 from .json_response import JsonResponse
-from .page_files import page_response
+from .page_files import PageFiles
 from .problem import Problem, problem_response
 from .records import Context
 from .request_guard import RequestGuard, json_of, preflight_headers
@@ -69,7 +69,7 @@ def create_app(
     max_body: int = 4 * 2**20,
     pause_after: float | None = DEFAULT_PAUSE,
     expose_errors: bool = False,
-    page: bool = False,
+    page: bool | str = False,
 ) -> App:
     """Return an ASGI app that runs agents, and lets clients follow, answer and stop them.
 
@@ -98,12 +98,13 @@ def create_app(
         pause_after: seconds for which an agent waits for an answer. Its run is then paused, and goes on in whichever process
             gets the answer. None for no limit. An agent with a computer is not paused unless this is set.
         expose_errors: send clients the texts of errors. For development.
-        page: serve a chat page at `/`, and `streamkit.js`.
+        page: serve a chat page at `/`, and `streamkit.js`. A text, such as the model's name, is shown in its header; like the
+            page itself, it is open to everybody who can reach the app.
 
     Raises:
         UsageError: there is neither a token nor `authorize`, the token is empty, or an argument is of another kind.
     """
-    _check_arguments(factory, token, relay, store, authorize)
+    _check_arguments(factory, token, relay, store, authorize, page)
     limits = {"max_runs": max_runs, "max_owner_runs": max_owner_runs, "max_readers": max_readers, "max_body": max_body}
     for name, limit in limits.items():
         check_count(name, limit, least=0)
@@ -120,7 +121,9 @@ def create_app(
     return App(server, guard, secret=(token or "streamkit").encode(), page=page)
 
 
-def _check_arguments(factory: object, token: object, relay: object, store: object, authorize: object) -> None:
+def _check_arguments(
+    factory: object, token: object, relay: object, store: object, authorize: object, page: object
+) -> None:
     if not callable(factory):
         raise UsageError(f"create_app: `factory` is a function that makes an agent, not {factory!r}")
     for name, value, kind in (("token", token, str), ("relay", relay, Relay), ("store", store, Store)):
@@ -128,6 +131,8 @@ def _check_arguments(factory: object, token: object, relay: object, store: objec
     check_plain_methods("relay", relay, Relay)
     check_plain_methods("store", store, Store)
     check_callable("authorize", authorize)
+    if not isinstance(page, bool | str):
+        raise UsageError(f"create_app: `page` is True, False or a text for its header, not {page!r}")
     if token is None and authorize is None:
         raise UsageError("create_app: with token=None anybody could run code; pass a token, or `authorize`")
     if token == "":
@@ -141,7 +146,7 @@ class App:
         runs: the runs that this process executes.
     """
 
-    def __init__(self, server: Server, guard: RequestGuard, *, secret: bytes, page: bool) -> None:
+    def __init__(self, server: Server, guard: RequestGuard, *, secret: bytes, page: bool | str) -> None:
         self.runs = server.runs
         self._server = server
         self._guard = guard
@@ -161,6 +166,8 @@ class App:
             _Row("GET", "/conversations/{conversation}", conversation.get),
             _Row("GET", "/conversations/{conversation}/messages", conversation.messages),
             _Row("POST", "/conversations/{conversation}/rollback", conversation.rollback),
+            _Row("POST", "/conversations/{conversation}/branch", conversation.branch),
+            _Row("POST", "/conversations/{conversation}/rename", conversation.rename),
             _Row("DELETE", "/conversations/{conversation}", conversation.delete),
             _Row("POST", "/chat", ui.chat),
             _Row("GET", "/chat/{conversation}", ui.chat_messages),
@@ -168,8 +175,9 @@ class App:
             _Row("POST", "/chat/{conversation}/stop", ui.chat_stop),
             _Row("POST", "/agui", ui.agui),
         ]
-        if page:
-            rows += [_Row("GET", "/", page_response, "open"), _Row("GET", "/{file}", page_response, "open")]
+        if page is not False:
+            files = PageFiles(page if isinstance(page, str) else "")
+            rows += [_Row("GET", "/", files.response, "open"), _Row("GET", "/{file}", files.response, "open")]
         self._table = [(row, Route(row.path, _unused, methods=[row.method])) for row in rows]
         atexit.register(_leave, weakref.ref(self.runs))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import secrets
 from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any
@@ -23,6 +25,8 @@ from .records import conversation_of
 __all__ = ["ConversationRoutes", "messages_before"]
 
 _DELETED = "the conversation was deleted"
+_LONGEST_TITLE = 200  # characters
+_NUMBERED = re.compile(r"(.*) \((\d{1,4})\)", re.DOTALL)
 
 
 class ConversationRoutes:
@@ -74,15 +78,47 @@ class ConversationRoutes:
             Problem: the user has no such message, or a run has begun meanwhile.
         """
         messages, version = saved
-        index = _turn_start(messages, before)
-        if index is None:
-            fault = "is the id of no message of the user" if before is not None else "is missing: the user said nothing"
-            raise Problem("invalid", extra={"errors": [{"path": "before", "fault": fault}]})
+        index = _turn_of(messages, before)
+        await self._save(conversation, messages[:index], version)
+        return messages[index:]
+
+    async def branch(self, request: Request, body: Any) -> Response:
+        """Create a conversation with the messages before one of the user's. The conversation that it is in stays as it is."""
+        before = Fields(body, "").text("before")
+        owner = await self._server.owner(request)
+        conversation, _ = await self._server.conversation(request, request.path_params["conversation"])
+        messages = (await self.saved(conversation)).messages
+        earlier = messages[: _turn_of(messages, before)]
+        id = secrets.token_urlsafe(16)
+        title = _title_of_branch(conversation.title)
+        await self._server.store.asave(id, earlier, 0, title=title, owner=owner)
+        return JsonResponse(conversation_of(*await self._server.conversation(request, id)), 201)
+
+    async def rename(self, request: Request, body: Any) -> Response:
+        """Give a conversation another title."""
+        fields = Fields(body, "")
+        title = " ".join(fields.text("title").split())
+        if not title or len(title) > _LONGEST_TITLE:
+            raise fields.fail("title", f"is empty, or longer than {_LONGEST_TITLE} characters")
+        conversation, run = await self._server.conversation(request, request.path_params["conversation"])
+        if run is not None:
+            raise Problem("conversation-busy", extra={"run": run.id})
+        messages, version = await self.saved(conversation)
+        await self._save(conversation, messages, version, title=title)
+        return JsonResponse(conversation_of(*await self._server.conversation(request, conversation.id)))
+
+    async def _save(
+        self, conversation: Conversation, messages: Sequence[Message], version: int, *, title: str | None = None
+    ) -> None:
+        """Save a conversation that no run has.
+
+        Raises:
+            Problem: a run has begun meanwhile.
+        """
         try:
-            await self._server.store.asave(conversation.id, messages[:index], version)
+            await self._server.store.asave(conversation.id, messages, version, title=title)
         except StaleVersionError:
             raise Problem("conversation-busy", "The conversation was changed meanwhile.") from None
-        return messages[index:]
 
     async def delete(self, request: Request, body: Any) -> Response:
         """Remove a conversation."""
@@ -100,6 +136,25 @@ class ConversationRoutes:
 def messages_before(run: RunRecord | None, messages: Sequence[Message]) -> list[Message]:
     """Return the messages before those of a run; all of them without one."""
     return [*takewhile(lambda message: run is None or message.run_id != run.id, messages)]
+
+
+def _turn_of(messages: list[Message], before: str | None) -> int:
+    """Return where the turn begins that has this message of the user; the last turn by default.
+
+    Raises:
+        Problem: the user has no such message.
+    """
+    index = _turn_start(messages, before)
+    if index is None:
+        fault = "is the id of no message of the user" if before is not None else "is missing: the user said nothing"
+        raise Problem("invalid", extra={"errors": [{"path": "before", "fault": fault}]})
+    return index
+
+
+def _title_of_branch(title: str) -> str:
+    """Return the title of a conversation with a number, which is that of another one and 1."""
+    found = _NUMBERED.fullmatch(title)
+    return f"{found[1]} ({int(found[2]) + 1})" if found else f"{title} (2)"
 
 
 def _turn_start(messages: list[Message], before: str | None) -> int | None:

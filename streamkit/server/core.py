@@ -322,6 +322,7 @@ def _past_run(conversation: Conversation) -> Run:
         ended_at=conversation.updated_at,
         cursor=None,
         finish_reason=None,
+        model=None,
         usage=None,
         error=None,
         pending=[],

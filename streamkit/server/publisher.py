@@ -127,7 +127,9 @@ class Publisher:
                 case RunCreated() | RunRequiresAction():
                     pass  # the run has begun already, and `waits` writes that it waits
                 case RunDone(run=run):
-                    self._write(RunDone(replace(run, id=self.run_id, created_at=None, raw=None)))
+                    self._write(
+                        RunDone(replace(run, id=self.run_id, created_at=None, completed_at=time.time(), raw=None))
+                    )
                 case RunStepCreated(run_step=step):
                     if not self._continues_step:
                         self._write(RunStepCreated(replace(step, id="", run_id="")))
@@ -216,7 +218,7 @@ class Publisher:
             run = self._replay.engine.runs.run
             self._write(StreamEnd(status=ended))
             self._is_over = True
-            info = {} if run is None else {"finish_reason": run.finish_reason, "usage": _usage(run)}
+            info = {} if run is None else {"finish_reason": run.finish_reason, "model": run.model, "usage": _usage(run)}
             info |= self._forgotten
             return self._run.end(ending_of(ended), self._error, info)
 

@@ -66,6 +66,7 @@ class Run(msgspec.Struct, kw_only=True):
         ended_at: in Unix seconds; None while it has not ended.
         cursor: the cursor of its newest event; None before the first.
         finish_reason: why it ended, in the provider's word.
+        model: the model that the provider named, once it has ended.
         usage: its tokens, once it has ended: `input_tokens`, `output_tokens`, `total_tokens`.
         error: the problem that ended it, as in problem+json; None if it did not fail.
         pending: its open questions, each with its `id`, `kind`, `subject` and `status`.
@@ -80,6 +81,7 @@ class Run(msgspec.Struct, kw_only=True):
     ended_at: float | None
     cursor: str | None
     finish_reason: str | None
+    model: str | None
     usage: dict[str, Any] | None
     error: dict[str, Any] | None
     pending: list[dict[str, Any]]
@@ -99,6 +101,7 @@ def run_of(record: RunRecord, *, expose: bool = False) -> Run:
         ended_at=record.ended_at,
         cursor=record.cursor,
         finish_reason=info.get("finish_reason"),
+        model=info.get("model"),
         usage=info.get("usage"),
         error=run_error(record.error, expose=expose),
         pending=pending,

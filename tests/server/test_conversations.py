@@ -86,6 +86,50 @@ def test_a_conversation_is_rolled_back(client: Client) -> None:
     assert code_of(client.post("/conversations/back/rollback", json={})) == (422, "invalid")
 
 
+def test_a_branch_begins_before_a_message_of_the_user_and_the_conversation_stays(client: Client) -> None:
+    ids = talk(client, "tree", "one", "two", "three")
+    response = client.post("/conversations/tree/branch", json={"before": f"{ids[1]}.1"})
+    branch = response.json()
+    assert (response.status_code, branch["title"], branch["messages"]) == (201, "one (2)", 2)
+    talk(client, branch["id"], "another two")
+    assert contents(client, branch["id"]) == ["one", "You said: one", "another two", "You said: another two"]
+    assert contents(client, "tree")[::2] == ["one", "two", "three"]
+    again = client.post(f"/conversations/{branch['id']}/branch", json={"before": f"{ids[0]}.1"}).json()
+    assert (again["title"], again["messages"], contents(client, again["id"])) == ("one (3)", 0, [])
+    talk(client, again["id"], "anew")
+    assert client.get(f"/conversations/{again['id']}").json()["title"] == "anew"
+    for body in ({}, {"before": "unknown"}, {"before": 1}):
+        assert code_of(client.post("/conversations/tree/branch", json=body)) == (422, "invalid")
+
+
+def test_a_conversation_with_an_open_run_can_be_branched(client: Client) -> None:
+    """Also before the message that the run answers."""
+    talk(client, "grows", "hello")
+    run = client.begin("run say x", conversation="grows")
+    client.until_asked(run["id"])
+    branch = client.post("/conversations/grows/branch", json={"before": f"{run['id']}.1"}).json()
+    assert (contents(client, branch["id"]), branch["run"]) == (["hello", "You said: hello"], None)
+    client.post(f"/runs/{run['id']}/cancel")
+    client.events(run["id"])
+
+
+def test_a_conversation_is_renamed(client: Client) -> None:
+    """Its messages stay, and so does the title when it goes on."""
+    talk(client, "named", "hello")
+    renamed = client.post("/conversations/named/rename", json={"title": " A better \n title "}).json()
+    assert renamed["title"] == "A better title"
+    talk(client, "named", "more")
+    assert client.get("/conversations/named").json()["title"] == "A better title"
+    assert contents(client, "named")[::2] == ["hello", "more"]
+    for body in ({}, {"title": " "}, {"title": "x" * 201}, {"title": 1}):
+        assert code_of(client.post("/conversations/named/rename", json=body)) == (422, "invalid")
+    run = client.begin("run say x", conversation="named")
+    client.until_asked(run["id"])
+    assert code_of(client.post("/conversations/named/rename", json={"title": "x"})) == (409, "conversation-busy")
+    client.post(f"/runs/{run['id']}/cancel")
+    client.events(run["id"])
+
+
 @KINDS
 def test_what_follows_a_question_that_was_left_has_ids_of_its_own(client: Client, kind: str) -> None:
     """The run with the question was stopped; its call stays in the conversation without an output."""

@@ -64,6 +64,14 @@ def test_it_is_mounted(agents: Agents, mount: Any) -> None:
     app.shutdown()
 
 
+def test_the_page_has_the_text_of_its_header_escaped(agents: Agents) -> None:
+    with serve(create_app(agents, token=TOKEN, page="<b>&")) as url, Client(url) as client:
+        assert '<span id="model" class="note">&lt;b&gt;&amp;</span>' in client.get("/").text
+    wrong: Any = 1.5
+    with pytest.raises(sk.UsageError, match="`page` is"):
+        create_app(agents, token=TOKEN, page=wrong)
+
+
 def test_the_page_is_served(agents: Agents) -> None:
     """Its files without a token, and nothing else; with a policy that lets nothing foreign in."""
     with serve(create_app(agents, token=TOKEN, page=True)) as url, Client(url, headers={"Authorization": ""}) as client:

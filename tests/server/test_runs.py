@@ -69,6 +69,7 @@ def test_a_run_is_begun_and_read(client: Client, kind: str) -> None:
             "ended_at",
             "cursor",
             "finish_reason",
+            "model",
             "usage",
             "error",
         ],
@@ -92,6 +93,7 @@ def test_a_run_is_begun_and_read(client: Client, kind: str) -> None:
     assert numbers == [*range(1, len(frames) + 1)]
     after = client.run(run["id"])
     assert (after["status"], after["finish_reason"], after["cursor"]) == ("completed", "stop", frames[-1].id)
+    assert after["model"] == "m"
     assert after["usage"] == {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
     assert after["ended_at"] >= after["created_at"]
     known = client.get(f"/conversations/{run['conversation']}").json()

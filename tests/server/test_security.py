@@ -428,6 +428,8 @@ def test_what_is_anothers_is_as_if_it_was_not_there(owned: Client) -> None:
         ("GET", "/conversations/{conversation}"),
         ("GET", "/conversations/{conversation}/messages"),
         ("POST", "/conversations/{conversation}/rollback"),
+        ("POST", "/conversations/{conversation}/branch"),
+        ("POST", "/conversations/{conversation}/rename"),
         ("DELETE", "/conversations/{conversation}"),
         ("GET", "/chat/{conversation}"),
     ]
@@ -437,7 +439,8 @@ def test_what_is_anothers_is_as_if_it_was_not_there(owned: Client) -> None:
             {"run": run["id"], "conversation": run["conversation"]},
             {"run": "unknown", "conversation": "unknown"},
         ):
-            response = owned.request(method, path.format(**ids), headers=bob)
+            body = {"before": "x", "title": "x"} if method == "POST" else None
+            response = owned.request(method, path.format(**ids), headers=bob, json=body)
             assert response.status_code == 404, path
             body = response.json()
             body.pop("instance")
