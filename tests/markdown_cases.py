@@ -7,12 +7,12 @@ from __future__ import annotations
 __all__ = ["CASES"]
 
 CASES = {
-    "mathematics in a line stays as written": (
+    "mathematics in a line": (
         r"Solve \(a^2 + b_1 = c_1\) and $x_1*y*z_1$.",
         r"Solve \(a^2 + b_1 = c_1\) and $x_1*y*z_1$.",
     ),
     "money is no mathematics": ("It costs $5, then *$6*, or $5-$10.", "It costs $5, then $6, or $5-$10."),
-    "mathematics in lines stays as written": (
+    "mathematics in lines": (
         "Then\n\\[\na_1\n= b \\\\\n- c_1\n\\]\nfollows.",
         "Then\n\n  \\[\n  a_1\n  = b \\\\\n  - c_1\n  \\]\n\nfollows.",
     ),
@@ -36,8 +36,8 @@ CASES = {
     "every other element is text": ("<script>x</script> <a href='y'>z</a>", "<script>x</script> <a href='y'>z</a>"),
     "addresses": ("www.a.b <http://c.d> <e@f.g> [h](http://i.j)", "www.a.b http://c.d e@f.g h (http://i.j)"),
     "a picture in a link": ("[![alt](i.png)](http://l.m)", "[image: alt] (i.png) (http://l.m)"),
-    "references stay where they are": ("[a][1]\n\n[1]: http://b.c\n", "[a][1]\n\n[1]: http://b.c"),
-    "footnotes stay where they are": ("a[^1]\n\n[^1]: the note\n", "a[^1]\n\n[^1]: the note"),
+    "references": ("[a][1]\n\n[1]: http://b.c\n", "[a][1]\n\n[1]: http://b.c"),
+    "footnotes": ("a[^1]\n\n[^1]: the note\n", "a[^1]\n\n[^1]: the note"),
     "entities": ("&copy; &ouml; &frac12; &#35; &ngE;", "© ö ½ # ≧̸"),
     "an alert": ("> [!WARNING]\n> Take *care*.", "▌ Warning\n▌ Take care."),
     "brackets in a quotation": ("> [!NOTE] is a word", "▌ [!NOTE] is a word"),

@@ -21,6 +21,7 @@ from streamkit.testing import ModelServer, Reasoning, Reply, Text, ToolCall
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 TOKEN = "a-token-of-tests"
+TAKES_IMAGES = True  # whether the model does
 
 DRAW = """\
 from IPython.display import Image, display
@@ -110,6 +111,12 @@ class Model:
                 return Reply(execute(lines + ENDLESS.replace("PATH", repr(str(self.folder / "more-beats")))))
             case "silent":
                 return Reply(execute("import time\nwhile True:\n    time.sleep(0.02)"))
+            case "two":
+                return Reply(ToolCall("pay", {"to": "Ann", "amount": 20}), ToolCall("weather", {"city": "Oslo"}))
+            case "warn":
+                return Reply(execute("import sys\nprint('one')\nprint('two', file=sys.stderr)\nprint('three')"))
+            case "wide":
+                return Reply("# A\n\n### B\n\n|" + "a heading|" * 12 + "\n" + "|-" * 12 + "|\n" + "|cell" * 12 + "|")
             case "pay":
                 return Reply(ToolCall("pay", {"to": "Ann", "amount": 20}))
             case "tool":
@@ -203,14 +210,15 @@ def served(folder: Path) -> Generator[Proxy]:
 
     def make(context: Any) -> sk.Agent:
         computers.append(Computer())
-        return sk.Agent(client, model="m", protocol="openai_responses", computer=computers[-1], tools=[weather, pay])
+        options: dict[str, Any] = {"computer": computers[-1], "tools": [weather, pay], "images": TAKES_IMAGES}
+        return sk.Agent(client, model="m", protocol="openai_responses", **options)
 
     http_client = openai.DefaultHttpxClient(trust_env=False)
     with (
         ModelServer(Model(folder)) as models,
         openai.OpenAI(base_url=models.url, api_key="none", http_client=http_client, max_retries=0) as client,
     ):
-        app = create_app(make, token=TOKEN, page=True)
+        app = create_app(make, token=TOKEN, page="model <m>")
         config = uvicorn.Config(app, port=0, log_level="critical", lifespan="on", timeout_graceful_shutdown=1)
         server = uvicorn.Server(config)
         listener = socket.create_server(("127.0.0.1", 0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import time
@@ -74,6 +75,29 @@ def test_code_that_raised_is_shown_as_failed(tab: Tab) -> None:
     assert tab.text(".card .state.failed") == "Failed"
 
 
+def test_what_went_to_stderr_has_its_own_colour(tab: Tab) -> None:
+    tab.send("warn me")
+    tab.page.click(".question .primary")
+    tab.done()
+    assert tab.text(".card .console").split() == ["one", "two", "three"]
+    assert tab.text(".card .console .stderr") == "two"
+    assert tab.count(".card .console .stderr") == 1
+
+
+def test_a_call_behind_a_question_waits_its_turn(tab: Tab) -> None:
+    tab.send("two calls")
+    tab.wait(".question")
+    assert tab.page.locator(".tool .state").all_inner_texts() == ["Waits for your yes", "Waits its turn"]
+    tab.page.click(".question .primary")
+    tab.done()
+    assert "Waits" not in tab.text()
+
+
+def test_the_header_names_the_model_that_the_server_tells(tab: Tab) -> None:
+    """As text, whatever is in it."""
+    assert tab.text("#model") == "model <m>"
+
+
 def test_a_copied_answer_is_its_markdown(tab: Tab, context: Any) -> None:
     context.grant_permissions(["clipboard-read", "clipboard-write"])
     tab.send("raise an error")
@@ -122,7 +146,7 @@ def test_what_is_sent_while_an_answer_goes_on_waits_its_turn(tab: Tab) -> None:
     assert tab.text("#next-text") == "hello\nagain"
     until(lambda: tab.count(".turn.user") == 2, tab.page)
     tab.done()
-    assert tab.text(".turn.user:nth-last-child(2)") == "hello\nagain"
+    assert tab.text(".turn.user:nth-last-child(2) .bubble") == "hello\nagain"
     assert not tab.page.is_visible("#next")
 
 
@@ -221,7 +245,7 @@ def test_conversations_are_listed_opened_and_deleted(tab: Tab) -> None:
     tab.wait("text=You said: second of two")
     item = tab.page.locator("#conversations li", has_text="second of two").first
     item.hover()
-    item.locator("button.quiet").click()
+    item.locator("[title^=Delete]").click()
     tab.page.click("#conversations .danger")
     tab.wait("#empty:not([hidden])")
     assert "second of two" not in tab.text("#conversations")
@@ -404,6 +428,95 @@ def test_text_can_be_read_in_both_themes_and_nothing_overflows_on_a_phone(tab: T
     assert tab.page.evaluate("document.documentElement.dataset.theme") == "light"
 
 
+def test_forced_colours_mark_the_running_line_and_the_open_conversation_alone(tab: Tab, folder: Any) -> None:
+    tab.page.emulate_media(forced_colors="active")
+    tab.send("endless in forced colours")
+    tab.page.click(".question .primary")
+    tab.wait(".line.active")
+    looks = """(selector) => [...document.querySelectorAll(selector)].map((one) => {
+      const { backgroundColor, borderLeftColor } = getComputedStyle(one);
+      return [one.matches(".active, [aria-current]"), `${backgroundColor} ${borderLeftColor}`];
+    })"""
+    for selector in (".code .line", "#conversations .open"):
+        marked = {look for is_marked, look in tab.page.evaluate(looks, selector) if is_marked}
+        others = {look for is_marked, look in tab.page.evaluate(looks, selector) if not is_marked}
+        assert len(marked) == 1 and not marked & others, selector
+    borders = "[...document.querySelectorAll('.line:not(.active)')].map((one) => getComputedStyle(one).borderLeftColor)"
+    ground = tab.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert {*tab.page.evaluate(borders)} == {ground}, "a border of every line looks as if it ran"
+    tab.page.keyboard.press("Escape")
+    tab.done()
+
+
+def test_code_that_waits_has_line_numbers_and_a_wrapped_line_is_indented(tab: Tab) -> None:
+    """The numbers are not copied with the code."""
+    tab.page.set_viewport_size({"width": 360, "height": 740})
+    tab.send("draw")
+    tab.wait(".question")
+    lines = """() => [...document.querySelectorAll(".card .line")].map((one) => {
+      const range = document.createRange();
+      range.selectNodeContents(one);
+      const lefts = [...new Map([...range.getClientRects()].map(({ top, left }) => [Math.round(top), left]).reverse()).values()];
+      return [getComputedStyle(one, "::before").content, Math.min(...lefts.slice(0, -1)), lefts.at(-1)];
+    })"""
+    found = tab.page.evaluate(lines)
+    assert [content for content, *_ in found] == ['counter(line) / ""'] * 4
+    wrapped, first = found[-1][1:]
+    assert wrapped > first + 5
+    assert tab.text(".card .code").startswith("from IPython")
+    tab.page.keyboard.press("Alt+x")
+    tab.done()
+
+
+def test_a_table_that_is_cut_shows_that_it_scrolls(tab: Tab) -> None:
+    """By a shade at the edge beyond which there is more, and there alone."""
+    tab.page.set_viewport_size({"width": 360, "height": 740})
+    tab.send("wide")
+    tab.done()
+    table = tab.page.locator(".prose .table")
+    assert table.evaluate("one => one.scrollWidth > one.clientWidth")
+    assert "local" in table.evaluate("one => getComputedStyle(one).backgroundAttachment")
+
+    def brightness(side: float) -> float:
+        shot = "data:image/png;base64," + base64.b64encode(table.screenshot()).decode()
+        script = """async ([source, side]) => {
+          const image = new Image();
+          image.src = source;
+          await image.decode();
+          const canvas = new OffscreenCanvas(image.width, image.height);
+          const context = canvas.getContext("2d");
+          context.drawImage(image, 0, 0);
+          const x = Math.round(side * (image.width - 1)) + (side ? -3 : 3);
+          return context.getImageData(x, image.height - 4, 1, 1).data[0];
+        }"""
+        return float(tab.page.evaluate(script, [shot, side]))
+
+    left, right = brightness(0), brightness(1)
+    assert right < left - 5
+    table.evaluate("one => (one.scrollLeft = one.scrollWidth)")
+    until(lambda: brightness(0) < brightness(1) - 5, tab.page)
+
+
+def test_a_server_that_is_back_is_found_within_two_seconds(tab: Tab, proxy: Proxy) -> None:
+    """However long it was away: each two seconds of the page's clock bring an attempt."""
+    tab.send("slower please")
+    tab.wait("text=word1")
+    attempts: list[str] = []
+    tab.page.on("request", lambda request: attempts.append(request.url) if request.url.endswith("/events") else None)
+    tab.page.clock.install()
+    proxy.cut(stays_down=True)
+    tab.wait("#connection:not(:empty)")
+    for _ in range(8):
+        before = len(attempts)
+        tab.page.clock.run_for(2100)
+        until(lambda before=before: len(attempts) > before, tab.page)  # type: ignore[misc]
+        until(lambda: tab.text("#connection") != "", tab.page)
+    proxy.restore()
+    tab.page.clock.resume()
+    tab.done()
+    assert tab.text(".turn.assistant .prose").split() == WORDS
+
+
 def test_screen_readers_and_the_keyboard_reach_everything(tab: Tab) -> None:
     said = "() => { window.said = []; new MutationObserver(() => window.said.push(announcer.textContent)).observe(announcer, { childList: true }); }"
     tab.page.evaluate(said)
@@ -458,7 +571,7 @@ MARKDOWN = {
     '<li class="task"><input type="checkbox" disabled="" aria-label="done">open</li></ul>',
     "> a\n> > b\nc": "<blockquote><p>a</p><blockquote><p>b\nc</p></blockquote></blockquote>",
     "a\n\n---\n\nb  \nc": "<p>a</p><hr><p>b<br>c</p>",
-    "<b>x</b> <script>y</script>": "<p>&lt;b&gt;x&lt;/b&gt; &lt;script&gt;y&lt;/script&gt;</p>",
+    "<b>x</b> <script>y</script>": "<p><b>x</b> &lt;script&gt;y&lt;/script&gt;</p>",
     "[a](javascript:x) [b](/c)": "<p><span>a</span> <span>b</span></p>",
 }
 

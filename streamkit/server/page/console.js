@@ -11,6 +11,7 @@ export class ConsoleView {
   #text = "";
   #held = ""; // a control sequence that is not complete
   #style = "";
+  #isError = false; // whether it goes to stderr
   #cells = []; // of the last line: [character, style]
   #at = 0;
   #line = null;
@@ -19,25 +20,32 @@ export class ConsoleView {
   #note = null; // says how many lines were dropped
 
   constructor() {
-    this.element = element("pre", { class: "console", tabindex: "0", "aria-label": "Output" });
+    this.element = element("pre", { class: "console", tabindex: "0", role: "group", "aria-label": "Output" });
   }
 
-  update(text) {
+  /** `errors` are the places in the text that went to stderr, as [start, end], in their order. */
+  update(text, errors = []) {
     if (text === this.#text) return;
     if (!text.startsWith(this.#text)) {
       this.element.replaceChildren();
       [this.#text, this.#held, this.#style, this.#cells, this.#at, this.#line] = ["", "", "", [], 0, null];
       [this.#rows, this.#dropped, this.#note] = [[], 0, null];
     }
-    const added = this.#held + text.slice(this.#text.length);
+    const from = this.#text.length;
     this.#text = text;
-    const partial = PARTIAL.exec(added);
-    this.#held = partial && partial[0].length < 1000 ? partial[0] : "";
     const isAtEnd = this.element.scrollTop + this.element.clientHeight >= this.element.scrollHeight - 8;
-    for (const piece of added.slice(0, added.length - this.#held.length).matchAll(PIECES)) this.#take(piece);
+    for (const [start, end, isError] of segments(from, text.length, errors)) this.#add(text.slice(start, end), isError);
     this.#draw();
     this.#trim();
     if (isAtEnd) this.element.scrollTop = this.element.scrollHeight;
+  }
+
+  #add(text, isError) {
+    const added = this.#held + text;
+    const partial = PARTIAL.exec(added);
+    this.#held = partial && partial[0].length < 1000 ? partial[0] : "";
+    this.#isError = isError;
+    for (const piece of added.slice(0, added.length - this.#held.length).matchAll(PIECES)) this.#take(piece);
   }
 
   #take([text, numbers, command]) {
@@ -51,9 +59,10 @@ export class ConsoleView {
     else if (command === "m") this.#style = styled(this.#style, numbers);
     else if (command === "K") this.#cells.length = Math.min(this.#cells.length, numbers === "2" ? 0 : this.#at);
     else if (text[0] !== "\x1b") {
+      const style = this.#isError ? `stderr ${this.#style}`.trimEnd() : this.#style;
       for (const character of text.replace(/[\x00-\x08\x0b-\x1f\x7f-\x9f]/g, "")) {
         while (this.#cells.length < this.#at) this.#cells.push([" ", ""]);
-        this.#cells[this.#at++] = [character, this.#style];
+        this.#cells[this.#at++] = [character, style];
       }
     }
   }
@@ -78,6 +87,17 @@ export class ConsoleView {
     this.#line.replaceChildren();
     for (const [text, style] of parts) this.#line.append(style ? element("span", { class: style }, text.join("")) : text.join(""));
   }
+}
+
+/** The parts of a text from a place on, as [start, end, whether it went to stderr]. */
+function* segments(from, to, errors) {
+  const first = errors.findLastIndex(([, end]) => end <= from) + 1;
+  for (const [start, end] of errors.slice(first)) {
+    if (start > from) yield [from, start, false];
+    yield [Math.max(from, start), end, true];
+    from = end;
+  }
+  if (from < to) yield [from, to, false];
 }
 
 /** The classes of text after the numbers of a colour sequence. */

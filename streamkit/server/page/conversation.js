@@ -1,7 +1,7 @@
 // A conversation on the page: turns of messages. It is a handler of streams, and shows finished messages in the same way.
 
-import { copyButton, element } from "./dom.js";
-import { partOf, TextPart } from "./parts.js";
+import { button, copyButton, element } from "./dom.js";
+import { partOf, TextPart, UserPart } from "./parts.js";
 import { EventHandler } from "./streamkit.js";
 import { Waiting } from "./waiting.js";
 
@@ -26,13 +26,14 @@ export class ConversationView extends EventHandler {
   #follows = true;
 
   /** `scroller` is what scrolls; `announce` is given what a screen reader says; `showFollowing` is called when the page begins to
-   * follow what comes, and when it ceases to. */
-  constructor(log, scroller, announce, showFollowing) {
+   * follow what comes, and when it ceases to; `resend` with a message of the person's, what is sent with it, and its new text. */
+  constructor(log, scroller, announce, showFollowing, resend) {
     super();
     this.log = log;
     this.scroller = scroller;
     this.announce = announce;
     this.showFollowing = showFollowing;
+    this.resend = resend;
     this.waiting = new Waiting(log);
     scroller.addEventListener("scroll", () => this.#scrolled(), { passive: true });
     const sizes = new ResizeObserver(() => this.#follow()); // a picture gets its height after it was drawn
@@ -43,7 +44,7 @@ export class ConversationView extends EventHandler {
   clear() {
     this.log.replaceChildren();
     for (const map of [this.#parts, this.#calls, this.#dirty, this.#lines, this.#questions]) map.clear();
-    [this.#turn, this.#newestCode, this.#sent, this.#runParts] = [null, null, null, []];
+    [this.#turn, this.#newestCode, this.#sent, this.#runParts, this.#warnings] = [null, null, [], [], []];
     this.reads(false);
     this.follows = true;
   }
@@ -59,24 +60,35 @@ export class ConversationView extends EventHandler {
 
   // -- messages
 
-  /** Show messages that are complete. */
-  show(messages) {
-    for (const message of messages) this.#part(message).update(message);
+  /** Show messages that are complete. `notes` gives what the footers say of their runs, by the runs' ids. */
+  show(messages, notes = new Map()) {
+    const runs = new Map(); // of turns
+    for (const message of messages) {
+      this.#part(message).update(message);
+      if (this.#turn) runs.set(this.#turn, message.run_id);
+    }
     this.#endRun();
     this.#draw();
-    for (const turn of this.log.querySelectorAll(".turn.assistant:not(:has(> footer))")) this.#close(turn, {});
+    for (const [turn, run] of runs) this.#close(turn, notes.get(run) ?? {});
   }
 
-  /** What a person just sent. The run's own event of it takes its place. Returns its element. */
-  showSent(text) {
+  /** What a person just sent. The run's own events of it take its place. Returns a function that removes it. */
+  showSent(messages) {
     this.follows = true;
-    this.#sent = this.#part({ id: "", role: "user", type: "message", content: text });
-    this.#sent.update({ content: text });
+    this.#sent = messages.map((message) => {
+      const sent = { ...message, id: "" };
+      const part = this.#part(sent);
+      part.update(sent);
+      this.#parts.delete(sent);
+      return part;
+    });
+    const turns = this.#sent.map((part) => part.element.parentElement);
     this.#turn = null;
     this.scrollToEnd();
-    return this.#sent.element.parentElement;
+    return () => turns.forEach((turn) => turn.remove());
   }
-  #sent = null;
+  #sent = []; // parts
+  #warnings = []; // for the person, of the run that goes on
 
   /** Say whether an answer is read. While nothing of it comes, the page shows that it is worked on. */
   reads(isRead) {
@@ -100,10 +112,7 @@ export class ConversationView extends EventHandler {
   on_message_created(message) {
     if (message.role === "computer") this.#grows(message); // what runs shows by itself that it does
     if (message.recipient === "assistant") return; // not for people
-    if (message.role === "user" && this.#sent) {
-      this.#parts.set(message, this.#sent);
-      this.#sent = null;
-    }
+    if (message.role === "user" && this.#sent.length) this.#parts.set(message, this.#sent.shift());
     this.#runParts.push(this.#part(message));
     this.#later(message);
   }
@@ -119,8 +128,16 @@ export class ConversationView extends EventHandler {
     this.#later(message);
   }
 
+  on_warning({ code }) {
+    if (code === "images") this.#warnings.push("The model takes no pictures: it reads only that there is one.");
+  }
+
   on_annotation(_, message) {
     this.#later(message);
+  }
+
+  on_console_output(delta, message) {
+    this.#part(message).wrote?.(delta, message.content.length);
   }
 
   on_active_line(line, console) {
@@ -138,6 +155,7 @@ export class ConversationView extends EventHandler {
     part.update(confirmation.subject);
     this.#newestCode = part;
     this.#questions.set(confirmation, part.ask(confirmation));
+    this.#showQueue();
     this.announce(`${confirmation.subject.type === "code" ? "Code" : "A tool"} waits for your yes. Alt+A runs it, Alt+X declines.`);
     this.#wait();
     this.#follow();
@@ -147,8 +165,18 @@ export class ConversationView extends EventHandler {
     const part = this.#calls.get(confirmation.subject.call_id) ?? this.#parts.get(confirmation.subject);
     part?.settle();
     this.#questions.delete(confirmation);
+    this.#showQueue();
     this.#wait();
     this.announce({ approved: "Approved.", declined: "Declined." }[confirmation.status] ?? "Not answered.");
+  }
+
+  /** Calls come one after the other: while one waits for a person, the others do not go on. */
+  #showQueue() {
+    for (const part of this.#runParts) {
+      if (!part.ask) continue;
+      part.isBehind = this.#questions.size > 0;
+      part.showState();
+    }
   }
 
   on_run_step_done(step) {
@@ -166,7 +194,7 @@ export class ConversationView extends EventHandler {
     this.#runParts = [];
     for (const { element } of this.#questions.values()) element.remove(); // nobody can answer them any more
     this.#questions.clear();
-    this.#sent = null;
+    this.#sent = [];
   }
 
   /** The part of a message, in its place. */
@@ -176,13 +204,23 @@ export class ConversationView extends EventHandler {
     const part = partOf(message);
     this.#parts.set(message, part);
     const call = message.call_id ? this.#calls.get(message.call_id) : null;
-    if (message.role === "user") this.#begin("user", "You").append(part.element);
+    if (message.role === "user") this.#begin("user", "You").append(part.element, ...(part instanceof UserPart ? [this.#editButton(part)] : []));
     else if (part.ask) this.#addCall(message, part, call);
     else if (call && message.role === "computer") call.take(part, message);
     else if (message.type === "console" && this.#newestCode && !message.call_id) this.#newestCode.take(part, message);
     else this.#answer().append(part.element);
     if (message.type === "code" && part.ask) this.#newestCode = part;
     return part;
+  }
+
+  #editButton(part) {
+    const edit = () => {
+      const message = [...this.#parts].find(([, one]) => one === part)?.[0];
+      if (!message?.id) return; // it is on its way
+      const beside = [...this.#parts.keys()].filter((one) => one !== message && one.role === "user" && one.run_id === message.run_id);
+      part.edit((text) => this.resend(message, beside, text));
+    };
+    return button("Edit and send again", { name: "pen", class: "quiet edit", onclick: edit });
   }
 
   #addCall(message, part, before) {
@@ -199,7 +237,7 @@ export class ConversationView extends EventHandler {
   }
 
   #begin(kind, label) {
-    const turn = element("article", { class: `turn ${kind}`, "aria-label": label });
+    const turn = element("article", { class: `turn ${kind}`, "aria-label": label }, element("h2", { class: "hidden-text" }, label));
     this.log.append(turn);
     this.#turn = kind === "user" ? null : turn;
     return turn;
@@ -211,17 +249,19 @@ export class ConversationView extends EventHandler {
   footer(notes) {
     for (const old of this.log.querySelectorAll(".retry")) old.remove();
     this.#close(this.#answer(), notes);
+    this.#warnings = [];
     this.#turn = null;
     this.#follow();
   }
 
-  #close(turn, { usage, error, status, retry }) {
+  #close(turn, { usage, error, status, retry, model, seconds }) {
     turn.querySelector(":scope > footer")?.remove();
     if (error) turn.append(element("div", { class: "problem", role: "alert" }, element("strong", {}, "This answer failed. "), error));
     const texts = () => [...this.#parts].filter(([, part]) => part instanceof TextPart && turn.contains(part.element)).map(([message]) => message.content).join("\n\n");
     const tokens = usage?.total_tokens ? `${(usage.input_tokens ?? 0).toLocaleString()} tokens in, ${(usage.output_tokens ?? 0).toLocaleString()} out` : null;
     const words = { cancelled: "Stopped", incomplete: "Cut short" }[status];
-    const notes = [words, tokens].filter(Boolean).join(" \u00b7 ");
+    for (const warning of this.#warnings) turn.append(element("p", { class: "note" }, warning));
+    const notes = [words, model, seconds >= 0.05 ? duration(seconds) : null, tokens].filter(Boolean).join(" \u00b7 ");
     turn.append(element("footer", {}, turn.querySelector(".text") ? copyButton(texts, "Copy the answer") : null, retry, element("span", { class: "note" }, notes)));
   }
 
@@ -277,4 +317,9 @@ export class ConversationView extends EventHandler {
     this.scroller.scrollTop = this.scroller.scrollHeight;
     this.#seen.scrollTop = this.scroller.scrollTop;
   }
+}
+
+function duration(seconds) {
+  if (seconds < 60) return `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s`;
+  return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
 }

@@ -15,6 +15,8 @@ export function element(tag, properties = {}, ...children) {
 
 const ICONS = {
   check: "M3 8.5l3.2 3L13 4.5",
+  clip: "M10.5 4.5l-5 5a1.4 1.4 0 0 0 2 2l5-5a2.8 2.8 0 0 0-4-4l-5 5a4.2 4.2 0 0 0 6 6l4-4",
+  cross: "M4 4l8 8M12 4l-8 8",
   copy: "M5.5 5.5v-3h8v8h-3M2.5 5.5h8v8h-8z",
   down: "M8 3v10M3.5 8.5L8 13l4.5-4.5",
   pen: "M10.5 3l2.5 2.5L6 12.5l-3.2.7.7-3.2z",

@@ -168,7 +168,7 @@ export class CodeView {
   constructor(language) {
     this.#grammar = GRAMMARS.get((language ?? "").toLowerCase()) ?? PLAIN;
     this.code = element("code");
-    this.element = element("pre", { class: "code", tabindex: "0", dir: "ltr", role: "region", "aria-label": "Code" }, this.code);
+    this.element = element("pre", { class: "code", tabindex: "0", dir: "ltr", role: "group", "aria-label": "Code" }, this.code);
     for (const name of ["wheel", "touchmove", "pointerdown", "keydown"]) {
       this.element.addEventListener(name, () => (this.#follows = false), { passive: true });
     }

@@ -1,37 +1,54 @@
 // Markdown inside of a block: emphasis, code, links. It takes a time that grows with the text, and no faster.
 
 import { element, link } from "./dom.js";
+import { mathematics } from "./mathematics.js";
 
-const ENTITIES = { amp: "&", lt: "<", gt: ">", quot: '"', apos: "'", nbsp: "\u00a0", copy: "\u00a9", hellip: "\u2026", mdash: "\u2014", ndash: "\u2013" };
-const SPECIAL = /\\[!-/:-@[-`{-~\n]|(`+)|(\*+|_+|~~)|!?\[|\]|<((?:https?:\/\/|mailto:)[^<>\s]*)>|<br ?\/?>|https?:\/\/[^\s<>"'`*(\])}]+(?:\([^\s()]*\)[^\s<>"'`*\])}]*)*|&(?:#\d{1,7}|[a-z]+);|\n/g;
+const SPECIAL =
+  /\\[!-/:-@[-`{-~\n]|(`+)|(\*+|_+|~+)|!?\[|\]|\$\$?|<((?:https?:\/\/|mailto:)[^<>\s]*|[\w.!#$%&'*+/=?^`{|}~-]+@[\w-]+(?:\.[\w-]+)+)>|<(\/?)([a-z]+)(?:\s[^<>]*)?\/?>|<!--|(?:https?:\/\/|(?<![\w/.@-])www\.)[^\s<>"'`*(\])}]+(?:\([^\s()]*\)[^\s<>"'`*\])}]*)*|&(?:#\d{1,7}|#[xX][\da-fA-F]{1,6}|[a-zA-Z][\da-zA-Z]{1,40});|\n/g;
+const ESCAPED = /\\([!-/:-@[-`{-~])|&(?:#\d{1,7}|#[xX][\da-fA-F]{1,6}|[a-zA-Z][\da-zA-Z]{1,40});/g;
 // What stands in the parentheses after a link's text, each read where the one before ended.
 const SPACE = /\s*/y;
-const ADDRESS = /<([^<>\n]*)>|([^\s()]*(?:\([^\s()]*\)[^\s()]*)*)/y;
-const TITLE = /"[^"]*"|'[^']*'|\([^()]*\)/y;
+const ADDRESS = /<((?:\\[^\n]|[^<>\n\\])*)>|(?!<)((?:\\[^\s]|[^\s()\\]|\((?:\\[^\s]|[^\s()\\])*\))*)/y;
+const TITLE = /"(?:\\[^]|[^"\\])*"|'(?:\\[^]|[^'\\])*'|\((?:\\[^]|[^()\\])*\)/y;
+// Elements that do nothing but show their text: they are made without their attributes. The others stay text.
+const INERT = new Set("b i u s q em strong del ins mark small sub sup kbd abbr cite code var samp span".split(" "));
+const DEEPEST = 50; // of these inside of each other
+const FORMULAS = { "\\(": "\\)", $$: "$$", $: "$" };
+const LONGEST_FORMULA = 1000; // characters: a search for its end goes no further
+const WIDE = /[\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\u{20000}-\u{3fffd}]/u;
 
-/** The nodes of a text with inline Markdown. */
-export function inline(text) {
-  const parts = []; // nodes, texts, and delimiters as {mark, count, opens, closes}
-  const brackets = []; // of each open `[`: its place in parts, and whether it is an image
+/** The nodes of a text with inline Markdown. `known` has what references lead to; see `definitions.js`. */
+export function inline(text, known = null) {
+  const parts = []; // nodes, texts, delimiters as {mark, count, opens, closes}, and beginnings of elements as {tag}
+  const brackets = []; // of each open `[`: its place in parts, where its text begins, and whether it is an image
   brackets.linked = 0; // how many of the first of them have a link inside
+  const tags = []; // the places of beginnings of elements
   const runs = new Map(); // the places of runs of backticks that are still to come, by their length
   for (const { 0: ticks, index } of text.matchAll(/`+/g)) {
     if (!runs.has(ticks.length)) runs.set(ticks.length, { places: [], next: 0 });
     runs.get(ticks.length).places.push(index);
   }
+  const lastComment = text.lastIndexOf("-->"); // the end of the last one
   const special = new RegExp(SPECIAL);
   let at = 0;
   for (let found; (found = special.exec(text)); ) {
     if (found.index > at) parts.push(text.slice(at, found.index));
     at = special.lastIndex;
-    const [token, ticks, run, address] = found;
-    if (ticks) at = codeSpan(text, found.index, ticks, parts, runs);
+    const [token, ticks, run, address, isEnd, tag] = found;
+    const formula = token in FORMULAS ? formulaAt(text, found.index, token) : "";
+    if (formula) {
+      parts.push(mathematics(formula));
+      at = found.index + formula.length;
+    } else if (ticks) at = codeSpan(text, found.index, ticks, parts, runs);
     else if (run) parts.push(delimiter(text, found.index, run));
     else if (token === "[" || token === "![") {
-      brackets.push({ place: parts.length, isImage: token === "![" });
+      brackets.push({ place: parts.length, start: at, isImage: token === "![" });
       parts.push(token);
-    } else if (token === "]") at = closeBracket(text, at, parts, brackets);
+    } else if (token === "]") at = closeBracket(text, at, parts, brackets, tags, known);
     else if (token === "\n") breakLine(parts);
+    else if (token === "<!--") at = at <= lastComment ? text.indexOf("-->", at) + 3 : (parts.push(token), at); // it is not shown
+    else if (tag === "br") parts.push(element("br"));
+    else if (tag && INERT.has(tag)) placeTag(token, tag, isEnd, parts, brackets, tags);
     else parts.push(...plainToken(token, address));
     special.lastIndex = at;
   }
@@ -39,26 +56,64 @@ export function inline(text) {
   return emphasised(parts);
 }
 
+/** The formula that begins here, with its delimiters; "" if none does. `$` may be money: no blank inside, no digit behind. */
+function formulaAt(text, start, opening) {
+  const closing = FORMULAS[opening];
+  const from = start + opening.length;
+  const length = text.slice(from, from + LONGEST_FORMULA).indexOf(closing);
+  const inside = text.slice(from, from + length);
+  const end = from + length + closing.length;
+  if (length < 1 || (opening === "$" && (inside.trim() !== inside || inside.includes("\n") || /\d/.test(text[end] ?? "")))) return "";
+  return text.slice(start, end);
+}
+
+/** The beginning or the end of an inert element. An end without a beginning is text. */
+function placeTag(token, tag, isEnd, parts, brackets, tags) {
+  if (!isEnd) {
+    if (tags.length >= DEEPEST) return;
+    tags.push(parts.length);
+    return parts.push({ tag });
+  }
+  const index = tags.findLastIndex((place) => parts[place].tag === tag);
+  if (index < 0) return parts.push(token);
+  const place = tags[index];
+  tags.length = index;
+  const inner = emphasised(parts.splice(place).slice(1));
+  while (brackets.at(-1)?.place > place) brackets.pop();
+  brackets.linked = Math.min(brackets.linked, brackets.length);
+  parts.push(element(tag, {}, inner));
+}
+
 /** The end of a line: two spaces before it break the line in what is shown, too. */
 function breakLine(parts) {
   const last = parts.at(-1);
-  if (typeof last !== "string" || !last.endsWith("  ")) return parts.push("\n");
+  if (typeof last !== "string" || !last.endsWith(" ")) return parts.push("\n");
   parts[parts.length - 1] = last.trimEnd();
-  parts.push(element("br"));
+  parts.push(last.endsWith("  ") ? element("br") : "\n");
 }
 
 function plainToken(token, address) {
-  if (address) return [link(address, address.replace(/^mailto:/, ""))];
-  if (token.startsWith("http")) {
-    const href = token.replace(/[.,;:!?]+$/, "");
-    return [link(href, href), token.slice(href.length)];
+  if (address) return [link(address.includes(":") ? address : `mailto:${address}`, address.replace(/^mailto:/, ""))];
+  if (/^(?:http|www\.)/.test(token)) {
+    const shown = token.replace(/[.,;:!?]+$/, "");
+    return [link(shown.startsWith("w") ? `http://${shown}` : shown, shown), token.slice(shown.length)];
   }
-  if (token === "\\\n" || token.startsWith("<br")) return [element("br")];
+  if (token === "\\\n") return [element("br")];
   if (token[0] === "\\") return [token[1]];
-  if (token[0] !== "&") return [token];
-  if (token[1] !== "#") return [Object.hasOwn(ENTITIES, token.slice(1, -1)) ? ENTITIES[token.slice(1, -1)] : token];
-  const code = Number(token.slice(2, -1));
-  return [code && code <= 0x10ffff && !(code >= 0xd800 && code <= 0xdfff) ? String.fromCodePoint(code) : "\ufffd"];
+  return [token[0] === "&" ? entity(token) : token];
+}
+
+const entities = new Map();
+
+/** The character of an entity. Its name is looked up by the browser, in a document of its own that has nothing else. */
+function entity(token) {
+  if (!entities.has(token)) entities.set(token, new DOMParser().parseFromString(token.replace(/^&#(?:0+|x0+);$/i, "\ufffd"), "text/html").body.textContent);
+  return entities.get(token);
+}
+
+/** A text without its backslashes and entities. */
+export function unescaped(text) {
+  return text.replace(ESCAPED, (token, escaped) => escaped ?? entity(token));
 }
 
 /** A code span, or its backticks as text. Returns where the text goes on. */
@@ -77,21 +132,27 @@ function codeSpan(text, start, ticks, parts, runs) {
   return end + ticks.length;
 }
 
-/** A link or an image, if a `[` is open and an address follows. Returns where the text goes on. */
-function closeBracket(text, at, parts, brackets) {
+/** A link or an image, if a `[` is open and an address follows, or what the brackets refer to is known. Returns where the text goes on. */
+function closeBracket(text, at, parts, brackets, tags, known) {
   const bracket = brackets.pop();
   const hasLink = bracket && !bracket.isImage && brackets.length < brackets.linked; // no link inside of a link
   brackets.linked = Math.min(brackets.linked, brackets.length);
-  const target = bracket && !hasLink ? targetAt(text, at) : null;
+  const target = bracket && !hasLink ? (targetAt(text, at) ?? known?.targetAt(text, bracket.start, at)) : null;
   if (!target) {
     parts.push("]");
     return at;
   }
+  while (tags.at(-1) > bracket.place) tags.pop();
   const inner = emphasised(parts.splice(bracket.place).slice(1));
-  const address = target.address.replace(/\\([!-/:-@[-`{-~])/g, "$1");
-  parts.push(bracket.isImage ? image(address, inner) : link(address, inner));
+  if (target.note) parts.push(target.note);
+  else parts.push(bracket.isImage ? image(unescaped(target.address), inner) : link(unescaped(target.address), withoutLinks(inner)));
   if (!bracket.isImage) brackets.linked = brackets.length;
   return target.end;
+}
+
+/** The nodes of a link's text: the link of a picture in it becomes its text. */
+function withoutLinks(nodes) {
+  return nodes.map((node) => (node.localName === "a" || node.localName === "span" ? [...node.childNodes] : node));
 }
 
 /** The address in the parentheses that begin here, and where they end. */
@@ -118,19 +179,33 @@ function image(address, inner) {
 }
 
 function delimiter(text, at, run) {
-  const before = text[at - 1] ?? " ";
-  const after = text[at + run.length] ?? " ";
+  const before = [...text.slice(Math.max(0, at - 2), at)].at(-1) ?? " ";
+  const after = at + run.length < text.length ? String.fromCodePoint(text.codePointAt(at + run.length)) : " ";
   const isPunctuation = (character) => /[\p{P}\p{S}]/u.test(character);
   const left = !/\s/.test(after) && (!isPunctuation(after) || /\s/.test(before) || isPunctuation(before));
   const right = !/\s/.test(before) && (!isPunctuation(before) || /\s/.test(after) || isPunctuation(after));
   const mark = run[0];
-  const opens = left && (mark !== "_" || !right || isPunctuation(before));
-  const closes = right && (mark !== "_" || !left || isPunctuation(after));
-  return { mark, count: run.length, opens, closes };
+  if (mark === "~" && run.length > 2) return run;
+  // Beside a wide character an asterisk may always begin and end: its language has no blanks between words.
+  const opens = (left && (mark !== "_" || !right || isPunctuation(before))) || (mark === "*" && WIDE.test(before) && /\S/.test(after));
+  const closes = (right && (mark !== "_" || !left || isPunctuation(after))) || (mark === "*" && WIDE.test(after) && /\S/.test(before));
+  return { mark, count: run.length, length: run.length, opens, closes };
 }
 
-/** The nodes of parts, whose delimiters become emphasis where they pair. */
+/** Whether two delimiters pair. One that both opens and closes does only if their lengths are no multiple of three together. */
+function pairs(opener, closer) {
+  if (opener.mark !== closer.mark) return false;
+  if (opener.mark === "~") return opener.length === closer.length;
+  const isThree = (opener.length + closer.length) % 3 === 0 && (opener.length % 3 || closer.length % 3);
+  return !(isThree && (opener.closes || closer.opens));
+}
+
+/** The nodes of parts, whose delimiters become emphasis where they pair. An element without its end goes on to the end. */
 function emphasised(parts) {
+  for (let place; (place = parts.findLastIndex((part) => part.tag)) >= 0; ) {
+    const [{ tag }, ...inner] = parts.splice(place);
+    parts.push(element(tag, {}, emphasised(inner)));
+  }
   const out = [];
   const openers = []; // the places of delimiters in `out`
   for (const part of parts) {
@@ -139,10 +214,10 @@ function emphasised(parts) {
       continue;
     }
     while (part.closes && part.count) {
-      const match = openers.findLastIndex((place) => out[place].mark === part.mark);
+      const match = openers.findLastIndex((place) => pairs(out[place], part));
       if (match < 0) break;
       const opener = out[openers[match]];
-      const strength = opener.mark === "~" ? 2 : Math.min(2, opener.count, part.count);
+      const strength = opener.mark === "~" ? opener.length : Math.min(2, opener.count, part.count);
       const place = openers[match];
       openers.length = match + 1;
       const inner = out.splice(place + 1).map(asNode);

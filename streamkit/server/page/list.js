@@ -5,11 +5,12 @@ import { button, element } from "./dom.js";
 export class ConversationList {
   #items = new Map(); // by conversation
 
-  /** `open(id)` and `remove(id)` are called for what a person does; `after` gets the focus where nothing is left to have it. */
-  constructor(root, { open, remove, after }) {
+  /** `open(id)`, `remove(id)` and `rename(id, title)` are called for what a person does; `after` gets the focus where nothing is left to have it. */
+  constructor(root, { open, remove, rename, after }) {
     this.root = root;
     this.open = open;
     this.remove = remove;
+    this.rename = rename;
     this.after = after;
   }
 
@@ -54,12 +55,14 @@ class Item {
     this.running = element("span", { class: "hidden-text" }, "An answer goes on: ");
     this.opener = element("button", { type: "button", class: "open", onclick: () => list.open(id) }, this.running, this.name);
     this.trash = button("Delete", { name: "trash", class: "quiet", onclick: () => this.#askFirst(() => list.remove(id)) });
-    this.element = element("li", { onkeydown: (event) => this.#key(event) }, this.opener, this.trash);
+    this.pen = button("Rename", { name: "pen", class: "quiet", onclick: () => this.#write(list, id) });
+    this.element = element("li", { onkeydown: (event) => this.#key(event) }, this.opener, this.pen, this.trash);
   }
 
   show(title, isRunning, isCurrent) {
     this.title = title;
     this.opener.title = this.name.textContent = title;
+    for (const name of ["title", "aria-label"]) this.pen.setAttribute(name, `Rename \u201c${title}\u201d`);
     for (const name of ["title", "aria-label"]) this.trash.setAttribute(name, `Delete \u201c${title}\u201d`);
     this.running.hidden = !isRunning;
     this.element.classList.toggle("running", isRunning);
@@ -75,10 +78,23 @@ class Item {
     yes.focus();
   }
 
-  #back() {
+  #write(list, id) {
+    this.question = element("input", { type: "text", maxlength: "200", dir: "auto", "aria-label": "Title" });
+    this.question.value = this.title;
+    this.question.addEventListener("keydown", async (event) => {
+      if (event.key !== "Enter" || event.isComposing) return;
+      const title = this.question.value.trim();
+      this.#back(this.pen);
+      if (title && title !== this.title) await list.rename(id, title);
+    });
+    this.element.replaceChildren(this.question, button("Keep", { text: "Keep", class: "quiet", onclick: () => this.#back(this.pen) }));
+    this.question.select();
+  }
+
+  #back(focused = this.trash) {
     this.question = null;
-    this.element.replaceChildren(this.opener, this.trash);
-    this.trash.focus();
+    this.element.replaceChildren(this.opener, this.pen, this.trash);
+    focused.focus();
   }
 
   #key(event) {

@@ -1,8 +1,10 @@
 // Markdown as DOM nodes. What a model wrote never becomes HTML: markup that is not Markdown stays text.
 
+import { Definitions } from "./definitions.js";
 import { copyButton, element } from "./dom.js";
 import { CodeView } from "./highlight.js";
-import { inline } from "./inline.js";
+import { inline, unescaped } from "./inline.js";
+import { mathematics } from "./mathematics.js";
 
 const DEEPEST = 12; // lists and quotes inside of each other
 // A model may write anything, also a million spaces: each expression takes time that grows with its text, and no faster.
@@ -11,6 +13,9 @@ const HEADING = /^ {0,3}(#{1,6})(?![^ \t])/;
 const RULE = /^ {0,3}([-*_])(?:[ \t]*\1){2,}[ \t]*$/;
 const QUOTE = /^ {0,3}> ?/;
 const ITEM = /^( {0,3})([-*+]|\d{1,9}[.)])(?: {1,4}(?=\S)| +|$)/;
+const DETAILS = /^ {0,3}<details(?: open)?> *(?:<summary>(.*?)<\/summary>)? *(.*)$/;
+const ALERT = /^\[!(NOTE|TIP|IMPORTANT|WARNING|CAUTION)\][ \t]*$/i;
+const FORMULAS = { "\\[": "\\]", $$: "$$" };
 const UNDERLINE = /^ {0,3}(=+|--+)[ \t]*$/; // one dash is the beginning of a list, whose text has not come yet
 
 /** Text in Markdown that may grow. Blocks that have ended are not made again. */
@@ -18,6 +23,7 @@ export class MarkdownView {
   #text = "";
   #start = 0; // where the blocks begin that may still change
   #open = []; // those blocks, as {source, block, node, view}
+  #isComplete = false;
 
   constructor(root) {
     this.element = root;
@@ -25,9 +31,9 @@ export class MarkdownView {
 
   update(text) {
     if (text === this.#text) return;
-    if (!text.startsWith(this.#text)) {
+    if (this.#isComplete || !text.startsWith(this.#text)) {
       this.element.replaceChildren();
-      [this.#start, this.#open] = [0, []];
+      [this.#start, this.#open, this.#isComplete] = [0, [], false];
     }
     this.#text = text;
     const lines = text.slice(this.#start).split("\n");
@@ -41,6 +47,27 @@ export class MarkdownView {
     const ended = Math.max(0, now.length - 2);
     if (ended) this.#start += lines.slice(0, blocks[ended].from).join("\n").length + 1;
     this.#open = now.slice(ended);
+  }
+
+  /** The text is complete. References lead to what they are about, wherever it stands. Assistive technology gets headings
+   * whose levels skip none, below the turn's own; what is seen is as it was written. */
+  complete() {
+    if (this.#isComplete) return;
+    this.#isComplete = true;
+    if (Definitions.areIn(this.#text)) this.#resolve();
+    let before = 2;
+    for (const heading of this.element.querySelectorAll("h3, h4, h5, h6")) {
+      before = Math.min(Number(heading.tagName[1]), before + 1);
+      heading.setAttribute("aria-level", before);
+    }
+  }
+
+  #resolve() {
+    const known = new Definitions();
+    const nodes = parse(this.#text.split("\n"), 0, known).map((block) => made(block, known));
+    const notes = known.notes((text) => inline(text, known));
+    this.element.replaceChildren();
+    for (const node of [...nodes, ...(notes ? [notes] : [])]) this.element.append(node);
   }
 
   /** A block with its node: the one that it has already, if its source is the same, or if it is code, which grows. */
@@ -62,7 +89,7 @@ export class MarkdownView {
 // -- blocks
 
 /** The blocks of lines, each with the lines that it stands in. */
-function parse(lines, depth = 0) {
+function parse(lines, depth = 0, known = null) {
   const blocks = [];
   let at = 0;
   while (at < lines.length) {
@@ -70,22 +97,25 @@ function parse(lines, depth = 0) {
       at += 1;
       continue;
     }
-    const block = blockAt(lines, at, depth);
-    blocks.push({ ...block, from: at });
+    const block = blockAt(lines, at, depth, known);
+    const text = block.kind === "paragraph" && known ? known.take(block.text) : block.text;
+    if (block.kind !== "paragraph" || text) blocks.push({ ...block, text, from: at });
     at = block.to;
   }
   return blocks;
 }
 
-function blockAt(lines, at, depth) {
+function blockAt(lines, at, depth, known) {
   const line = lines[at];
   const heading = HEADING.exec(line);
   if (heading) return { kind: "heading", level: heading[1].length, text: headingText(line.slice(heading[0].length)), to: at + 1 };
   if (fenceOf(line)) return fenceAt(lines, at);
+  if (formulaOf(line)) return formulaAt(lines, at);
   if (RULE.test(line)) return { kind: "rule", to: at + 1 };
-  if (QUOTE.test(line) && depth < DEEPEST) return quoteAt(lines, at, depth);
-  if (ITEM.test(line) && depth < DEEPEST) return listAt(lines, at, depth);
-  if (/^(?: {4}|\t)/.test(line)) return indentedAt(lines, at);
+  if (QUOTE.test(line) && depth < DEEPEST) return quoteAt(lines, at, depth, known);
+  if (DETAILS.test(line) && depth < DEEPEST) return detailsAt(lines, at, depth, known);
+  if (itemOf(line) && depth < DEEPEST) return listAt(lines, at, depth, known);
+  if (indentOf(line) >= 4) return indentedAt(lines, at);
   if (isTable(lines, at)) return tableAt(lines, at);
   return paragraphAt(lines, at);
 }
@@ -116,60 +146,127 @@ function fenceAt(lines, at) {
   while (to < lines.length && !closes(lines[to])) to += 1;
   const inner = lines.slice(at + 1, to).map((line) => (line.startsWith(indent) ? line.slice(indent.length) : line));
   const isClosed = to < lines.length;
-  return { kind: "fence", language, text: inner.map((line) => `${line}\n`).join("").slice(0, isClosed ? undefined : -1), to: isClosed ? to + 1 : to };
+  return { kind: "fence", language: unescaped(language), text: inner.map((line) => `${line}\n`).join("").slice(0, isClosed ? undefined : -1), to: isClosed ? to + 1 : to };
+}
+
+/** The end of a formula that begins in this line, in lines of its own; "" if none does. */
+function formulaOf(line) {
+  const text = line.trimStart();
+  const closing = line.length - text.length < 4 ? FORMULAS[text.slice(0, 2)] : undefined;
+  const end = closing ? text.indexOf(closing, 2) : -1;
+  return closing && (end < 0 || /^[ \t.,;]*$/.test(text.slice(end + 2))) ? closing : "";
+}
+
+/** Lines up to the end of the formula, or to a blank line, which no formula has. */
+function formulaAt(lines, at) {
+  const closing = formulaOf(lines[at]);
+  let to = at;
+  let text = lines[at].trimStart().slice(2);
+  while (!text.includes(closing) && lines[to + 1]?.trim()) text = lines[(to += 1)];
+  return { kind: "formula", text: lines.slice(at, to + 1).map((line) => line.trim()).join("\n"), to: to + 1 };
+}
+
+/** The columns before the text of a line. */
+function indentOf(line) {
+  let columns = 0;
+  for (const character of /^[ \t]*/.exec(line)[0]) columns += character === "\t" ? 4 - (columns % 4) : 1;
+  return columns;
+}
+
+/** A line without this many columns before its text, or with fewer blanks there. */
+function dedented(line, columns) {
+  if (!line.slice(0, columns).includes("\t")) return line.slice(Math.min(columns, line.length - line.trimStart().length));
+  return " ".repeat(Math.max(0, indentOf(line) - columns)) + line.trimStart();
+}
+
+/** The match of a line that begins an item of a list. A tab behind its mark counts as blanks. */
+function itemOf(line) {
+  if (!/^[ ]{0,3}(?:[-*+]|\d{1,9}[.)])\t/.test(line)) return ITEM.exec(line);
+  const mark = /^ *\S+/.exec(line)[0];
+  return ITEM.exec(mark + " ".repeat(indentOf(" ".repeat(mark.length) .concat(line.slice(mark.length))) - mark.length) + line.slice(mark.length).trimStart());
 }
 
 function indentedAt(lines, at) {
   let to = at;
-  while (to < lines.length && (/^(?: {4}|\t)/.test(lines[to]) || !lines[to].trim())) to += 1;
-  const text = lines.slice(at, to).map((line) => line.replace(/^(?: {4}|\t)/, ""));
-  return { kind: "fence", language: "text", text: text.join("\n").trimEnd(), to };
+  while (to < lines.length && (indentOf(lines[to]) >= 4 || !lines[to].trim())) to += 1;
+  while (!lines[to - 1].trim()) to -= 1;
+  return { kind: "fence", language: "text", text: lines.slice(at, to).map((line) => dedented(line, 4)).join("\n"), to };
 }
 
-function quoteAt(lines, at, depth) {
+function quoteAt(lines, at, depth, known) {
   let to = at;
-  while (to < lines.length && (QUOTE.test(lines[to]) || (to > at && lines[to].trim() && !starts(lines[to])))) to += 1;
+  while (to < lines.length && (QUOTE.test(lines[to]) || (to > at && endsInParagraph(lines[to - 1]) && isParagraph(lines[to])))) to += 1;
   const inner = lines.slice(at, to).map((line) => line.replace(QUOTE, ""));
-  return { kind: "quote", blocks: parse(inner, depth + 1), to };
+  const alert = ALERT.exec(inner[0]);
+  return { kind: "quote", alert: alert?.[1].toLowerCase(), blocks: parse(alert ? inner.slice(1) : inner, depth + 1, known), to };
 }
 
-function listAt(lines, at, depth) {
-  const first = ITEM.exec(lines[at])[2];
+/** Whether a line may be one of a paragraph, which goes on in lines without the marks of its quotation. */
+function isParagraph(line) {
+  return line.trim() && !starts(line);
+}
+
+/** Whether the innermost block of a line, in its quotations and lists, may be a paragraph. */
+function endsInParagraph(line) {
+  let text = line;
+  for (let depth = 0; depth <= DEEPEST; depth += 1) text = QUOTE.test(text) ? text.replace(QUOTE, "") : text.slice(itemOf(text)?.[0].length ?? 0);
+  return isParagraph(text) && indentOf(text) < 4;
+}
+
+/** What a person can open: up to its end, or to the end of the text. */
+function detailsAt(lines, at, depth, known) {
+  const [, summary = "", first] = DETAILS.exec(lines[at]);
+  let to = at + 1;
+  for (let open = 1; to < lines.length; to += 1) {
+    if (DETAILS.test(lines[to])) open += 1;
+    else if (/^ {0,3}<\/details> *$/.test(lines[to]) && !(open -= 1)) break;
+  }
+  const inner = [first, ...lines.slice(at + 1, to)];
+  const title = /^ {0,3}<summary>(.*)<\/summary> *$/.exec(inner.find((line) => line.trim()) ?? "");
+  if (title && !summary) inner.splice(inner.findIndex((line) => line.trim()), 1);
+  return { kind: "details", text: summary || title?.[1] || "Details", blocks: parse(inner, depth + 1, known), to: Math.min(to + 1, lines.length) };
+}
+
+function listAt(lines, at, depth, known) {
+  const first = itemOf(lines[at])[2];
   const kind = first.slice(-1);
   const items = [];
   let isLoose = false;
   let to = at;
   while (to < lines.length) {
-    const item = ITEM.exec(lines[to]);
+    const item = itemOf(lines[to]);
     if (!item || item[2].slice(-1) !== kind || RULE.test(lines[to])) break;
     const marker = item[1].length + item[2].length;
     const width = item[0].length > marker + 4 ? marker + 1 : Math.max(item[0].length, marker + 1);
-    const inner = [lines[to].slice(width)];
+    const inner = [item.input.slice(width)];
     let end = to + 1;
     let blank = false;
     for (; end < lines.length; end += 1) {
       const line = lines[end];
-      const isInside = line.search(/\S/) >= width;
+      const isInside = line.trim() && indentOf(line) >= width;
       if (!line.trim()) blank = true;
       else if (!isInside && (blank || starts(line))) break;
       else {
-        if (blank && isInside) isLoose = true;
         blank = false;
       }
-      inner.push(isInside ? line.slice(width) : line.trimStart());
+      inner.push(isInside ? dedented(line, width) : line.trimStart());
     }
     const trailing = inner.length - inner.findLastIndex((line) => line.trim()) - 1;
     to = end;
-    if (blank && ITEM.exec(lines[to] ?? "")?.[2].slice(-1) === kind) isLoose = true;
-    items.push(itemOf(inner.slice(0, inner.length - trailing), depth));
+    if (blank && itemOf(lines[to] ?? "")?.[2].slice(-1) === kind) isLoose = true;
+    const made = parsedItem(inner.slice(0, inner.length - trailing), depth, known);
+    isLoose ||= made.isLoose;
+    items.push(made);
   }
   return { kind: "list", ordered: kind === "." || kind === ")", start: Number.parseInt(first, 10), isLoose, items, to };
 }
 
-function itemOf(lines, depth) {
+/** An item. A blank line between its blocks makes its list a loose one. */
+function parsedItem(lines, depth, known) {
   const task = /^\[([ xX])\] +/.exec(lines[0] ?? "");
   if (task) lines = [lines[0].slice(task[0].length), ...lines.slice(1)];
-  return { blocks: parse(lines, depth + 1), checked: task ? task[1] !== " " : null };
+  const blocks = parse(lines, depth + 1, known);
+  return { blocks, checked: task ? task[1] !== " " : null, isLoose: blocks.some(({ from }, at) => at && !lines[from - 1].trim()) };
 }
 
 function isTable(lines, at) {
@@ -213,8 +310,8 @@ function paragraphAt(lines, at) {
 
 /** Whether a line begins a block. Inside of a paragraph a list begins only with an item that has a text, and with 1. */
 function starts(line, inParagraph = false) {
-  if (HEADING.test(line) || fenceOf(line) || RULE.test(line) || QUOTE.test(line)) return true;
-  const item = ITEM.exec(line);
+  if (HEADING.test(line) || fenceOf(line) || RULE.test(line) || QUOTE.test(line) || formulaOf(line) || DETAILS.test(line)) return true;
+  const item = itemOf(line);
   if (!item) return false;
   return !inParagraph || (line.length > item[0].length && (Number.isNaN(Number.parseInt(item[2], 10)) || Number.parseInt(item[2], 10) === 1));
 }
@@ -227,31 +324,35 @@ function firstText(block) {
 }
 
 /** The node of a block, in the direction of its first letter. */
-function made(block) {
-  const node = nodeOf(block);
+function made(block, known = null) {
+  const node = nodeOf(block, known);
   if (block.kind !== "fence" && RIGHT_TO_LEFT.test(firstText(block))) node.dir = "rtl";
   return node;
 }
 
-function nodeOf(block) {
+function nodeOf(block, known) {
   switch (block.kind) {
     case "heading":
-      return element(`h${Math.min(6, block.level + 2)}`, { class: `h${block.level}` }, inline(block.text));
+      return element(`h${Math.min(6, block.level + 2)}`, { class: `h${block.level}` }, inline(block.text, known));
     case "rule":
       return element("hr");
     case "quote":
-      return element("blockquote", {}, block.blocks.map(made));
+      return quote(block, known);
+    case "details":
+      return element("details", {}, element("summary", {}, inline(block.text, known)), block.blocks.map((one) => made(one, known)));
+    case "formula":
+      return element("p", { class: "formula" }, mathematics(block.text));
     case "list":
-      return list(block);
+      return list(block, known);
     case "table":
-      return table(block);
+      return table(block, known);
     case "fence": {
       const view = new CodeView(block.language);
       view.update(block.text);
       return fence(block, view);
     }
     default:
-      return element("p", {}, inline(block.text));
+      return element("p", {}, inline(block.text, known));
   }
 }
 
@@ -260,17 +361,22 @@ function fence(block, view) {
   return element("div", { class: "fence" }, head, view.element);
 }
 
-function list({ ordered, start, isLoose, items }) {
+function quote({ alert, blocks }, known) {
+  const title = alert ? element("p", { class: "alert-title" }, alert[0].toUpperCase() + alert.slice(1)) : null;
+  return element("blockquote", { class: alert ? `alert ${alert}` : null }, title, blocks.map((block) => made(block, known)));
+}
+
+function list({ ordered, start, isLoose, items }, known) {
   const nodes = items.map(({ blocks, checked }) => {
     const box = checked === null ? null : element("input", { type: "checkbox", disabled: true, checked, "aria-label": "done" });
-    const inner = blocks.flatMap((block) => (block.kind === "paragraph" && !isLoose ? inline(block.text) : [made(block)]));
+    const inner = blocks.flatMap((block) => (block.kind === "paragraph" && !isLoose ? inline(block.text, known) : [made(block, known)]));
     return element("li", { class: box ? "task" : null }, box, inner);
   });
   return element(ordered ? "ol" : "ul", { start: ordered && start !== 1 ? start : null }, nodes);
 }
 
-function table({ head, aligned, rows }) {
-  const row = (tag, values) => element("tr", {}, head.map((_, at) => element(tag, { class: aligned[at] || null }, inline(values[at] ?? ""))));
+function table({ head, aligned, rows }, known) {
+  const row = (tag, values) => element("tr", {}, head.map((_, at) => element(tag, { class: aligned[at] || null }, inline(values[at] ?? "", known))));
   const body = element("tbody", {}, rows.map((values) => row("td", values)));
-  return element("div", { class: "table", tabindex: "0" }, element("table", {}, element("thead", {}, row("th", head)), body));
+  return element("div", { class: "table", tabindex: "0", role: "group", "aria-label": "Table" }, element("table", {}, element("thead", {}, row("th", head)), body));
 }

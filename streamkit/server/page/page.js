@@ -1,10 +1,12 @@
 // The chat page: conversations, the message field, and the stream of the answer that is open.
 
+import { Attachments } from "./attachments.js";
 import { ConversationView } from "./conversation.js";
 import { button, element, icon } from "./dom.js";
 import { Draft } from "./draft.js";
+import { download, markdownOf } from "./export.js";
 import { ConversationList, conversationsUpTo } from "./list.js";
-import { howItEnded, inWords, reasonToWait } from "./problems.js";
+import { inWords, notesOf, reasonToWait } from "./problems.js";
 import { connect } from "./streamkit.js";
 import { showTheme } from "./theme.js";
 
@@ -12,11 +14,12 @@ const SUGGESTIONS = ["What does one turn of a sine look like?", "Which primes ar
 const MORE = 100; // conversations that are listed at first, and more at each request
 
 const $ = (id) => document.getElementById(id);
-const client = connect({ url: new URL(".", import.meta.url) });
+const client = connect({ url: new URL(".", import.meta.url), maxDelay: 2000 });
 const otherTabs = "BroadcastChannel" in window ? new BroadcastChannel("streamkit") : null;
-const view = new ConversationView($("log"), $("scroller"), announce, (follows) => ($("to-end").hidden = follows));
+const view = new ConversationView($("log"), $("scroller"), announce, (follows) => ($("to-end").hidden = follows), resend);
+const attachments = new Attachments($("attached"), problem);
 const draft = new Draft($("input"));
-const sideList = new ConversationList($("conversations"), { open: (id) => go(id), remove: removeConversation, after: $("new") });
+const sideList = new ConversationList($("conversations"), { open: (id) => go(id), remove: removeConversation, rename, after: $("new") });
 
 let conversation = null; // its id
 let stream = null; // of the open answer
@@ -72,7 +75,7 @@ function askForToken() {
 /** Show what went wrong; "" when nothing does. */
 function problem(error, place = $("problem")) {
   if (error?.status === 401 && place === $("problem")) return askForToken();
-  const text = error === "" ? "" : inWords(error);
+  const text = typeof error === "string" ? error : inWords(error);
   place.textContent = text;
   place.hidden = !text;
 }
@@ -112,6 +115,27 @@ async function removeConversation(id) {
   await list();
 }
 
+async function rename(id, text) {
+  try {
+    await client.rename(id, text);
+  } catch (error) {
+    problem(error);
+  }
+  otherTabs?.postMessage({ changed: id, run: newestRun });
+  shownUpdate = null; // its change is this page's own
+  await list();
+}
+
+async function exportMarkdown() {
+  const text = $("title").textContent;
+  try {
+    const { messages } = await client.getMessages(conversation);
+    download(text, markdownOf(text, messages));
+  } catch (error) {
+    problem(error);
+  }
+}
+
 function title(text) {
   $("title").textContent = text || "New chat";
   document.title = text ? `${text} \u00b7 streamkit` : "streamkit";
@@ -143,6 +167,7 @@ async function open(id) {
   showBusy();
   showSide(false);
   title(titles.get(id));
+  $("export").hidden = !id;
   showEmpty();
   for (const one of document.querySelectorAll("#conversations [aria-current]")) one.removeAttribute("aria-current");
   if (!id) {
@@ -152,9 +177,11 @@ async function open(id) {
   try {
     const { messages, run } = await client.getMessages(id);
     if (now !== turn) return;
-    view.show(messages);
+    const notes = messages.length ? await notesOf(client, id) : new Map();
+    if (now !== turn) return;
+    view.show(messages, notes);
     if (run) read(client.read(run.id, options()));
-    else if (messages.length) view.footer({ retry: retryWith(retry), ...(await howItEnded(client, id, messages)) });
+    else if (messages.length) view.footer({ retry: retryWith(retry), ...notes.get(messages.at(-1).run_id) });
     view.scrollToEnd();
   } catch (error) {
     if (now !== turn) return;
@@ -186,11 +213,13 @@ function send(input) {
   conversation ??= newId();
   history.replaceState(null, "", `${location.pathname}#c=${conversation}`);
   problem("");
-  const text = typeof input === "string" ? input : input.map((message) => (message.type === "message" ? message.content : "")).join("\n");
-  const bubble = view.showSent(text);
+  const messages = typeof input === "string" ? [{ role: "user", type: "message", content: input }] : input;
+  const text = messages.map((message) => (message.type === "message" ? message.content : "")).join("\n");
+  const takeBack = view.showSent(messages);
+  $("export").hidden = false;
   showEmpty();
   if ($("title").textContent === "New chat") title(text.slice(0, 80));
-  return read(client.run(input, { conversation, ...options() }), { input, text, bubble });
+  return read(client.run(input, { conversation, ...options() }), { input, text, takeBack });
 }
 
 function newId() {
@@ -227,7 +256,9 @@ async function read(reading, sent = null) {
   if (sent && !reading.id) return takeNextBack(), notSent(sent, failure);
   if (failure?.status === 401) problem(failure);
   const retryButton = retryWith(retry);
-  view.footer({ usage: reading.usage, status: reading.status, error: failure ? inWords(failure) : null, retry: retryButton });
+  const { model, created_at, completed_at } = reading.run ?? {};
+  const seconds = completed_at - created_at;
+  view.footer({ usage: reading.usage, status: reading.status, model, seconds, error: failure ? inWords(failure) : null, retry: retryButton });
   announce(failure ? "The answer failed." : reading.status === "cancelled" ? "Stopped." : "The answer is complete.");
   changed(now);
   if (failure || reading.status !== "completed") return takeNextBack();
@@ -237,15 +268,15 @@ async function read(reading, sent = null) {
 }
 
 /** No run began for what a person sent: nothing of it is lost. */
-function notSent({ input, text, bubble }, failure) {
+function notSent({ input, text, takeBack }, failure) {
   if (failure && failure.status !== 401 && failure.code !== "conversation-busy") {
-    view.footer({ error: inWords(failure), retry: retryWith(() => (bubble.nextElementSibling?.remove(), bubble.remove(), send(input))) });
+    view.footer({ error: inWords(failure), retry: retryWith((made) => (made.closest(".turn").remove(), takeBack(), send(input))) });
     return announce("The message was not sent.");
   }
   $("input").value = [text, $("input").value].filter(Boolean).join("\n");
   draft.save();
   grow();
-  bubble.remove();
+  takeBack();
   if (!failure) return list().then(() => titles.has(conversation) || leave()); // it was stopped before it began
   if (failure.status === 401) return problem(failure);
   return open(conversation).then(() => problem(failure)); // the answer that goes on
@@ -275,6 +306,18 @@ async function retry(retryButton) {
     await send(input);
   } catch (error) {
     retryButton.disabled = false;
+    problem(error);
+  }
+}
+
+/** Send a message of the person's anew, with another text, in a conversation that has what was before it. */
+async function resend(message, beside, text) {
+  try {
+    const branch = await client.branch(conversation, message.id);
+    await go(branch.id);
+    const fields = ({ type, format, content }) => ({ role: "user", type, format, content });
+    await send(beside.length ? [...beside.map(fields), { role: "user", type: "message", content: text }] : text);
+  } catch (error) {
     problem(error);
   }
 }
@@ -316,10 +359,14 @@ function grow() {
 
 function submit() {
   const text = $("input").value.trim();
-  if (!text) return;
+  if (!text && (stream || attachments.isEmpty)) return;
   $("input").value = "";
   grow();
-  if (!stream) return send(text);
+  if (!stream) {
+    const files = attachments.take();
+    const written = text ? [{ role: "user", type: "message", content: text }] : [];
+    return send(files.length ? [...files, ...written] : text);
+  }
   showNext([next, text].filter(Boolean).join("\n"));
   announce("It is sent once the answer is complete.");
 }
@@ -382,6 +429,12 @@ function listen() {
     submit();
   });
   $("stop").addEventListener("click", stop);
+  $("export").addEventListener("click", exportMarkdown);
+  $("attach").addEventListener("click", () => $("files").click());
+  $("files").addEventListener("change", async () => (await attachments.add([...$("files").files]), ($("files").value = ""), focusField()));
+  $("input").addEventListener("paste", (event) => takeFiles(event, event.clipboardData));
+  document.addEventListener("dragover", (event) => event.dataTransfer.types.includes("Files") && event.preventDefault());
+  document.addEventListener("drop", (event) => takeFiles(event, event.dataTransfer));
   $("new").addEventListener("click", () => go(null));
   $("next-back").addEventListener("click", () => (takeNextBack(), focusField()));
   $("more").addEventListener("click", () => ((listed += MORE), list()));
@@ -399,6 +452,14 @@ function listen() {
   });
 }
 
+/** Attach the files that were dropped or pasted; a text that was pasted is the field's. */
+function takeFiles(event, { files, types }) {
+  if (!files.length || types.includes("text/plain")) return;
+  event.preventDefault();
+  problem("");
+  attachments.add([...files]);
+}
+
 function idInAddress() {
   const id = new URLSearchParams(location.hash.slice(1)).get("c");
   return id && /^[\w-]{1,128}$/.test(id) ? id : null;
@@ -411,6 +472,8 @@ async function start() {
 }
 
 $("send").append(icon("up"));
+$("attach").append(icon("clip"));
+$("export").append(icon("down"));
 $("stop").append(element("span", { class: "square" }));
 $("new").prepend(icon("plus"));
 $("to-end").prepend(icon("down"));

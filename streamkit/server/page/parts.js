@@ -1,12 +1,14 @@
 // How each kind of message is shown. A part has an `element`, `update(message)`, and takes what belongs to it.
 
 import { ConsoleView } from "./console.js";
-import { copyButton, element, link } from "./dom.js";
+import { button, copyButton, element, link } from "./dom.js";
 import { CodeView } from "./highlight.js";
 import { MarkdownView } from "./markdown.js";
 import { QuestionView } from "./question.js";
 import { Message } from "./streamkit.js";
 
+const QUEUED = ["queued", "Waits its turn"];
+const LONG = 4000; // characters of a message that is shown with a scroll bar
 const EDITED = "You edited this before it ran.";
 const ENDED = { cancelled: "stopped here", incomplete: "cut short here", failed: "failed here" };
 
@@ -23,6 +25,7 @@ export class TextPart {
 
   update(message) {
     this.view.update(message.content);
+    if (message.status !== "in_progress") this.view.complete();
     this.note.hidden = !(message.status in ENDED);
     this.note.textContent = ENDED[message.status] ?? "";
     if (message.annotations?.length) this.#cite(message.annotations);
@@ -39,13 +42,36 @@ export class TextPart {
 }
 
 /** What a person wrote: as it is. */
-class UserPart {
+export class UserPart {
   constructor() {
     this.element = element("div", { class: "bubble", dir: "auto" });
   }
 
   update(message) {
     this.element.textContent = message.content;
+    if (message.content.length < LONG) return;
+    this.element.classList.add("long"); // such as a file
+    this.element.tabIndex = 0;
+    this.element.setAttribute("role", "group");
+    this.element.setAttribute("aria-label", "A long message");
+  }
+
+  /** A field with its text, to be sent in its place. `send` is called with what it is then. */
+  edit(send) {
+    const field = element("textarea", { class: "editor", dir: "auto", rows: "3", "aria-label": "Your message" });
+    field.value = this.element.textContent;
+    const shown = this.element;
+    const close = () => (form.replaceWith(shown), shown.parentElement.querySelector(".edit").focus());
+    const submit = (event) => (event.preventDefault(), field.value.trim() && send(field.value.trim()));
+    const choices = [element("button", { type: "submit", class: "primary" }, "Send"), button("Keep it", { text: "Keep it", class: "quiet", onclick: close })];
+    const note = element("p", { class: "note" }, "It is sent in a new conversation. This one stays as it is.");
+    const form = element("form", { class: "rewrite", onsubmit: submit }, field, note, element("div", { class: "choices" }, choices));
+    field.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") event.stopPropagation(), close(); // it would stop the answer
+      else if (event.key === "Enter" && !event.shiftKey && !event.isComposing) submit(event);
+    });
+    shown.replaceWith(form);
+    field.focus();
   }
 }
 
@@ -68,7 +94,9 @@ class FoldedPart {
     this.summary.textContent = title;
     this.element.classList.toggle("working", Boolean(working));
     this.element.hidden = message.format === "redacted" || (!isOpen && !message.content);
-    if (this.element.open) this.view.update(message.content); // a fold that is closed costs nothing
+    if (!this.element.open) return; // a fold that is closed costs nothing
+    this.view.update(message.content);
+    if (!isOpen) this.view.complete();
   }
 }
 
@@ -105,10 +133,19 @@ class ConsolePart {
   constructor() {
     this.view = new ConsoleView();
     this.element = this.view.element;
+    this.errors = []; // what went to stderr, as [start, end]
+  }
+
+  /** A delta of it came, which ends at this place. */
+  wrote({ value, replace, metadata }, end) {
+    if (replace) this.errors = [];
+    if (metadata?.stream !== "stderr" || !value) return;
+    if (this.errors.at(-1)?.[1] === end - value.length) this.errors.at(-1)[1] = end;
+    else this.errors.push([end - value.length, end]);
   }
 
   update(message) {
-    this.view.update(message.content);
+    this.view.update(message.content, this.errors);
   }
 }
 
@@ -122,11 +159,12 @@ class CodePart {
     this.decision = element("div"); // the question, then what was decided
     this.output = element("div", { class: "output" });
     const label = `Code in ${message.format ?? "an unknown language"}`;
-    this.element = element("section", { class: "card", tabindex: "-1", "aria-label": label }, head, this.view.element, this.decision, this.output);
+    this.element = element("div", { class: "card", role: "group", tabindex: "-1", "aria-label": label }, head, this.view.element, this.decision, this.output);
     this.confirmation = null;
     this.outputs = []; // messages
     this.hasEnded = false;
     this.isRunning = false;
+    this.isBehind = false; // whether another question is open
   }
 
   update(message) {
@@ -198,6 +236,7 @@ class CodePart {
     else if (stopped.length || this.wasStopped) [kind, text] = ["declined", "Stopped"];
     else if (this.outputs.some(({ metadata }) => metadata?.execution)) [kind, text] = ["failed", "Failed"];
     else if (decision === "approved" || this.outputs.length) [kind, text] = ["done", "Ran"];
+    else if (this.isBehind && !this.hasEnded) [kind, text] = QUEUED;
     this.state.className = `state ${kind}`;
     this.state.textContent = text;
   }
@@ -214,6 +253,7 @@ class ToolPart {
     this.decision = element("div"); // the question, then what was decided
     this.element = element("div", {}, this.fold, this.decision);
     this.confirmation = null;
+    this.isBehind = false; // whether another question is open
   }
 
   update(message) {
@@ -275,7 +315,7 @@ class ToolPart {
 
   showState() {
     const decision = this.confirmation?.status;
-    let [kind, text] = ["working", "Calling"];
+    let [kind, text] = this.message?.status === "in_progress" ? ["working", "Writing"] : this.isBehind ? QUEUED : ["working", "Calling"];
     if (decision === "pending" && !this.hasEnded) [kind, text] = ["waiting", "Waits for your yes"];
     else if (decision === "unanswered") [kind, text] = ["declined", "Not answered"];
     else if (decision === "declined") [kind, text] = ["declined", "Declined"];

@@ -30,12 +30,14 @@ export function reasonToWait(error) {
   return "Connection lost, trying again\u2026";
 }
 
-/** What to say below the last answer of a conversation: the server knows for some time how its run ended. */
-export async function howItEnded(client, conversation, messages) {
-  const { runs } = await client.listRuns({ conversation, limit: 1 });
-  const [run] = runs;
-  if (!run || messages.at(-1).run_id !== run.id) return {};
+/** What to say below the answers of a conversation, by the ids of their runs: the server knows for some time how these ended. */
+export async function notesOf(client, conversation) {
+  const { runs } = await client.listRuns({ conversation, limit: 200 });
+  return new Map(runs.map((run) => [run.id, noteOf(run)]));
+}
+
+function noteOf({ status, usage, model, error, created_at, ended_at }) {
   const errors = { lost: "The server lost it: it was started anew.", failed: "The run failed." };
-  const found = run.status === "lost" ? null : (run.error?.detail ?? run.error?.title);
-  return { usage: run.usage, status: run.status, error: found ?? errors[run.status] ?? null };
+  const found = status === "lost" ? null : (error?.detail ?? error?.title);
+  return { usage, status, model, seconds: ended_at === null ? 0 : ended_at - created_at, error: found ?? errors[status] ?? null };
 }

@@ -275,6 +275,8 @@ export interface RunRecord {
   ended_at: number | null;
   cursor: string | null;
   finish_reason: string | null;
+  /** The model that the provider named, once it has ended. */
+  model: string | null;
   usage: Usage | null;
   error: Record<string, unknown> | null;
   pending: Question[];
@@ -372,6 +374,9 @@ export interface Client {
   getMessages(conversation: string): Promise<{ messages: Message[]; run: { id: string; cursor: string | null } | null }>;
   /** Take the last turn back, or all from a user message on. Its `input` can be run again. */
   rollback(conversation: string, before?: string): Promise<{ removed: string[]; input: FlatMessage[] }>;
+  /** Create a conversation with the messages before one of the user's; the one that has it stays as it is. */
+  branch(conversation: string, before: string): Promise<Conversation>;
+  rename(conversation: string, title: string): Promise<Conversation>;
   deleteConversation(id: string): Promise<null>;
   /** Give the browser a cookie in place of the token, for a page of the same origin. */
   openSession(): Promise<void>;

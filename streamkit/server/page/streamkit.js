@@ -863,6 +863,15 @@ class Client {
     return this.request("POST", `conversations/${conversation}/rollback`, before ? { before } : {});
   }
 
+  /** Create a conversation with the messages before one of the user's; the one that has it stays as it is. */
+  branch(conversation, before) {
+    return this.request("POST", `conversations/${conversation}/branch`, { before });
+  }
+
+  rename(conversation, title) {
+    return this.request("POST", `conversations/${conversation}/rename`, { title });
+  }
+
   deleteConversation(id) {
     return this.request("DELETE", `conversations/${id}`);
   }
