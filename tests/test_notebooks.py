@@ -15,6 +15,8 @@ from streamkit.messages import CodeMessage, ImageMessage, Message, TextMessage, 
 from streamkit.mimebundle import mimebundle
 from streamkit.testing import ModelServer, Reply
 
+from .guide import GUIDE, NAMES, blocks_of, scripted_clients
+
 jupyter_client = pytest.importorskip("jupyter_client", reason="the extra `test` brings it with nbclient")
 nbformat = pytest.importorskip("nbformat", reason="the extra `test` brings it with nbclient")
 nbclient = pytest.importorskip("nbclient", reason="the extra `test` brings it")
@@ -108,6 +110,27 @@ def test_where_nobody_can_be_asked_nothing_runs() -> None:
         output["data"]["text/html"] for output in outputs()["asking"] if output["output_type"] == "display_data"
     )
     assert "print(1)" in html and "unanswered" in html and "requires_action" in html
+
+
+@pytest.mark.slow
+def test_the_recipe_runs_as_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each block of the page is a cell. This client has no input, so what waits for an approval does not run."""
+    cells = [
+        nbformat.v4.new_code_cell(block.text)
+        for page in (NAMES, GUIDE / "recipes" / "notebook.md")
+        for block in blocks_of(page)
+        if block.language == "python"
+    ]
+    with scripted_clients(monkeypatch):
+        notebook = nbformat.v4.new_notebook(cells=cells)
+        nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3").execute()
+    shown = [
+        "".join(output["data"]["text/html"] for output in cell.outputs if "data" in output)
+        for cell in notebook.cells[-6:-1]
+    ]
+    assert all("Hello there." in html for html in shown[:4])
+    assert "get_weather" in shown[1] and "get_weather" in shown[2]
+    assert "round(34 / 24, 3)" in shown[4] and "unanswered" in shown[4]
 
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(1)>'
