@@ -6,6 +6,7 @@ import functools
 import itertools
 import json
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -354,3 +355,20 @@ def test_a_provider_s_own_things_cost_the_same_for_each(make: Callable[[int], li
 def test_each_source_of_a_run_costs_the_same() -> None:
     """The calls of each are answered in the next one."""
     assert not steep(_sources, 20)
+
+
+@pytest.mark.parametrize("start", [b"", b"\xef\xbb\xbf"], ids=["plain", "after a byte order mark"])
+def test_white_space_before_the_first_item_is_not_held(start: bytes) -> None:
+    """What is held is joined again at each chunk."""
+
+    def peak(chunks: int) -> int:
+        source = itertools.chain([start], itertools.repeat(b" " * 1000, chunks), [b"data: [DONE]\n\n"])
+        tracemalloc.start()
+        sk.stream(source, protocol="openai_chat").until_done()
+        try:
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    peak(1)  # so that what is made only once is made
+    assert peak(400) < peak(100) + 10_000

@@ -346,3 +346,76 @@ async def test_a_loop_over_what_tool_outputs_brought_raises_after_a_cancelled_wa
             handler = assistants.hook_log(face, on_event=submits(face, client, lambda same: same, read_some))
             await assistants.use_client(face, client, handler)
     assert read
+
+
+# -- Ctrl-C in the sync ones
+
+
+def _check_ctrl_c(loop: Iterator[Any]) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        while True:
+            next(loop)
+    for _ in range(2):
+        with interrupted:
+            for _ in loop:
+                pass  # an event that had arrived, in whose hook it came
+            pytest.fail("it ended as if it was complete")
+
+
+def test_a_chat_of_open_interpreter_from_which_ctrl_c_came_raises_at_its_next_chunk() -> None:
+    class Interrupted(ToyComputer):
+        def run(self, language: str, code: str, *, call_id: str | None = None) -> Any:
+            raise KeyboardInterrupt
+
+    with (
+        ModelServer([Reply(code("say a"))]) as server,
+        openai.OpenAI(base_url=server.url, api_key="any") as client,
+    ):
+        interpreter = OpenInterpreter(computer=Interrupted(), auto_run=True)
+        interpreter.llm.client = client
+        chunks = interpreter.chat("go", display=False, stream=True)
+        _check_ctrl_c(chunks)
+        chunks.close()
+        with pytest.raises(StopIteration):
+            next(chunks)
+
+
+SYNC_ASSISTANT_LOOPS = pytest.mark.parametrize(
+    "loop_of", [iter, lambda stream: stream.text_deltas], ids=["events", "text_deltas"]
+)
+
+
+@sync_face
+@SYNC_ASSISTANT_LOOPS
+@body
+async def test_an_assistants_loop_from_which_ctrl_c_came_raises_at_its_next_item(face: Face, loop_of: Any) -> None:
+    def items() -> Iterator[Any]:
+        yield from [assistants.run("queued"), assistants.run("in_progress")]
+        raise KeyboardInterrupt
+
+    with sk.stream(items(), handler := assistants.hook_log(face)):
+        _check_ctrl_c(loop_of(handler))
+
+
+@assistants.quiet
+@sync_face
+@SYNC_ASSISTANT_LOOPS
+@body
+async def test_a_loop_over_what_tool_outputs_brought_raises_after_ctrl_c(face: Face, loop_of: Any) -> None:
+    first = [assistants.run("queued"), assistants.run("in_progress"), assistants.requires_action("c0")]
+    read: list[str] = []
+
+    async def read_some(_: Face, stream: Any) -> None:
+        _check_ctrl_c(loop_of(stream))
+        read.append("as far as it goes")
+
+    def on_event(handler: Any, event: Any) -> None:
+        if event.event == "thread.run.step.created":
+            raise KeyboardInterrupt
+        submits(face, client, lambda same: same, read_some)(handler, event)
+
+    second = [assistants.run("queued"), assistants.step("created")]
+    with ModelServer([Reply(raw=assistants.sse(first)), Reply(raw=assistants.sse(second))]) as server:
+        async with face.client(server) as client:
+            await assistants.use_client(face, client, assistants.hook_log(face, on_event=on_event))
+    assert read

@@ -29,6 +29,7 @@ __all__ = [
     "framer_for",
     "is_frame",
     "sse_frame",
+    "without_leading_space",
 ]
 
 
@@ -158,6 +159,7 @@ class Framer:
 
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_SPACE = b" \t\r\n"
 _CR, _LF = 13, 10
 _LINES_PER_BLOCK = {b"data": 2, b"even": 3, b"id: ": 4}  # with the empty line, by how its first line begins
 
@@ -485,10 +487,16 @@ class NdjsonFramer(Framer):
         return [as_frame(self._marked(line))] if line else []
 
 
+def without_leading_space(start: bytes) -> bytes:
+    """Return the beginning of a body without the white space before its first item. A byte order mark stays."""
+    text = start.lstrip(_SPACE)
+    return _BYTE_ORDER_MARK + text[3:].lstrip(_SPACE) if text.startswith(_BYTE_ORDER_MARK) else text
+
+
 def framer_for(start: bytes, longest: int = Limits().line) -> Framer | None:
     """The framer for a body that starts like this: newline-delimited JSON if it starts with an object or a list, else
     SSE. None if these bytes are too few to decide."""
-    text = start.removeprefix(_BYTE_ORDER_MARK).lstrip(b" \t\r\n")
+    text = start.removeprefix(_BYTE_ORDER_MARK).lstrip(_SPACE)
     if not text or _BYTE_ORDER_MARK.startswith(text):
         return None
     if text[:1] in (b"{", b"["):

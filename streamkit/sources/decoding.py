@@ -16,7 +16,7 @@ from ..messages.json_text import read_json
 from ..messages.sdk_objects import as_item
 from ..protocols import registry
 from ..protocols.base import Decoder
-from ..protocols.framing import Framer, Frames, as_data, as_frame, framer_for, is_frame
+from ..protocols.framing import Framer, Frames, as_data, as_frame, framer_for, is_frame, without_leading_space
 from .chained import UpstreamConfirmations
 from .held_items import failed_run, is_plain, parsed_item, protocol_of, unknown_framing, unrecognised
 from .items import Items
@@ -194,7 +194,7 @@ class SourceDecoder:
 
     def _decode_first(self, chunk: bytes) -> Sequence[Event]:
         """Return the events of the first bytes, once they show how the source is framed. Until then they are held."""
-        start = (self._start + chunk).lstrip(b" \t\r\n")
+        start = without_leading_space(self._start + chunk)
         self._framer = framer = framer_for(start, self._engine.messages.sizes.limits.line)
         if framer is None:
             self._start = start

@@ -1,13 +1,13 @@
-"""The loops over an async stream."""
+"""The loops over a stream that can be continued after an error."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
 from typing import Any
 
 from ..errors import IncompleteStreamError
 
-__all__ = ["GeneratorLoop", "Loop"]
+__all__ = ["AsyncGeneratorLoop", "GeneratorLoop", "Loop"]
 
 
 class Loop(AsyncIterator[Any]):
@@ -33,14 +33,43 @@ class Loop(AsyncIterator[Any]):
         self._take = _nothing
 
 
-class GeneratorLoop(AsyncGenerator[Any, Any]):
-    """An async generator that raises each time that it is continued after an error, or after a wait that was cancelled.
+class GeneratorLoop(Generator[Any, Any, None]):
+    """A generator that raises each time that it is continued after an error, or after Ctrl-C in a wait.
 
     One of Python's own has ended then, and who goes on with it takes a part for the whole.
 
     Args:
         generator: gives the values. Closing this closes it.
     """
+
+    def __init__(self, generator: Generator[Any, Any, None]) -> None:
+        self._generator = generator
+        self._error: Exception | None = None
+
+    def send(self, value: Any, /) -> Any:
+        return self._step(self._generator.send, value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._step(self._generator.throw, *error)
+
+    def close(self) -> None:
+        self._error = None
+        self._generator.close()
+
+    def _step(self, step: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return step(*arguments)
+        except StopIteration:
+            if self._error is not None:
+                raise self._error from None
+            raise
+        except BaseException as error:
+            self._error = _error_when_continued(error)
+            raise
+
+
+class AsyncGeneratorLoop(AsyncGenerator[Any, Any]):
+    """As `GeneratorLoop`, for an async generator: also after a wait that was cancelled."""
 
     def __init__(self, generator: AsyncGenerator[Any, Any]) -> None:
         self._generator = generator
@@ -63,13 +92,16 @@ class GeneratorLoop(AsyncGenerator[Any, Any]):
             if self._error is not None:
                 raise self._error from None
             raise
-        except Exception as error:
-            self._error = error
-            raise
         except BaseException as error:
-            kind = type(error).__name__
-            self._error = IncompleteStreamError(f"the loop was interrupted while it was read ({kind}), and has ended")
+            self._error = _error_when_continued(error)
             raise
+
+
+def _error_when_continued(error: BaseException) -> Exception:
+    """Return what a loop raises when it is continued after this error."""
+    if isinstance(error, Exception):
+        return error
+    return IncompleteStreamError(f"the loop was interrupted while it was read ({type(error).__name__}), and has ended")
 
 
 async def _nothing() -> None:

@@ -183,6 +183,24 @@ async def test_an_answer_that_failed_is_not_sent_back(face: Face, provider: str,
 @every_face
 @every_provider
 @body
+async def test_a_call_of_a_failed_answer_has_no_outcome(face: Face, provider: str) -> None:
+    """It was complete, and was taken out of the conversation with the answer: an output would belong to no call."""
+
+    def look() -> str:
+        pytest.fail("it was called")
+
+    with ModelServer(Reply(ToolCall("look", {}), Text("A long answer."), cut_after=3)) as server:
+        async with agent_on(face, server, provider, tools=[look]) as talker:
+            stream = talker.stream("Go.")
+            with pytest.raises(sk.StreamkitError):
+                await stream.until_done()
+            assert "tool_call" in [message.type for message in stream.messages]
+            assert talker.contents == [("message", "Go.")]
+
+
+@every_face
+@every_provider
+@body
 async def test_what_was_done_before_a_failed_answer_stays(face: Face, provider: str) -> None:
     """The calls and outputs of earlier steps are in the conversation, and in the request that is sent again."""
     calls = (ToolCall("look", {}), code("say hello"))

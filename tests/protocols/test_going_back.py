@@ -573,18 +573,20 @@ def test_another_provider_gets_the_call_without_the_reasoning(source: str, targe
         ["a.b", "a:b", "a_b", "a_b_2"],
         ["Stra\u00dfe"],
         ["call_1", "toolu-2"],
+        [""],
+        ["call", ""],
     ],
 )
 def test_the_messages_api_gets_ids_that_it_takes_whoever_gave_them(ids: list[str]) -> None:
     """It refuses a request with other characters. Each call has an id of its own, which its result names."""
     calls: list[sk.Message] = [ToolCallMessage(id, call_id=id, name="f", content="{}", group="m") for id in ids]
-    outputs = [ToolOutputMessage(f"{id}-output", call_id=id, content=id) for id in ids]
+    outputs = [ToolOutputMessage(f"{id}-output", call_id=id, content=f"of {id}") for id in ids]
     assistant, user = sk.to_input([*calls, *outputs], "anthropic")
     sent = [block["id"] for block in assistant["content"]]
     assert all(re.fullmatch("[a-zA-Z0-9_-]+", id) for id in sent)
     assert len({*sent}) == len(ids)
     assert [(block["tool_use_id"], block["content"][0]["text"]) for block in user["content"]] == [
-        *zip(sent, ids, strict=True)
+        *zip(sent, [f"of {id}" for id in ids], strict=True)
     ]
     assert [id for id in ids if re.fullmatch("[a-zA-Z0-9_-]+", id, re.ASCII)] == [id for id in sent if id in ids]
 

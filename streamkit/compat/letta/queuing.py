@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from ...errors import RunFailedError, SourceTimeoutError, UsageError
 from ...relay.wakers import TaskWaker, task_waker
 from ...renderers.characters import printable
-from ...streams.readers import GeneratorLoop
+from ...streams.readers import AsyncGeneratorLoop
 from .interfaces import AgentInterface
 from .memgpt_format import FormattedLine
 from .normalise import as_dict, get, utc_date
@@ -204,7 +204,7 @@ class QueuingInterface(AgentInterface):
             IncompleteStreamError: A wait for the next message was cancelled. Another generator goes on from there.
         """
         _check_style(style)
-        return GeneratorLoop(self._generate(style))
+        return AsyncGeneratorLoop(self._generate(style))
 
     async def _generate(self, style: Style) -> AsyncGenerator[Any, None]:
         waker = task_waker()

@@ -20,7 +20,7 @@ from ...protocols import is_object
 from ...relay import MemoryRelay, Reader
 from ...relay.emitter import Emitter
 from ...streams.api import astream
-from ...streams.readers import GeneratorLoop
+from ...streams.readers import AsyncGeneratorLoop
 from .interfaces import AgentChunkStreamingInterface
 from .normalise import FunctionCall, call_id_of, calls_of, get, items_of, json_object, text_of, utc_date
 from .sent_text import SentText
@@ -165,7 +165,7 @@ class StreamingServerInterface(AgentChunkStreamingInterface):
         """
         reader = self._emitter.reader(timeout=self.timeout)
         items = _chunks(reader, self._model) if self.streaming_chat_completion_mode else _items(reader)
-        return GeneratorLoop(_finished(items) if finish_message else items)
+        return AsyncGeneratorLoop(_finished(items) if finish_message else items)
 
     # -- what the agent calls
 

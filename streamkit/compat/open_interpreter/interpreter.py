@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
@@ -19,7 +19,7 @@ from ...protocols.open_interpreter import Encoder
 from ...protocols.values import as_list, is_object
 from ...renderers.characters import printable
 from ...streams.api import astream
-from ...streams.readers import GeneratorLoop
+from ...streams.readers import AsyncGeneratorLoop, GeneratorLoop
 from ...streams.sync import StreamManager
 from .history import MessageHistory, chunks_of
 from .llm import LLM_SETTINGS, Llm
@@ -231,7 +231,8 @@ class OpenInterpreter:
         self._add_input(message)
         interactive = message is None and display and self._is_answered()
         if stream:
-            return self._converse() if interactive else self._chunks(display=display, pull_approves=True)
+            chunks = self._converse() if interactive else self._chunks(display=display, pull_approves=True)
+            return GeneratorLoop(chunks)
         if not blocking:
             self._error = None
             self._thread = threading.Thread(
@@ -258,7 +259,7 @@ class OpenInterpreter:
             UsageError, StreamkitError: as of `chat`.
             IncompleteStreamError: a wait for the next chunk was cancelled, which has ended the answer.
         """
-        return GeneratorLoop(self._read_in_task(message, display))
+        return AsyncGeneratorLoop(self._read_in_task(message, display))
 
     async def _read_in_task(self, message: Any, display: bool) -> AsyncGenerator[dict[str, Any], None]:
         await anyio.to_thread.run_sync(self._add_input, message)
@@ -299,7 +300,7 @@ class OpenInterpreter:
     def _is_answered(self) -> bool:
         return not self.messages or self.messages[-1].get("role") != "user"
 
-    def _converse(self) -> Iterator[dict[str, Any]]:
+    def _converse(self) -> Generator[dict[str, Any], None, None]:
         """Yield the chunks of a chat with the person at the terminal."""
         for line in typed_messages():
             self._add_input(line)
@@ -340,7 +341,7 @@ class OpenInterpreter:
                 raise UsageError(f"the chat before did not end within {_LONGEST_END} seconds: close it")
             self._has_ended.wait(0.05)
 
-    def _chunks(self, *, display: bool, pull_approves: bool) -> Iterator[dict[str, Any]]:
+    def _chunks(self, *, display: bool, pull_approves: bool) -> Generator[dict[str, Any], None, None]:
         """Yield the chunks. With `pull_approves`, a confirmation that no handler answered is approved by the next
         pull."""
         stream, chunks = self._begin(display=display)

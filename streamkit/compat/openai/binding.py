@@ -24,6 +24,7 @@ from ...messages import ToolCallMessage
 from ...sources.recognition import async_iterator_of, iterator_of
 from ...sources.sdk_streams import OpenedStream
 from ...streams.options import StreamOptions
+from ...streams.readers import GeneratorLoop
 from ...streams.state import StreamState
 from .dispatch import PROTOCOL, Continuation, Dispatcher, client_request
 from .snapshots import RunSnapshot
@@ -99,7 +100,8 @@ class BoundHandler(Handler):
         Raises:
             StreamkitError: The stream failed.
         """
-        return self._streamkit_innermost(self._streamkit_manager()).text_deltas
+        deltas: Any = self._streamkit_innermost(self._streamkit_manager()).text_deltas
+        return GeneratorLoop(deltas) if hasattr(deltas, "send") else deltas  # that of an async stream raises by itself
 
     # openai declares an attribute, so it is one for type checkers; the subclasses declare its type.
     text_deltas: Any = property(_streamkit_text_deltas)

@@ -16,7 +16,7 @@ from ...errors import UsageError
 from ...events import Event
 from ...streams.aio import AsyncStreamManager
 from ...streams.manager import is_answer_text
-from ...streams.readers import GeneratorLoop
+from ...streams.readers import AsyncGeneratorLoop, GeneratorLoop
 from ...streams.sync import StreamManager
 from .dispatch import Dispatcher
 
@@ -54,7 +54,7 @@ class NestedStream(_Nested):
 
     def __init__(self, dispatcher: Dispatcher, manager: StreamManager, source: Any) -> None:
         super().__init__(dispatcher)
-        self._events = manager.read_nested(source)
+        self._events = GeneratorLoop(manager.read_nested(source))
 
     def __iter__(self) -> Iterator[Event]:
         return self
@@ -64,7 +64,8 @@ class NestedStream(_Nested):
         self._check_not_running()
         self._is_running = True
         try:
-            return next(self._events)
+            event: Event = next(self._events)
+            return event
         finally:
             self._is_running = False
 
@@ -82,7 +83,7 @@ class NestedStream(_Nested):
     @property
     def text_deltas(self) -> Iterator[str]:
         """The assistant's text as it arrives."""
-        return (event.value for event in self if is_answer_text(event))
+        return GeneratorLoop(event.value for event in self if is_answer_text(event))
 
     def close(self) -> None:
         """Close its source, unless it is being read; then it ends where it is read."""
@@ -100,7 +101,7 @@ class AsyncNestedStream(_Nested):
 
     def __init__(self, dispatcher: Dispatcher, manager: AsyncStreamManager, source: Any) -> None:
         super().__init__(dispatcher)
-        self._events = GeneratorLoop(manager.read_nested(source))
+        self._events = AsyncGeneratorLoop(manager.read_nested(source))
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self
@@ -123,7 +124,7 @@ class AsyncNestedStream(_Nested):
     @property
     def text_deltas(self) -> AsyncIterator[str]:
         """The assistant's text as it arrives."""
-        return GeneratorLoop(event.value async for event in self if is_answer_text(event))
+        return AsyncGeneratorLoop(event.value async for event in self if is_answer_text(event))
 
     async def close(self) -> None:
         """As `NestedStream.close`."""

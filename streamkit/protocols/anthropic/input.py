@@ -17,6 +17,7 @@ from .wire import CODE_TOOLS
 __all__ = ["to_input"]
 
 _NOT_IN_IDS = re.compile("[^a-zA-Z0-9_-]")
+_IS_ID = re.compile("[a-zA-Z0-9_-]+").fullmatch
 _MEDIA_TYPES = {"png": "image/png", "jpeg": "image/jpeg", "jpg": "image/jpeg", "gif": "image/gif", "webp": "image/webp"}
 
 
@@ -29,7 +30,7 @@ def to_input(messages: Iterable[Message | Confirmation], *, report: Report = rep
     all its calls are in one user's turn, at its beginning. Console output and images of a call are its output, unless
     there is a tool output. Other code is a fenced block of the assistant's, other console output one of the user's. A user's
     images (`url`, `file_id`, `base64.…`) and files (`file_id`) become blocks beside the text. In the ids of calls, characters
-    that the API refuses become `_`.
+    that the API refuses become `_`, and one that is empty becomes `call`.
 
     System messages keep their role, which is for those amid a conversation: pass a leading one as `system=` instead.
 
@@ -67,7 +68,7 @@ class _RequestTurns:
         self._other_calls = {call.call_id or call.id for call in calls} - self._calls
         self._sent_ids = UniqueIds(separator="_")
         for id in self._calls:
-            if not _NOT_IN_IDS.search(id):
+            if _IS_ID(id):
                 self._sent_ids.unused(id)
         self._changed_ids: dict[str, str] = {}  # of calls, as they are sent
         self._with_output = {message.call_id for message in messages if isinstance(message, m.ToolOutputMessage)}
@@ -128,10 +129,10 @@ class _RequestTurns:
 
     def _sent_id(self, id: str) -> str:
         """Return the id of a call in the characters that the API takes, as no other call has it."""
-        if not _NOT_IN_IDS.search(id):
+        if _IS_ID(id):
             return id
         if id not in self._changed_ids:
-            self._changed_ids[id] = self._sent_ids.unused(_NOT_IN_IDS.sub("_", id))
+            self._changed_ids[id] = self._sent_ids.unused(_NOT_IN_IDS.sub("_", id) or "call")
         return self._changed_ids[id]
 
     def _turn(self, role: str) -> dict[str, Any]:
