@@ -43,6 +43,7 @@ SECTIONS = (
     "relay",
     "redis_relay",
     "server",
+    "scale",
     "memory",
     "imports",
     "json_fields",
