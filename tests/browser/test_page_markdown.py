@@ -48,7 +48,7 @@ NODES = {
     "references": '<p><a href="http://b.c/">a</a></p>',
     "footnotes": "<p>a<sup>1</sup></p><ol><li>the note</li></ol>",
     "entities": "<p>© ö ½ # ≧̸</p>",
-    "an alert": "<blockquote><p>Warning</p><p>Take <em>care</em>.</p></blockquote>",
+    "an alert": "<blockquote><p><strong>Warning</strong></p><p>Take <em>care</em>.</p></blockquote>",
     "brackets in a quotation": "<blockquote><p>[!NOTE] is a word</p></blockquote>",
     "items indented by tabs": "<ul><li>a<ul><li>b</li></ul></li></ul>",
     "code indented by a tab": "<p>a</p><pre>x = 1</pre>",
@@ -67,7 +67,8 @@ SHOWN = """async (texts) => {
   const shown = (node) => {
     if (node.nodeType === Node.TEXT_NODE) return node.data.replace(/[&<>]/g, (one) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;" })[one]);
     const inner = [...node.childNodes].map(shown).join("");
-    if (node.matches(".math, math")) return `<m>${inner}</m>`;
+    if (node.matches("math")) return `<m>${node.getAttribute("alttext")}</m>`;
+    if (node.matches(".math")) return `<m>${inner}</m>`;
     if (node.matches(".table")) return inner;
     if (node.matches(".fence")) return `<pre>${node.querySelector("code").textContent.trimEnd()}</pre>`;
     const name = node.localName;
@@ -101,12 +102,54 @@ def test_references_lead_wherever_their_definitions_stand(tab: Tab) -> None:
         ),
         "[a][none] and [x](y)": "<p>[a][none] and <span>x</span></p>",
         "[a][x]\n\n[x]: javascript:harm()": "<p><span>a</span></p>",
-        "b[^2] a[^1] b[^2] c[^3]\n\n[^1]: one *more*\n[^2]: two[^1]": (
-            "<p>b<sup>1</sup> a<sup>2</sup> b<sup>1</sup> c[^3]</p>"
+        "b[^2] a[^1] b[^2] c[^3] [r]\n\n[^1]: one *more*\n[^2]: two[^1]\n[r]: http://r.s": (
+            '<p>b<sup>1</sup> a<sup>2</sup> b<sup>1</sup> c[^3] <a href="http://r.s/">r</a></p>'
             "<ol><li>two<sup>2</sup></li><li>one <em>more</em></li></ol>"
         ),
     }
     assert dict(zip(texts, tab.page.evaluate(SHOWN, [*texts]), strict=True)) == texts
+
+
+FORMULAS = {
+    r"$\frac{a}{b}$": "<mfrac><mi>a</mi><mi>b</mi></mfrac>",
+    r"$x_i^2 - 10$": "<msubsup><mi>x</mi><mi>i</mi><mn>2</mn></msubsup><mo>−</mo><mn>10</mn>",
+    r"$$\sum_{i=1}^n i$$": (
+        "<munderover><mo>∑</mo><mrow><mi>i</mi><mo>=</mo><mn>1</mn></mrow><mi>n</mi></munderover><mi>i</mi>"
+    ),
+    r"\(\sqrt[3]{x'} \in \mathbb{R}\)": (
+        "<mroot><msup><mi>x</mi><mo>′</mo></msup><mn>3</mn></mroot><mo>∈</mo><mi>ℝ</mi>"
+    ),
+    r"$\begin{pmatrix} a & b \\ c & d \end{pmatrix}$": (
+        "<mrow><mo>(</mo><mtable><mtr><mtd><mi>a</mi></mtd><mtd><mi>b</mi></mtd></mtr><mtr><mtd><mi>c</mi></mtd>"
+        "<mtd><mi>d</mi></mtd></mtr></mtable><mo>)</mo></mrow>"
+    ),
+    r"$\left| \vec{v} \right| \text{ if } \alpha$": (
+        "<mrow><mo>|</mo><mover><mi>v</mi><mo>→</mo></mover><mo>|</mo></mrow><mtext> if </mtext><mi>α</mi>"
+    ),
+    r"$\unheardof{x}$": None,
+    r"$\frac{a}$": None,
+    r"$a } b$": None,
+    "$" + "{" * 60 + "}" * 60 + "$": None,
+    r"$\href{javascript:harm()}{x}$": None,
+}
+"""Formulas, and what is in their `mrow`; None where the formula stays as it was written."""
+
+
+def test_formulas_become_mathml_or_stay_as_written(tab: Tab) -> None:
+    made = tab.page.evaluate(
+        """async (formulas) => {
+          const { MarkdownView } = await import("/markdown.js");
+          const shown = (node) => node.nodeType === 3 ? node.data : `<${node.localName}>${[...node.childNodes].map(shown).join("")}</${node.localName}>`;
+          return formulas.map((formula) => {
+            const root = document.createElement("div");
+            new MarkdownView(root).update(formula);
+            const found = root.querySelector("math > mrow");
+            return found ? [...found.childNodes].map(shown).join("") : root.textContent === formula ? null : root.innerHTML;
+          });
+        }""",
+        [*FORMULAS],
+    )
+    assert dict(zip(FORMULAS, made, strict=True)) == FORMULAS
 
 
 HARMFUL = [

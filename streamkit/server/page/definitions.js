@@ -13,11 +13,6 @@ export class Definitions {
   #notes = new Map(); // their texts, by label
   #numbers = new Map(); // of the notes that are referred to, by label, from 1 on
 
-  /** Whether a text may have definitions. */
-  static areIn(text) {
-    return text.includes("]:");
-  }
-
   /** Take the definitions at the beginning of a paragraph. Returns the rest of it. */
   take(text) {
     let rest = text;
@@ -26,7 +21,7 @@ export class Definitions {
       DEFINITION.lastIndex = 0;
       const found = note ? null : DEFINITION.exec(rest);
       if (note) {
-        const next = /\n {0,3}\[\^[^\]\s]+\]:/.exec(rest);
+        const next = /\n {0,3}\[[^\]\n]+\]:/.exec(rest);
         const end = next ? next.index + 1 : rest.length;
         if (!this.#notes.has(note[1])) this.#notes.set(note[1], rest.slice(note[0].length, end).trim());
         rest = rest.slice(end);

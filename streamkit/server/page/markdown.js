@@ -54,7 +54,7 @@ export class MarkdownView {
   complete() {
     if (this.#isComplete) return;
     this.#isComplete = true;
-    if (Definitions.areIn(this.#text)) this.#resolve();
+    if (this.#text.includes("]:")) this.#resolve();
     let before = 2;
     for (const heading of this.element.querySelectorAll("h3, h4, h5, h6")) {
       before = Math.min(Number(heading.tagName[1]), before + 1);
@@ -362,8 +362,8 @@ function fence(block, view) {
 }
 
 function quote({ alert, blocks }, known) {
-  const title = alert ? element("p", { class: "alert-title" }, alert[0].toUpperCase() + alert.slice(1)) : null;
-  return element("blockquote", { class: alert ? `alert ${alert}` : null }, title, blocks.map((block) => made(block, known)));
+  const title = alert ? element("p", {}, element("strong", {}, alert[0].toUpperCase() + alert.slice(1))) : null;
+  return element("blockquote", { class: alert ? "alert" : null }, title, blocks.map((block) => made(block, known)));
 }
 
 function list({ ordered, start, isLoose, items }, known) {
