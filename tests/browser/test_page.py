@@ -487,7 +487,7 @@ def test_a_table_that_is_cut_shows_that_it_scrolls(tab: Tab) -> None:
           const context = canvas.getContext("2d");
           context.drawImage(image, 0, 0);
           const x = Math.round(side * (image.width - 1)) + (side ? -3 : 3);
-          return context.getImageData(x, image.height - 4, 1, 1).data[0];
+          return context.getImageData(x, Math.round(image.height * 0.7), 1, 1).data[0];
         }"""
         return float(tab.page.evaluate(script, [shot, side]))
 
@@ -515,6 +515,27 @@ def test_a_server_that_is_back_is_found_within_two_seconds(tab: Tab, proxy: Prox
     tab.page.clock.resume()
     tab.done()
     assert tab.text(".turn.assistant .prose").split() == WORDS
+
+
+def test_of_a_long_conversation_only_what_is_seen_is_laid_out(tab: Tab) -> None:
+    """Of 2,000 messages: so it is shown at once. What is laid out later moves nobody."""
+    visible = "[...document.querySelectorAll('.turn > h2')].filter((one) => one.checkVisibility({ contentVisibilityAuto: true })).length"
+    show = """async () => {
+      const { ConversationView } = await import("/conversation.js");
+      const view = new ConversationView(log, scroller, () => {}, (follows) => (window.follows = follows), () => {});
+      empty.hidden = true;
+      view.show(Array.from({ length: 2000 }, (_, at) => ({ id: `m${at}`, role: at % 2 ? "assistant" : "user", type: "message", content: `# ${at}\n\nword `.repeat(1 + (at % 9)) })));
+      view.scrollToEnd();
+      await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve, 100)));
+    }"""
+    tab.page.evaluate(show)
+    assert tab.count(".turn") == 2000
+    assert 2 <= tab.page.evaluate(visible) < 60
+    left = "scroller.scrollHeight - scroller.clientHeight - scroller.scrollTop"
+    for width in (360, 1200, 500):
+        tab.page.set_viewport_size({"width": width, "height": 700})
+        until(lambda: tab.page.evaluate(left) <= 1, tab.page)
+    assert tab.page.evaluate("window.follows")
 
 
 def test_screen_readers_and_the_keyboard_reach_everything(tab: Tab) -> None:

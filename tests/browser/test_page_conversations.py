@@ -113,7 +113,7 @@ def test_pictures_and_text_files_are_dropped_and_pasted(tab: Tab) -> None:
     tab.page.click("#attached [aria-label='Remove gone.txt']")
     tab.send("hello files")
     tab.done()
-    assert tab.count("#attached li") == 0
+    assert tab.count("#attached .chip") == 0
     assert tab.page.locator(".bubble").all_inner_texts() == ["notes.md:\n\n`````md\na ```` b\n`````", "hello files"]
     picture = tab.page.locator(".turn.user .picture img")
     assert picture.evaluate("picture => picture.decode().then(() => picture.naturalWidth)") == 1
@@ -125,13 +125,13 @@ def test_pictures_and_text_files_are_dropped_and_pasted(tab: Tab) -> None:
 def test_a_file_that_is_neither_text_nor_picture_is_refused_in_words(tab: Tab) -> None:
     drop(tab, "song.mp3", "audio/mpeg", b"\xff\xfb\x00")
     tab.wait("#problem >> text=song.mp3 is neither a text nor a picture")
-    assert tab.count("#attached li") == 0
+    assert tab.count("#attached .chip") == 0
 
 
 def test_a_model_that_takes_no_pictures_is_named_as_such(tab: Tab, monkeypatch: Any) -> None:
     monkeypatch.setattr("tests.browser.pages.TAKES_IMAGES", False)
     drop(tab, "dot.png", "image/png", PIXEL)
-    tab.wait("#attached li")
+    tab.wait("#attached .chip")
     tab.send("what is this?")
     tab.done()
     assert "The model takes no pictures" in tab.text(".turn.assistant")

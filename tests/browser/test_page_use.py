@@ -46,6 +46,19 @@ def test_whoever_scrolls_up_a_little_stays_there_and_newest_leads_back(tab: Tab)
     assert not tab.page.is_visible("#to-end")
 
 
+def test_who_is_at_the_end_stays_there_when_a_question_is_answered(tab: Tab) -> None:
+    """It goes, and makes the page shorter for a moment."""
+    tab.page.set_viewport_size({"width": 500, "height": 400})
+    tab.send("two calls")
+    tab.wait(".question")
+    tab.page.keyboard.press("Alt+a")
+    tab.done()
+    until(
+        lambda: tab.page.evaluate("scroller.scrollHeight - scroller.clientHeight - scroller.scrollTop") <= 1, tab.page
+    )
+    assert not tab.page.is_visible("#to-end")
+
+
 def refuse(tab: Tab, status: int, code: str, times: int = 1) -> None:
     """Make the next runs be refused, as the server would."""
     body = f'{{"type": "urn:streamkit:error:{code}", "title": "No.", "status": {status}}}'

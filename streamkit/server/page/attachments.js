@@ -15,10 +15,6 @@ export class Attachments {
     this.refuse = refuse;
   }
 
-  get isEmpty() {
-    return !this.#attached.length;
-  }
-
   /** Read files, and add those that are pictures or text. */
   async add(files) {
     for (const file of files) {
@@ -51,7 +47,7 @@ export class Attachments {
       this.#attached = this.#attached.filter((one) => one !== attached);
       this.#show();
     };
-    return element("li", { class: "chip" }, name, button(`Remove ${name}`, { name: "cross", class: "quiet", onclick: remove }));
+    return element("span", { class: "chip" }, name, button(`Remove ${name}`, { name: "cross", class: "quiet", onclick: remove }));
   }
 }
 

@@ -99,7 +99,9 @@ export class ConversationView extends EventHandler {
   }
 
   #wait() {
+    const wasShown = this.waiting.element.isConnected;
     this.waiting.show(this.#isRead && !this.#growing.size && !this.#isRunning && !this.question);
+    if (wasShown && !this.waiting.element.isConnected) this.#follow(); // the page is shorter: see `on_confirmation_done`
   }
 
   /** Something of a message has come. */
@@ -168,6 +170,7 @@ export class ConversationView extends EventHandler {
     this.#showQueue();
     this.#wait();
     this.announce({ approved: "Approved.", declined: "Declined." }[confirmation.status] ?? "Not answered.");
+    this.#follow(); // before what comes next: the question is gone, so the page is shorter
   }
 
   /** Calls come one after the other: while one waits for a person, the others do not go on. */
@@ -305,6 +308,7 @@ export class ConversationView extends EventHandler {
   }
   set follows(value) {
     this.#follows = value;
+    this.scroller.classList.toggle("follows", value);
     this.showFollowing(value);
   }
 

@@ -359,7 +359,7 @@ function grow() {
 
 function submit() {
   const text = $("input").value.trim();
-  if (!text && (stream || attachments.isEmpty)) return;
+  if (!text && (stream || $("attached").hidden)) return;
   $("input").value = "";
   grow();
   if (!stream) {
