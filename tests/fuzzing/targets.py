@@ -380,7 +380,8 @@ def mutated(data: bytes, dice: random.Random) -> bytes:
             blocks[at] = (id, name, _changed_json(item, dice))
     if isinstance(framer, NdjsonFramer):
         return head + b"\n".join(item for _, _, item in blocks) + b"\n"
-    return head + b"".join(sse_frame(item, name.decode("utf-8", "replace"), id) for id, name, item in blocks)
+    texts = [(item, *(word.decode("utf-8", "replace") for word in (name, id))) for id, name, item in blocks]
+    return head + b"".join(sse_frame(*block) for block in texts)
 
 
 def _changed_json(data: bytes, dice: random.Random) -> bytes:

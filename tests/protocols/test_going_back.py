@@ -7,7 +7,7 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from streamkit.protocols.openai_responses import Decoder as ResponsesDecoder
 from streamkit.protocols.request_content import LeftOut
 
 from .. import strict_servers as strict
-from ..recorded import each_recording
+from ..recorded import each_recording, in_a_loop, own_recordings
 from ..telling import tell_bytes, tell_items
 
 WEATHER = {"city": "Oslo"}
@@ -663,3 +663,51 @@ def test_what_is_for_the_user_alone_is_not_sent_to_a_model(protocol: str) -> Non
     assert "for assistant" in text
     if not is_for_people:
         assert [id for id in left_out if id.endswith("-user")] == [f"{n}-user" for n in range(4)]
+
+
+# -- metadata that is not as it was written
+
+
+_ODD: tuple[Any, ...] = (None, 3, True, "x", [], [None], {}, {"a": 1})
+
+
+def _paths(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield where each value in a JSON value stands; of lists, the first two items."""
+    if at:
+        yield at
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _paths(inner, (*at, key))
+    elif isinstance(value, list):
+        for number, inner in enumerate(value[:2]):
+            yield from _paths(inner, (*at, number))
+
+
+def _with_odd_metadata(messages: Sequence[sk.Message]) -> Iterator[list[sk.Message]]:
+    """Yield these messages again and again, each time with another value in one place of the metadata of one of them."""
+    values = [message.to_dict() for message in messages]
+    for number, value in enumerate(values):
+        for *way, last in _paths(value.get("metadata", {})):
+            for odd in _ODD:
+                changed = json.loads(json.dumps(value))
+                holder = changed["metadata"]
+                for key in way:
+                    holder = holder[key]
+                holder[last] = odd
+                yield [sk.Message.from_dict(one) for one in (*values[:number], changed, *values[number + 1 :])]
+
+
+_FOLDERS = ("openai-responses", "openai-chat", "anthropic-messages", "vercel-ui", "ag-ui", "letta")
+
+
+@in_a_loop("path", own_recordings(*_FOLDERS, complete=True))
+def test_messages_with_odd_metadata_go_back_to_every_provider(path: Path) -> None:
+    """A saved conversation may have been changed by hand, or written by another program."""
+    protocol = path.parent.name.replace("-", "_").removesuffix("_messages")
+    stream = sk.stream(path.read_bytes(), protocol=protocol)
+    with suppress(sk.RunFailedError):
+        stream.until_done()
+    assert stream.messages
+    for changed in _with_odd_metadata(stream.messages):
+        for name in {protocol, "openai_chat", "openai_responses", "anthropic"}:
+            assert isinstance(sk.to_input(changed, name), list)

@@ -94,7 +94,7 @@ class ReceivedConversation:
     def _lacks_reasoning(self, form: WireObject, message: Message) -> bool:
         """Whether there was reasoning before an item that does not go back."""
         id = form.get("reasoning")
-        return id is not None and (message.run_id, message.step_id, id) not in self._sent_reasoning
+        return id is not None and (message.run_id, message.step_id, as_text(id)) not in self._sent_reasoning
 
     @property
     def _sent_reasoning(self) -> set[tuple[Any, ...]]:
