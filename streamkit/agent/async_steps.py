@@ -169,7 +169,7 @@ class _AsyncToolCalls:
             self._mailbox.end(error)
             self._scope.cancel()
         else:
-            pending.complete(value)
+            pending.succeed(value)
 
     async def _call_in_thread(self, pending: PendingCall) -> Any:
         interruptible = Interruptible()

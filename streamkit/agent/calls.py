@@ -113,7 +113,7 @@ class PendingCall:
             self._progress.append(str(text))
             self._mailbox.put_progress(_output_id(self.call), str(text))
 
-    def complete(self, value: object) -> None:
+    def succeed(self, value: object) -> None:
         """Emit the output. A value that cannot be written as text makes the call fail."""
         if inspect.iscoroutine(value):
             value.close()  # a sync agent cannot await it

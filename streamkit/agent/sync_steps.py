@@ -153,7 +153,7 @@ class ToolsSource(Source):
         except (Exception, SystemExit, asyncio.CancelledError) as error:
             pending.fail(error)
         else:
-            pending.complete(value)
+            pending.succeed(value)
 
     def _end(self) -> None:
         self.interrupt()

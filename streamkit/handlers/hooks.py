@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Generator, Iterable, Iterator, Mapping
-from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 from ..answers import Confirmation
@@ -42,7 +41,7 @@ from ..messages import (
 )
 from .hook_names import hook_events, warn_of_near_misses, warn_of_returned_value, warn_of_unknown_hooks
 from .root import Call, Handler
-from .signatures import check_arguments
+from .signatures import check_arguments, is_async, is_plain_method
 
 if TYPE_CHECKING:
     from ..streams.state import StreamState
@@ -52,17 +51,6 @@ __all__ = ["AsyncEventHandler", "EventHandler", "Hooks"]
 R = TypeVar("R")
 
 _ASSISTANTS_HOOK = "on_run_step_delta"  # the one hook that only openai's own handlers have
-_MAY_PAUSE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-
-
-def _is_plain(function: Any) -> bool:
-    """Whether it is surely the method of an object that neither pauses nor is decorated: most hooks are."""
-    plain = getattr(function, "__func__", None)
-    return type(plain) is FunctionType and not plain.__dict__ and not plain.__code__.co_flags & _MAY_PAUSE
-
-
-def _is_async(function: Any) -> bool:
-    return not _is_plain(function) and inspect.iscoroutinefunction(function)
 
 
 class Hooks(Handler, Generic[R]):
@@ -137,7 +125,7 @@ class Hooks(Handler, Generic[R]):
         hook = getattr(self, name)
         if (declared := vars(Hooks).get(name)) is not None:  # an application's event may have arguments of its own
             check_arguments(hook, declared, type(self).__name__)
-        if _is_plain(hook):
+        if is_plain_method(hook):
             return Call(hook, name == "on_event", False)
         if inspect.isgeneratorfunction(hook) or inspect.isasyncgenfunction(hook):
             raise UsageError(f"{type(self).__name__}.{name} has a `yield`: as a generator it would never run")
@@ -164,7 +152,7 @@ class Hooks(Handler, Generic[R]):
         if self._streamkit_handles() and inspect.iscoroutinefunction(self.handle):
             return "handle"
         for name in overridden:
-            if _is_async(getattr(self, name)):
+            if is_async(getattr(self, name)):
                 return name
         return None
 

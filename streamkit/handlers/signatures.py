@@ -1,4 +1,5 @@
-"""Whether a hook can be called with the arguments that its events have. It is checked before any request is sent."""
+"""What a hook is: whether it can be called with the arguments that its events have, which is checked before any request is
+sent, and whether its result has to be awaited."""
 
 from __future__ import annotations
 
@@ -8,7 +9,9 @@ from typing import Any
 
 from ..errors import UsageError
 
-__all__ = ["check_arguments"]
+__all__ = ["check_arguments", "is_async", "is_plain_method"]
+
+_MAY_PAUSE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 def check_arguments(hook: Any, declared: Any, owner: str) -> None:
@@ -58,3 +61,14 @@ def _binds(hook: Any, count: int) -> bool:
     except TypeError:
         return False
     return True
+
+
+def is_plain_method(function: Any) -> bool:
+    """Whether it is surely the method of an object that neither pauses nor is decorated: most hooks are."""
+    plain = getattr(function, "__func__", None)
+    return type(plain) is FunctionType and not plain.__dict__ and not plain.__code__.co_flags & _MAY_PAUSE
+
+
+def is_async(function: Any) -> bool:
+    """Whether a call of it has to be awaited."""
+    return not is_plain_method(function) and inspect.iscoroutinefunction(function)

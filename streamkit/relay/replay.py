@@ -15,7 +15,7 @@ from .reading import RunSource
 
 __all__ = ["Replay", "decoded", "entries_up_to"]
 
-_PATIENCE = 5.0  # seconds without a sign of what the record says is there
+_PATIENCE = 5.0  # seconds without an entry, after which one that the record names is taken for lost
 _STATUSES: Mapping[str, RunStatus] = {status: status for status in get_args(RunStatus)}
 
 
@@ -50,7 +50,8 @@ class Replay:
             yield from self.complete(one)
 
     def complete(self, event: Event) -> Iterator[Event]:
-        """Yield an event of a complete stream, after what belongs before it where an entry is missing."""
+        """Yield an event as the engine completes it: with its snapshot, and where entries before it are missing from the log,
+        after the events that they would have made. The end of the run and of the stream have the status that was logged."""
         match event:
             case RunDone(run=run):
                 for _ in self.engine.complete([event]):

@@ -18,19 +18,19 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from ..agent import Agent, AsyncAgent
-from ..agent.actions import is_question, open_calls, reopen_calls
+from ..agent.actions import is_question, reopen_calls
 from ..agent.code import CODE_TOOL
 from ..errors import ProducerFenced, StaleVersionError, UsageError
 from ..events import ConfirmationCreated, ConfirmationDone, Event, RunRequiresAction, RunStepDone, ToolCallDone
 from ..handlers import AsyncEventHandler, EventHandler
-from ..messages import CodeMessage, Message, ToolCallMessage
+from ..messages import Message, ToolCallMessage
 from ..relay import Answered, Cancelled, Control, Fenced, LogWriter
 from ..relay.answers import value_of
 from ..streams.tasks import scheduler, start_task
 from .heartbeat import ProcessRuns
 from .publisher import Publisher
 from .records import AG_UI, Context
-from .saved_conversation import SavedConversation
+from .saved_conversation import SavedConversation, not_shown_again
 
 __all__ = ["AgentExecution"]
 
@@ -232,7 +232,7 @@ class AgentExecution:
     def _begin_stream(self, handler: Any) -> Any:
         stream = self._agent.stream(self.context.input or None, handler)
         earlier = self.context.messages
-        stream.engine.messages.reserve(earlier if self.context.input else _not_shown_again(earlier))
+        stream.engine.messages.reserve(earlier if self.context.input else not_shown_again(earlier))
         stream.on_wait = self._on_wait
         stream.before_actions = self._begin_actions
         self._stream = stream
@@ -395,15 +395,3 @@ def _question_in(event: Event) -> Any:
             return call
         case _:
             return None
-
-
-def _not_shown_again(messages: Sequence[Message]) -> list[Message]:
-    """Return the messages without open calls: those of a run that goes on, whose stream repeats its calls with the same
-    ids."""
-    calls = open_calls(messages)
-    ids = {call.id for call in calls}
-    call_ids = {call.call_id or call.id for call in calls}
-    is_shown: Callable[[Message], bool] = lambda one: (  # noqa: E731
-        one.id in ids or (isinstance(one, CodeMessage) and one.call_id in call_ids)
-    )
-    return [message for message in messages if not is_shown(message)]

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from ..agent.actions import as_waiting
+from ..agent.actions import as_waiting, open_calls
 from ..agent.conversation import as_messages, changed
 from ..errors import StaleVersionError
-from ..messages import Message
+from ..messages import CodeMessage, Message
 from ..stores import Store
 from .records import Context
 
-__all__ = ["SavedConversation"]
+__all__ = ["SavedConversation", "not_shown_again"]
 
 _TITLE = 80  # characters of a conversation's title
 
@@ -110,3 +110,15 @@ def _title_of(messages: Sequence[Message]) -> str:
         if message.role == "user" and message.type == "message" and message.content.strip():
             return " ".join(message.content.split())[:_TITLE]
     return ""
+
+
+def not_shown_again(messages: Sequence[Message]) -> list[Message]:
+    """Return the messages without open calls: those of a run that goes on, whose stream repeats its calls with the same
+    ids."""
+    calls = open_calls(messages)
+    ids = {call.id for call in calls}
+    call_ids = {call.call_id or call.id for call in calls}
+    is_shown: Callable[[Message], bool] = lambda one: (  # noqa: E731
+        one.id in ids or (isinstance(one, CodeMessage) and one.call_id in call_ids)
+    )
+    return [message for message in messages if not is_shown(message)]

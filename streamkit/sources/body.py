@@ -77,7 +77,7 @@ class BodyJoiner:
         if len(self._head) < _HEAD:
             self._head = (self._head + item[:_HEAD]).removeprefix(b"\xef\xbb\xbf").lstrip(b" \t")
         # If the body has its own newline after a complete object, one more changes nothing.
-        return item + b"\n" if self._head[:1] in (b"{", b"[") and self._json.complete else item
+        return item + b"\n" if self._head[:1] in (b"{", b"[") and self._json.is_closed else item
 
     def _starts_line(self, item: bytes) -> bool:
         """Whether the line so far cannot continue with this item."""
@@ -85,7 +85,7 @@ class BodyJoiner:
         field = re.match(_FIELD, head)
         value = head[field.end() :].lstrip(b" ") if field and field[1] == b"data" else head
         if value[:1] in (b"{", b"["):
-            return self._json.complete and (item[:1] not in (b"", b" ", b"\t") or (not item and field is not None))
+            return self._json.is_closed and (item[:1] not in (b"", b" ", b"\t") or (not item and field is not None))
         if field is None or field[1] in (
             None,
             b"data",
@@ -95,13 +95,13 @@ class BodyJoiner:
 
 
 class _Json:
-    """Follows a JSON object or array that arrives in pieces. `complete` is true while all its brackets are closed and nothing
+    """Follows a JSON object or array that arrives in pieces. `is_closed` is true while all its brackets are closed and nothing
     follows them."""
 
-    __slots__ = ("_depth", "_escaped", "_quoted", "complete")
+    __slots__ = ("_depth", "_escaped", "_quoted", "is_closed")
 
     def __init__(self) -> None:
-        self.complete = False
+        self.is_closed = False
         self._depth = 0
         self._quoted = False
         self._escaped = False  # whether the piece before ended with a backslash
@@ -119,8 +119,8 @@ class _Json:
                     self._quoted = not self._quoted
                 case b"{" | b"[" | b"}" | b"]" if not self._quoted:
                     self._depth += 1 if token[0] in (b"{", b"[") else -1
-                    self.complete, end = self._depth == 0, token.end()
+                    self.is_closed, end = self._depth == 0, token.end()
                 case _:
                     pass  # an escape, or a bracket in a string
         if piece[end:].strip(b" \t"):
-            self.complete = False
+            self.is_closed = False

@@ -5,21 +5,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import types
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
-from contextvars import Context, copy_context
 from functools import partial
-from types import AsyncGeneratorType, TracebackType
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import anyio
-import anyio.lowlevel
 
 from ..core.delivery import Steps
 from ..core.steps import PULL, CallForSource, OpenSource, Step, Stopped, WaitForAnswers
-from ..errors import UsageError
 from ..events import Event, Run, RunStep
 from ..handlers import Handler
 from ..messages import Message
@@ -27,12 +23,11 @@ from ..sources.chunks import AsyncChunks
 from ..sources.open_async import open_async, source_of_async_stream
 from ..sources.recognition import wants_async
 from ..sources.source import AsyncSource, Source, await_source, call_source
+from .in_event_loop import EventLoopManager
 from .lifecycle import NO_STEPS
-from .manager import Manager
 from .options import StreamOptions
 from .readers import Loop
-from .sleeps import TaskSleeps, sleeps_on
-from .tasks import Work, close_unused, in_context, is_called_by, scheduler, shielded
+from .tasks import is_called_by, shielded
 
 if TYPE_CHECKING:
     from ..protocols import Encoder
@@ -44,7 +39,7 @@ __all__ = ["AsyncStreamManager"]
 _NOT_BEGUN: Final = object()  # in the place of a signal, where there is none yet
 
 
-class AsyncStreamManager(Manager):
+class AsyncStreamManager(EventLoopManager):
     """A stream that the calling task drives, on asyncio or trio: made by `astream(…)`.
 
     Use it in one of three ways, which agree with each other and with the handlers:
@@ -60,15 +55,8 @@ class AsyncStreamManager(Manager):
     """
 
     def __init__(self, source: Any, handlers: tuple[Handler, ...], options: StreamOptions) -> None:
-        self._work: Work | None = None  # what runs beside it, once something does
-        self._sleeps: TaskSleeps | None = None  # of the task that performs steps
-        self._wakeup: anyio.Event | None = None  # while it waits for an answer
-        self._token: Any = None  # the event loop's own
-        # That of the task that began to read it there; awaitables that answer calls run in it.
-        self._context: Context | None = None
         self._running: Any = None  # the steps that are performed just now
         self._pause: anyio.Event | None = None  # while another task waits until none are
-        self._guard: AsyncGeneratorType[None, None] | None = None  # closes it where it is dropped
         super().__init__(source, handlers, options, awaitables=True)
         self._course: Any = self._drive(self._run())  # Any: its type does not show `gi_running`
 
@@ -323,15 +311,6 @@ class AsyncStreamManager(Manager):
                     return await self._close_source()  # a scope of ours would be inside the one that it leaves
                 return await shielded(self._close_source())
 
-    async def _open_in(self, opening: Awaitable[Any]) -> Any:
-        """Await something that `cancel` interrupts as it interrupts a pull."""
-        sleeps = self._sleeps or self._enter_loop()
-        sleeps.is_opening = True
-        try:
-            return await opening
-        finally:
-            sleeps.is_opening = False
-
     def _drain(self) -> Awaitable[object]:
         """Run to the end, without handing out events."""
         if self._is_running:
@@ -359,106 +338,9 @@ class AsyncStreamManager(Manager):
         if self._source is not None:
             await self._source.close()
 
-    # -- cancellation, and answers from other threads
-
-    def may_interrupt(self) -> bool:
-        """Whether `cancel` ends what the task sleeps in: no hook is cut short, and some sources end a pull themselves. For
-        streamkit itself."""
-        if not self._pulling:
-            return self._sleeps is not None and self._sleeps.is_opening
-        if (cancel := self._source.cancel) is not None and self._closing:
-            cancel()
-        return cancel is None
-
-    def _is_interruption(self, error: BaseException) -> bool:
-        return self._sleeps is not None and self._sleeps.is_interruption(error)
-
-    def _stop_waiting(self) -> None:
-        self._wake()
-        if self._sleeps is not None:
-            self._sleeps.stop()
-        if self._source is not None and self._source.cancel is not None:
-            self._source.cancel()
-
-    def _wake(self) -> None:
-        if self._wakeup is not None:
-            self._wakeup.set()
-
-    def answer_came(self) -> None:
-        """As `Manager.answer_came`."""
-        self._in_loop(self._take_answers)
-
-    def _take_answers(self) -> None:
-        """Start the awaitables that tool calls were answered with, beside the stream, and end its wait."""
-        if not self._closing and not self._ending:
-            for answer in self._engine.pending.take_awaitables():
-                self._work = self._work or Work()
-                self._work.start(answer, self._token)
-        self._wake()
-
-    def _in_loop(self, function: Callable[[], object]) -> None:
-        if self._token is not None:
-            with contextlib.suppress(RuntimeError):  # the event loop is over, and so is everything that could wait
-                scheduler(self._token, self._context)(function)
-
-    def _enter_loop(self) -> TaskSleeps:
-        """Get what depends on the event loop. After that `cancel` reaches it, so a stream looks whether it was cancelled
-        before it begins."""
-        self._token = token = anyio.lowlevel.current_token().native_token
-        self._context = copy_context()
-        sleeps = sleeps_on(token, self)
-        if not self._ended:
-            self._sleeps = sleeps
-        return sleeps
-
-    def _note_driver(self) -> None:
-        self.driver = id((self._sleeps or self._enter_loop()).find_task())
-
     async def wait_for(self, event: anyio.Event) -> None:
         """As `StreamManager.wait_for`."""
         self._wakeup = event
         if not self._closing:
             await event.wait()
         self._wakeup = None
-
-    async def _wait(self, deferred: Any) -> Any:
-        self._wakeup = wakeup = anyio.Event()  # before the changes are looked at: none is missed
-        left = self._deadlines.left(deferred)
-        if not self._closing and not self._engine.pending.changes:
-            with anyio.move_on_after(left):
-                await wakeup.wait()
-        return self._deadlines.over()
-
-    def _finish(self) -> None:
-        for answer in self._engine.pending.take_awaitables():  # the stream ended before them
-            close_unused(answer)
-        super()._finish()
-        if not self._course.gi_running:  # the steps were garbage collected before what drives them
-            self._course = NO_STEPS
-            if not self._ended:  # then the event loop closes the guard: only a task can await the source's end
-                return
-        guard, self._guard = self._guard, None
-        if guard is not None and not guard.ag_running:
-            with contextlib.suppress(StopIteration):
-                guard.aclose().__await__().send(None)
-
-    async def _start_guard(self) -> None:
-        if self._guard is None:
-            guard: Any = self._end_when_dropped()
-            self._guard = guard
-            await anext(guard)
-
-    async def _end_when_dropped(self) -> AsyncGenerator[None, None]:
-        """The event loop closes async generators that were dropped, and those that are left when it ends. This one ends the
-        stream then."""
-        context = copy_context()
-        try:
-            yield
-        finally:
-            if not self._ended:
-                # The closing task has the context of the thread that collected the stream, maybe in another kind of loop.
-                await in_context(context, self.close())
-                self._error = self._error or UsageError(
-                    "the event loop in which the stream was opened has ended, and closed the stream: read it to its end in "
-                    "one event loop, for example in one `asyncio.run`"
-                )

@@ -22,8 +22,9 @@ from ...streams.api import astream
 from ...streams.readers import AsyncGeneratorLoop, GeneratorLoop
 from ...streams.sync import StreamManager
 from .history import MessageHistory, chunks_of
-from .llm import LLM_SETTINGS, Llm
+from .llm import Llm
 from .model_input import messages_for_model
+from .settings import FIXED, check_setting, unsupported
 from .terminal import display_handlers, typed_messages
 
 if TYPE_CHECKING:
@@ -39,54 +40,8 @@ _SYSTEM = (
     "another way. When the goal is reached, say so in a few words."
 )
 
-# Settings of the original that are not supported here: only this value may be set.
-_FIXED: dict[str, Any] = {
-    "safe_mode": "off",
-    "loop": False,
-    "os": False,
-    "speak_messages": False,
-    "import_skills": False,
-    "import_computer_api": False,
-    "conversation_history": False,
-    "sync_computer": False,
-    "contribute_conversation": False,
-    "max_budget": None,
-}
-# What to use in place of such a setting.
-_INSTEAD = {
-    "safe_mode": "the code can be checked at its confirmation",
-    "loop": "chat can be called again until the goal is reached",
-    "os": "tools for the screen and the keyboard can be given to streamkit.Agent",
-    "conversation_history": "interpreter.messages can be saved as JSON, and assigned again",
-    "max_budget": "streamkit.Agent has max_steps and max_total_tokens",
-}
-# Settings of the original that have no effect here.
-_IGNORED = frozenset(
-    (
-        *("verbose", "debug", "disable_telemetry", "anonymous_telemetry", "in_terminal_interface", "multi_line"),
-        *("plain_text_display", "highlight_active_line", "shrink_images"),
-    )
-)
-
-# Names of earlier versions of the original, and what they became.
-_MOVED = {
-    **{name: f"llm.{name}" for name in LLM_SETTINGS},
-    "use_azure": "llm.client, an AzureOpenAI client",
-    "local": "offline",
-    "vision": "llm.supports_vision",
-    "llm_supports_vision": "llm.supports_vision",
-    "supports_function_calling": "llm.supports_functions",
-    "function_calling_llm": "llm.supports_functions",
-    "debug_mode": "debug",
-}
 _LONGEST_END = 10  # seconds
 _NO_LIMIT = 1_000_000  # steps: the original has no limit
-_SUPPORTED = frozenset(
-    (
-        *("llm", "messages", "offline", "auto_run", "max_output", "system_message", "custom_instructions"),
-        *("computer", "reset", "chat", "achat", "wait", "close"),
-    )
-)
 
 
 class OpenInterpreter:
@@ -139,17 +94,14 @@ class OpenInterpreter:
             setattr(self, name, value)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in _FIXED and value != _FIXED[name]:
-            instead = f": {_INSTEAD[name]}" if name in _INSTEAD else ""
-            raise UsageError(f"interpreter.{name} = {value!r} is not supported; it is always {_FIXED[name]!r}{instead}")
-        if not (name.startswith("_") or name in _SUPPORTED or name in _FIXED or name in _IGNORED):
-            raise UsageError(_unsupported(name))
+        if not name.startswith("_"):
+            check_setting(name, value)
         object.__setattr__(self, name, value)
 
     def __getattr__(self, name: str) -> Any:  # called for attributes that were never set
-        if name in _FIXED:
-            return _FIXED[name]
-        raise AttributeError(_unsupported(name))
+        if name in FIXED:
+            return FIXED[name]
+        raise AttributeError(unsupported(name))
 
     @property
     def computer(self) -> Any:
@@ -401,9 +353,3 @@ def _approve(event: Event) -> None:
     """Approve what an event asks, unless a handler has answered: its chunk was passed on, and the next one is pulled."""
     if isinstance(event, ConfirmationCreated) and event.confirmation.waiting:
         event.confirmation.approve()
-
-
-def _unsupported(name: str) -> str:
-    if (moved_to := _MOVED.get(name)) is not None:
-        return f"interpreter.{name} is not supported: it is interpreter.{moved_to}"
-    return f"interpreter.{name} is not supported; the attributes are: {', '.join(sorted(_SUPPORTED))}"

@@ -197,7 +197,7 @@ class Decoder(base.Decoder):
                 yield from self._close("completed")
                 yield from self._calls.responses(wire, item)
             case "user_message" | "system_message" | "summary_message":
-                yield from self._texts.complete(kind, wire, item)
+                yield from self._texts.read_whole(kind, wire, item)
             case "stop_reason":
                 yield from self._stop(wire)
             case "usage_statistics":

@@ -117,7 +117,7 @@ class Texts:
             message_class(part.message_id, content=content, status=status, metadata=part.metadata or None)
         )
 
-    def complete(self, kind: str, wire: WireObject, item: WireObject) -> Iterator[e.Event]:
+    def read_whole(self, kind: str, wire: WireObject, item: WireObject) -> Iterator[e.Event]:
         """Yield the events of a message of the user or the system, or of a summary of the context, which come
         complete."""
         is_summary = kind == "summary_message"

@@ -56,7 +56,7 @@ class CallWriter:
         if call is None:
             code = CodeMessage(f"{message.id}.code", call_id=message.call_id)
             yield from self.begin_call(code)
-            self.complete(code)
+            self.end(code)
             call = self._calls[code.id]
         self._calls[message.id] = call
         self._console_outputs[message.id] = len(call.body["outputs"])
@@ -73,7 +73,7 @@ class CallWriter:
             return _call_delta(self._calls[id], {key: delta.value})
         return None
 
-    def complete(self, message: Message) -> None:
+    def end(self, message: Message) -> None:
         """A call, code or a console is done. The end of its step has its final form."""
         call = self._calls.get(message.id)
         if call is None:

@@ -103,8 +103,8 @@ class AssistantsCall:
             self._is_passed = is_object(parse_json("".join(self._pieces)))
             yield CallPassed(self._message(status="completed"))
 
-    def complete(self, entry: WireObject, status: Status) -> Iterator[Event]:
-        """Complete the call with its final form. A function's call without an output still waits for that."""
+    def end_with(self, entry: WireObject, status: Status) -> Iterator[Event]:
+        """End the call with its final form. A function's call without an output still waits for that."""
         if not (self._is_content_done or self._is_passed):  # outputs are submitted under the id that the run waits for
             self.call_id = as_text(entry.get("id")) or self.call_id
         if self.is_done:

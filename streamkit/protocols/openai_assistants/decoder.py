@@ -147,7 +147,7 @@ class Decoder(base.Decoder):
             case _ if name in MESSAGE_ENDS:
                 message = yield from self._message_of(wire)
                 self._open_texts.pop(message.key, None)
-                yield from message.complete(wire, MESSAGE_ENDS[name])
+                yield from message.end_with(wire, MESSAGE_ENDS[name])
             case _:
                 pass
 
@@ -182,7 +182,7 @@ class Decoder(base.Decoder):
             step = self._latest_step if call is None else steps[id(call)]
             if step is None or (call is None and step.is_done):
                 step = yield from self._add_step("", {})
-            yield from step.complete_call(entry, call, "completed")
+            yield from step.end_call_with(entry, call, "completed")
         if self._usage.is_pending:
             yield self._usage.take()
         yield RunRequiresAction(run_of(wire, "requires_action"))
@@ -263,7 +263,7 @@ class Decoder(base.Decoder):
         if step.is_done:
             return
         completed = step_of(wire, step.id, status)
-        yield from step.complete(as_object(wire.get("step_details")), OPEN_MESSAGE_STATUS[status])
+        yield from step.end_with(as_object(wire.get("step_details")), OPEN_MESSAGE_STATUS[status])
         if completed.usage is not None and step.began_here:
             yield self._usage.take(completed.usage)
         elif completed.usage is not None:

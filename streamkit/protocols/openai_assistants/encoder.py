@@ -143,7 +143,7 @@ class Encoder(base.Encoder):
 
     def _done(self, message: Message) -> NamedItems:
         if self._messages.has_part(message.id):
-            yield from self._messages.complete_part(message)
+            yield from self._messages.end_part(message)
             return
         match message:
             case ToolOutputMessage():
@@ -151,4 +151,4 @@ class Encoder(base.Encoder):
             case ImageMessage():
                 yield from self._calls.add_image(message)
             case _:
-                self._calls.complete(message)
+                self._calls.end(message)

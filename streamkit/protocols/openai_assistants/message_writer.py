@@ -71,8 +71,8 @@ class MessageWriter:
             text: Item = {"annotations": [{"index": number, **citation_object(event.annotation, number, content)}]}
             yield self._delta(message, index, text=text if is_continued else {"value": "", **text})
 
-    def complete_part(self, message: Message) -> NamedItems:
-        """Complete a flat message. A message without a group has no further part."""
+    def end_part(self, message: Message) -> NamedItems:
+        """End a flat message. A message without a group has no further part."""
         open_message, index = self._parts[message.id]
         part = content_part(message, message.content) or open_message.content[index]
         open_message.content[index] = part

@@ -66,18 +66,18 @@ class AssistantsStep:
                 yield from before.passed()
             yield from call.add_delta(entry, is_initial=is_initial)
 
-    def complete(self, details: WireObject, status: Status) -> Iterator[Event]:
-        """Complete the step, with the final form of its calls."""
+    def end_with(self, details: WireObject, status: Status) -> Iterator[Event]:
+        """End the step, with the final form of its calls."""
         entries = as_objects(details.get("tool_calls"))
         for entry, call in zip(entries, match_calls(entries, self.calls), strict=True):
-            yield from self.complete_call(entry, call, status)
+            yield from self.end_call_with(entry, call, status)
         yield from self.close(status)
 
-    def complete_call(self, entry: WireObject, call: AssistantsCall | None, status: Status) -> Iterator[Event]:
-        """Complete a call of this step with its final form; it is a new one if `call` is None."""
+    def end_call_with(self, entry: WireObject, call: AssistantsCall | None, status: Status) -> Iterator[Event]:
+        """End a call of this step with its final form; it is a new one if `call` is None."""
         call = call or self._add_call(self._next_index, entry)
         if call is not None:
-            yield from call.complete(entry, status)
+            yield from call.end_with(entry, status)
 
     def close(self, status: Status) -> Iterator[Event]:
         """End the calls that are open."""

@@ -104,7 +104,7 @@ class ThreadMessage:
         if kind.startswith("image"):
             if content := _image_content(entry, kind):
                 yield from self._switch_to(part)
-                yield from self._complete_part(part, content, "completed", _image_detail(entry, kind))
+                yield from self._end_part(part, content, "completed", _image_detail(entry, kind))
             return
         value, citations = _text_and_citations(entry, kind)
         if not isinstance(value, str):
@@ -121,8 +121,8 @@ class ThreadMessage:
         for citation in as_objects(citations):
             yield from self._add_citation(part, citation)
 
-    def complete(self, wire: WireObject, status: Status) -> Iterator[Event]:
-        """Complete the message. Its final content, where the event has it, replaces what was streamed."""
+    def end_with(self, wire: WireObject, status: Status) -> Iterator[Event]:
+        """End the message with its final form. Its final content, where the event has it, replaces what was streamed."""
         self._update(wire)
         reason = as_text(as_object(wire.get("incomplete_details")).get("reason"))
         if reason in _REASON_STATUS:
@@ -135,20 +135,20 @@ class ThreadMessage:
             part = self._part_of(kind, index, {**entry, "index": index})
             if kind.startswith("image"):
                 content = _image_content(entry, kind) or None
-                yield from self._complete_part(part, content, status, _image_detail(entry, kind))
+                yield from self._end_part(part, content, status, _image_detail(entry, kind))
             elif part.restarts:
-                yield from self._complete_part(part, None, status)  # the content is that of all its flat messages
+                yield from self._end_part(part, None, status)  # the content is that of all its flat messages
             else:
                 value, citations = _text_and_citations(entry, kind)
                 new = self._new_citations(part, as_objects(citations))
-                yield from self._complete_part(part, as_text(value) or None, status, citations=new)
+                yield from self._end_part(part, as_text(value) or None, status, citations=new)
         yield from self.close(status)
 
     def close(self, status: Status) -> Iterator[Event]:
         """End the parts that are open."""
         for part in self.parts.values():
             if part.is_open:
-                yield from self._complete_part(part, None, status)
+                yield from self._end_part(part, None, status)
         self.is_done = True
 
     # -- parts
@@ -178,7 +178,7 @@ class ThreadMessage:
         """Make a part the current one. The one before it is done."""
         before, self.current = self.current, part
         if before is not None and before is not part and before.is_open:
-            yield from self._complete_part(before, None, "completed")
+            yield from self._end_part(before, None, "completed")
 
     def _create(self, part: ThreadMessagePart) -> Iterator[Event]:
         if part.is_done and part.kind in ("text", "refusal"):
@@ -191,7 +191,7 @@ class ThreadMessage:
             part.is_created = True
             yield MessageCreated(self._flat_message(part))
 
-    def _complete_part(
+    def _end_part(
         self,
         part: ThreadMessagePart,
         content: str | None,

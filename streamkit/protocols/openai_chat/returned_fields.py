@@ -3,15 +3,15 @@
 Each compatible server has fields of its own for this in the assistant's message:
 
     reasoning_content        DeepSeek, Moonshot, Zhipu, Qwen: the text of the reasoning
-    reasoning                Groq, OpenRouter, Ollama, vLLM: the same
+    reasoning                Groq, OpenRouter, Ollama, vLLM: the same; as any other key in `REASONING_KEYS` (`wire.py`)
     reasoning_details        OpenRouter: objects with texts, signatures and encrypted reasoning, in their order
     thinking_blocks          LiteLLM: Anthropic's blocks, with their signatures
     reasoning_opaque         GitHub Copilot: encrypted reasoning
     content                  Mistral: parts of the type `thinking`
     extra_content            Google, in the message and in its tool calls: signatures
 
-The message that such a field came with has it in its metadata, under `openai_chat`. Where it is the message's content it
-is None there, so that a text is not kept twice.
+The message that such a field came with has it in its metadata, under `openai_chat`. Where the field's text is the message's
+content, the metadata has the key alone, with None, so that a text is not kept twice: it goes back at the key at which it came.
 """
 
 from __future__ import annotations

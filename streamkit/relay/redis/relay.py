@@ -35,7 +35,9 @@ _log = logging.getLogger("streamkit.relay")
 
 _AT_ONCE = 100  # records that are read in one exchange
 _RETRY = 0.5  # seconds until an answer of a reader that could not be stored is sent again
-_PATIENCE = 5.0  # seconds to wait until what this relay's producers wrote is stored, or another process has acted
+_PATIENCE = (
+    5.0  # seconds to wait until the writes of this relay's producers are stored, or until another producer ends a run
+)
 
 
 class RedisRelay(Relay):
