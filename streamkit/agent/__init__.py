@@ -2,8 +2,7 @@
 
 from .agent import Agent, AsyncAgent
 from .computer_protocol import Computing, Running
-from .progress import progress
-from .tool_context import ToolContext
+from .tool_context import ToolContext, progress
 from .tools import Tool, tool
 
 __all__ = ["Agent", "AsyncAgent", "Computing", "Running", "Tool", "ToolContext", "progress", "tool"]

@@ -21,8 +21,7 @@ from collections.abc import Callable, Sequence
 
 from ..answers import Confirmation
 from ..messages import CodeMessage, ConsoleMessage, Message, ToolCallMessage, ToolOutputMessage
-from .conversation import changed, replace_message
-from .model_text import model_text
+from .conversation import changed, model_text, replace_message
 
 __all__ = [
     "BEGAN",

@@ -26,7 +26,7 @@ from .code import FIELDS
 from .computer_protocol import supports_language
 from .conversation import UserInput
 from .core import AgentCore
-from .stream_state import prepare_for_agent
+from .steps import prepare_for_agent
 from .sync_steps import first_source
 from .turn import Turn
 

@@ -22,9 +22,8 @@ from ..sources.interrupt import Interruptible
 from ..sources.open_async import open_async
 from ..sources.source import AsyncSource, Batch
 from ..streams.tasks import scheduler, start_task
-from .calls import PendingCall
-from .code_run import CodeRun
-from .mailbox import Mailbox
+from .calls import Mailbox, PendingCall
+from .code import CodeRun
 from .steps import (
     OWN_EVENTS,
     CallModel,

@@ -1,7 +1,9 @@
-"""Functions on a conversation: a list of flat messages, which an agent sends with each request."""
+"""Functions on a conversation, a list of flat messages that an agent sends with each request: its files, the images that a user
+attaches, and output as a model reads it."""
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,11 +11,27 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from ..errors import UsageError
-from ..messages import Message, TextMessage
+from ..html_text import html_to_text
+from ..messages import ImageMessage, Message, TextMessage
 from ..messages.message import ROLES
+from ..protocols.open_interpreter.input import truncate
 from ..protocols.values import is_list
 
-__all__ = ["UserInput", "as_messages", "changed", "input_messages", "load_messages", "replace_message", "save_messages"]
+__all__ = [
+    "UserInput",
+    "as_messages",
+    "changed",
+    "displayed_text",
+    "image_of_path",
+    "image_text",
+    "input_messages",
+    "load_messages",
+    "model_text",
+    "replace_message",
+    "save_messages",
+    "with_image_data",
+]
+
 
 UserInput: TypeAlias = str | Message | Mapping[str, Any] | Sequence[Message | Mapping[str, Any]] | None
 """What a user adds to a conversation: a text, one flat message or several, or nothing."""
@@ -94,3 +112,82 @@ def load_messages(path: str | os.PathLike[str]) -> list[Message]:
     if not is_list(values):
         raise UsageError(f"{path} does not contain a list of messages")
     return as_messages(values)
+
+
+_FORMATS = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpeg", b"GIF8": "gif"}
+
+
+def with_image_data(message: Message) -> Message:
+    """Return the message itself; in place of a user's image that is a path, the image as base64 with the path in its
+    metadata.
+
+    Raises:
+        UsageError: the file cannot be read, or is not a PNG, JPEG, GIF or WebP image.
+    """
+    is_path = isinstance(message, ImageMessage) and (message.role, message.format) == ("user", "path")
+    return image_of_path(message) if is_path else message
+
+
+def image_of_path(message: Message) -> Message:
+    """Return an image that is a path, as base64 with the path in its metadata. Raises as `with_image_data`."""
+    path = message.content
+    try:
+        data = Path(path).expanduser().read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
+        raise UsageError(f"the image {path!r} cannot be read: {error}") from error
+    format = next((format for start, format in _FORMATS.items() if data.startswith(start)), None)
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        format = "webp"
+    if format is None:
+        raise UsageError(f"the image {path!r} is not a PNG, JPEG, GIF or WebP image, which are what models take")
+    content = base64.b64encode(data).decode("ascii")
+    fields = {**message.to_dict(), "format": f"base64.{format}", "content": content}
+    return Message.from_dict({**fields, "metadata": {**message.metadata, "path": path}})
+
+
+_MOST_SOURCE = 1000  # characters of a document's source that a model reads where the document has no text
+
+
+def model_text(text: str, limit: int) -> str:
+    """Return the text with its carriage returns carried out, in at most `limit` characters; the middle of a longer one
+    is left out."""
+    return truncate(_as_shown(text), limit)
+
+
+def _as_shown(text: str) -> str:
+    """Return what a terminal shows: what follows a carriage return overwrites the line from its beginning, as progress
+    bars do."""
+    if "\r" not in text:
+        return text
+    return "\n".join(map(_overwritten, text.split("\n")))
+
+
+def _overwritten(line: str) -> str:
+    shown = ""
+    for piece in line.split("\r"):
+        shown = piece + shown[len(piece) :]
+    return shown
+
+
+def displayed_text(message: Message) -> str:
+    """Return what a model reads of something that code displayed and that it cannot see: the text that came with it,
+    else that of an HTML document, else its source, or what it was."""
+    content = message.content
+    if isinstance(message, ImageMessage) or message.type == "file":
+        return image_text(message, "displayed: ") + "\n"
+    text = message.metadata.get("text")
+    if not (isinstance(text, str) and text.strip()) and message.format == "html":
+        text = html_to_text(content)
+    if isinstance(text, str) and text.strip():
+        return text if text.endswith("\n") else f"{text}\n"
+    return f"[displayed: {message.format or message.type}]\n" + (
+        f"{truncate(content, _MOST_SOURCE)}\n" if content else ""
+    )
+
+
+def image_text(message: Message, how: str = "") -> str:
+    """Return what a model reads in place of an image or a file: what it is, where it is, and the text that came with
+    it."""
+    where = message.metadata.get("path") or (message.content if message.format in ("path", "file_id", "url") else "")
+    text = message.metadata.get("text")
+    return f"[{how}{message.type}{f': {where}' if where else ''}]" + (f" {text}" if isinstance(text, str) else "")

@@ -18,10 +18,9 @@ from ..messages import CodeMessage, Message, ToolCallMessage
 from ..protocols import is_object, to_input
 from ..streams.state import StreamState
 from .actions import WAITING, complete_records, is_question, open_calls, pending_of
-from .attachments import with_image_data
 from .code import CODE_TOOL, check_auto_run, code_schema
 from .computer_protocol import Computing, check_computer
-from .conversation import as_messages, input_messages, load_messages, save_messages
+from .conversation import as_messages, input_messages, load_messages, save_messages, with_image_data
 from .history import model_view
 from .requests import Provider, tool_name
 from .tools import Tool

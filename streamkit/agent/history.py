@@ -29,7 +29,7 @@ from ..messages import (
 from ..protocols.open_interpreter.input import truncate
 from ..protocols.request_content import is_of_executed_call
 from .code import CODE_TOOL, FIELDS, code_arguments
-from .model_text import displayed_text, image_text, model_text
+from .conversation import displayed_text, image_text, model_text
 
 __all__ = ["UNRECORDED", "model_view", "unread_images"]
 

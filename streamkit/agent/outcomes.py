@@ -8,7 +8,7 @@ from ..answers import Confirmation
 from ..messages import ConsoleMessage, Message, ToolCallMessage, ToolOutputMessage
 from .actions import BEGAN, WAITING, RecordedAction, interrupted_output, is_question, not_run_output
 from .calls import PendingCall, call_id_of
-from .code_run import CodeRun
+from .code import CodeRun, console_of
 from .conversation import replace_message
 from .core import AgentCore
 
@@ -158,7 +158,7 @@ class Outcomes:
             text = "".join(message.content for message in complete if isinstance(message, ConsoleMessage))
             messages.append(self._interrupted(action, text))
         elif not complete:
-            messages.append(ConsoleMessage(f"{call.id}.console", call_id=call_id_of(call), content=""))
+            messages.append(console_of(call, ""))
 
 
 def _is_unanswered(confirmation: Confirmation) -> bool:

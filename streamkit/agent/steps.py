@@ -1,8 +1,8 @@
-"""The steps of a turn: what an agent does next, as data.
+"""The steps of a turn, what an agent does next, as data; and the internal state of its stream, which an agent reads and sets here
+alone.
 
-`turn.py` decides on them; `sync_steps.py` and `async_steps.py` open each as a source of the agent's stream. All sources of
-a turn form one stream: at the end of each, its `next_source` returns what opens the next.
-"""
+`turn.py` decides on the steps; `sync_steps.py` and `async_steps.py` open each as a source of the stream. All sources of a turn
+form one stream: at the end of each, its `next_source` returns what opens the next."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from ..events import Event
+from ..messages import ToolCallMessage
 from ..sources.source import SourceTraits
+from ..streams.state import StreamState
 from .calls import PendingCall
-from .code_run import CodeRun
+from .code import CodeRun
 
 __all__ = [
     "OWN_EVENTS",
@@ -22,8 +24,15 @@ __all__ = [
     "EmitEvents",
     "RunCode",
     "Step",
+    "continues_in_next_source",
+    "decline_run",
     "following_sources",
+    "has_unanswered_calls",
+    "is_cut_short",
+    "prepare_for_agent",
+    "raise_if_source_incomplete",
 ]
+
 
 _Opened = TypeVar("_Opened")
 
@@ -70,3 +79,47 @@ def following_sources(
         return None if step is None else partial(open_step, step)
 
     return next_source
+
+
+def prepare_for_agent(stream: StreamState, executes: Callable[[ToolCallMessage], bool]) -> None:
+    """Let the stream's tool calls be answered.
+
+    Args:
+        stream: the agent's stream, before it starts.
+        executes: whether the agent answers a call itself.
+    """
+    stream.engine.pending.takes_outputs = True
+    stream.engine.pending.executes = executes
+    stream.engine.pending.takes_approvals = True  # the next request answers what the provider itself asks
+
+
+def raise_if_source_incomplete(stream: StreamState) -> None:
+    """Check the source that the stream has read.
+
+    Raises:
+        IncompleteStreamError: it stopped before its protocol's end.
+    """
+    decoder = stream.source_decoder
+    if decoder is not None and not decoder.complete:
+        raise decoder.incomplete()
+
+
+def continues_in_next_source(stream: StreamState) -> bool:
+    """Whether the provider paused its answer, which the next request continues."""
+    decoder = stream.source_decoder
+    return decoder is not None and decoder.continues_in_next_source
+
+
+def is_cut_short(stream: StreamState) -> bool:
+    """Whether the provider cut the answer short, by its length or a filter."""
+    return stream.engine.cut_short
+
+
+def has_unanswered_calls(stream: StreamState) -> bool:
+    """Whether calls wait for an answer of the application's."""
+    return bool(stream.engine.pending.unanswered)
+
+
+def decline_run(stream: StreamState) -> None:
+    """End the run as declined by the user."""
+    stream.engine.pending.end_declined()

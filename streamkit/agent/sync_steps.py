@@ -17,9 +17,8 @@ from ..events import Event
 from ..sources.interrupt import Interruptible, Stopped
 from ..sources.open import open_sync
 from ..sources.source import Source
-from .calls import PendingCall
-from .code_run import INTERRUPT_PERIOD, CodeRun
-from .mailbox import Mailbox
+from .calls import Mailbox, PendingCall
+from .code import INTERRUPT_PERIOD, CodeRun
 from .steps import (
     OWN_EVENTS,
     CallModel,

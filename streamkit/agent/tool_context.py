@@ -1,7 +1,9 @@
-"""The context of a call, which a tool may take as a parameter."""
+"""What a tool has while it runs: the context of its call, which it may take as a parameter, and `progress`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Generic, cast
 
@@ -10,7 +12,7 @@ from typing_extensions import TypeVar
 from ..messages import ToolCallMessage
 from ..streams.state import StreamState
 
-__all__ = ["ToolContext"]
+__all__ = ["ToolContext", "current_progress", "progress"]
 
 
 D = TypeVar("D", default=Any)
@@ -43,3 +45,31 @@ class ToolContext(Generic[D]):
     def call_id(self) -> str:
         """The id that ties the call to its output: the provider's, else the message's."""
         return self.call.call_id or self.call.id
+
+
+current_progress: ContextVar[Callable[[str], None] | None] = ContextVar("current_progress", default=None)
+"""Where `progress` sends its text: set for each tool call, in the context that the tool runs in. Internal."""
+
+
+def progress(text: str) -> None:
+    """Report from inside a tool how far it is. Works in any thread or task that the tool runs in.
+
+    The text reaches `on_tool_output_delta` at once. The model never sees it: when the tool returns, a delta with
+    `replace` puts the returned value in its place. Outside of an agent's tool this does nothing, so a function that
+    calls it can be used anywhere.
+
+        def download(urls: list[str]) -> str:
+            for number, url in enumerate(urls, 1):
+                fetch(url)
+                progress(f"{number} of {len(urls)}\\n")
+            return "done"
+
+    Args:
+        text: added to the progress reported so far; "" reports nothing.
+
+    Raises:
+        Stopped: the stream was closed or cancelled. This is a `BaseException`; leave it alone, so that the tool ends.
+    """
+    report = current_progress.get()
+    if report is not None and text:
+        report(text)

@@ -2,8 +2,8 @@
 
 The annotation of a parameter is its type: `str`, `int`, `float`, `bool`, `list[...]`, `dict[str, ...]`, `Literal`, `Enum`,
 `X | None`, `Path`, dataclasses, `TypedDict`, pydantic models, msgspec structs, and everything else that msgspec has a
-schema for. The docstring, or a text as in `Annotated[int, "how many"]`, is its description. Arguments from the model are converted and
-checked before the function is called.
+schema for. The docstring, or a text as in `Annotated[int, "how many"]`, is its description: Google's, NumPy's and Sphinx's styles
+are read, by griffe. Arguments from the model are converted and checked before the function is called.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
 
 from ..arguments import check_kind
 from ..errors import UsageError
 from ..messages.answer import is_duration
 from .argument_schema import ArgumentSchema, ArgumentsError, underlying_function, without_partials
-from .docstrings import parse_docstring
 from .tool_context import ToolContext
 
-__all__ = ["ArgumentsError", "Tool", "tool"]
+__all__ = ["ArgumentsError", "ParsedDocstring", "Tool", "parse_docstring", "tool"]
+
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -215,3 +215,30 @@ def _docstring(function: Any) -> str | None:
     plain = underlying_function(function)
     documented = function.__class__ if plain.__name__ == "__call__" else plain
     return plain.__doc__ or inspect.getdoc(documented)
+
+
+class ParsedDocstring(NamedTuple):
+    """A docstring's text about the function itself, and its parameters' descriptions by name."""
+
+    summary: str
+    parameters: dict[str, str]
+
+
+def parse_docstring(text: str | None) -> ParsedDocstring:
+    """Return the summary and the parameters' descriptions; both are empty where there is no docstring."""
+    plain = inspect.cleandoc(text or "")
+    if ":" not in plain and "---" not in plain:
+        return ParsedDocstring(plain.strip(), {})  # it has no section, so the library need not be imported
+    import griffe  # slow to import
+
+    summary: list[str] = []
+    parameters: dict[str, str] = {}
+    with griffe.logger.disable():  # a docstring that is not perfect is the author's business
+        sections = griffe.parse_auto(griffe.Docstring(plain))
+    for section in sections:
+        if isinstance(section, griffe.DocstringSectionText):
+            summary.append(section.value)
+        elif isinstance(section, (griffe.DocstringSectionParameters, griffe.DocstringSectionOtherParameters)):
+            for parameter in section.value:
+                parameters[parameter.name.lstrip("*")] = " ".join(parameter.description.split())
+    return ParsedDocstring("\n\n".join(summary).strip(), parameters)

@@ -12,21 +12,32 @@ from typing import Any, TypeGuard
 
 from ..answers import Confirmation
 from ..errors import UsageError
-from ..events import ConfirmationCreated, ConsoleCreated, ConsoleDelta, ConsoleDone, Event, Run, RunDone, ToolCallDone
-from ..messages import CodeMessage, ConsoleMessage, Message, ReasoningMessage, ToolCallMessage, ToolOutputMessage
+from ..events import ConfirmationCreated, ConsoleDone, Event, Run, RunDone, ToolCallDone
+from ..messages import CodeMessage, Message, ReasoningMessage, ToolCallMessage, ToolOutputMessage
 from ..streams.state import StreamState
 from .actions import WAITING, RecordedAction, is_question
 from .argument_schema import ArgumentsError
 from .calls import PendingCall, call_id_of, declined_output, failure_events
-from .code import CODE_TOOL, RejectedCode, read_code, runs_without_confirmation
-from .code_run import CodeRun
+from .code import (
+    CODE_TOOL,
+    CodeRun,
+    RejectedCode,
+    console_of,
+    read_code,
+    runs_without_confirmation,
+    unsupported_language,
+)
 from .computer_protocol import Computing, supports_language
 from .conversation import as_messages, changed, replace_message
 from .core import AgentCore
 from .history import model_view, unread_images
 from .outcomes import Outcomes
-from .steps import CallModel, CallTools, EmitEvents, RunCode, Step
-from .stream_state import (
+from .steps import (
+    CallModel,
+    CallTools,
+    EmitEvents,
+    RunCode,
+    Step,
     continues_in_next_source,
     decline_run,
     has_unanswered_calls,
@@ -296,7 +307,7 @@ class Turn:
             yield EmitEvents(failure_events(call, f"Not run: {code.reason}.", "code-refused", fault))
             return
         if not supports_language(computer, code.language):
-            yield EmitEvents(_unsupported_language(call, code.language, computer))
+            yield EmitEvents(unsupported_language(call, code.language, computer))
             return
         if not runs_without_confirmation(self._agent.auto_run, code.message):
             confirmation = yield from self._confirm(action, code.message)
@@ -313,7 +324,7 @@ class Turn:
         yield RunCode(run)
         if not any(message.role == "computer" for message in self.stream.messages[first:]):
             # Without any output an empty console shows, in a saved conversation too, that the code ran.
-            yield EmitEvents([ConsoleDone(_console(call, ""))])
+            yield EmitEvents([ConsoleDone(console_of(call, ""))])
 
     # -- confirmations
 
@@ -385,18 +396,3 @@ def _belongs_to_calls(message: Message, call_ids: Collection[str | None]) -> boo
     if isinstance(message, ReasoningMessage):
         return bool(call_ids) and message.status == "completed"
     return (message.call_id or message.id) in call_ids and message.status == "completed"
-
-
-def _console(call: ToolCallMessage, content: str | None = None) -> ConsoleMessage:
-    return ConsoleMessage(f"{call.id}.console", call_id=call_id_of(call), content=content)
-
-
-def _unsupported_language(call: ToolCallMessage, language: str, computer: Computing) -> list[Event]:
-    text = f"{language} is not supported here; this computer runs: {', '.join(computer.languages)}"
-    text += "; the application adds others with `computer.register`\n" if hasattr(computer, "register") else "\n"
-    console = _console(call)
-    return [
-        ConsoleCreated(console),
-        ConsoleDelta(console.id, text, metadata={"stream": "stderr"}),
-        ConsoleDone(_console(call, text)),
-    ]

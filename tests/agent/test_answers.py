@@ -12,8 +12,7 @@ import openai
 import pytest
 
 import streamkit as sk
-from streamkit.agent.code import ProposedCode
-from streamkit.agent.code_run import CodeRun
+from streamkit.agent.code import CodeRun, ProposedCode
 from streamkit.agent.history import model_view
 from streamkit.testing import McpApproval, ModelServer, Reply, Text, ToolCall
 

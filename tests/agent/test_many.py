@@ -12,7 +12,7 @@ import openai
 import pytest
 
 import streamkit as sk
-from streamkit.agent.code_run import _busy  # pyright: ignore[reportPrivateUsage]
+from streamkit.agent.code import _busy  # pyright: ignore[reportPrivateUsage]
 from streamkit.testing import ModelServer, Reply, ToolCall
 
 from .parts import Approving, ToyComputer, code

@@ -20,8 +20,8 @@ import pytest
 
 import streamkit as sk
 from streamkit.agent import Tool, ToolContext, progress, tool
-from streamkit.agent.docstrings import parse_docstring
-from streamkit.agent.progress import current_progress
+from streamkit.agent.tool_context import current_progress
+from streamkit.agent.tools import parse_docstring
 from streamkit.testing import ModelServer, Reply, ToolCall
 
 from ..faces import Face, async_faces, body, every_face
