@@ -38,8 +38,7 @@ from streamkit.renderers.characters import ConsoleText, PrintableText, encodable
 from streamkit.renderers.code import Code
 from streamkit.renderers.markdown import LONGEST, IncrementalMarkdown
 from streamkit.renderers.prose import Prose
-from streamkit.renderers.region import Region
-from streamkit.renderers.rows import rows_of
+from streamkit.renderers.region import Region, rows_of
 
 from .faces import LIMIT, Face, Source, body, calls, chat, every_face, interpreter
 from .markdown_cases import CASES

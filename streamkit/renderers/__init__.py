@@ -6,8 +6,8 @@ interpreted as markup, and none of it reaches a terminal as a sequence that the 
 """
 
 from .console import ConsolePrinter
-from .labels import STYLES, Label
 from .live import LiveDisplay
 from .notebook import NotebookDisplay
+from .printing import STYLES, Label
 
 __all__ = ["STYLES", "ConsolePrinter", "Label", "LiveDisplay", "NotebookDisplay"]

@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterator
 from rich.text import Text
 
 from ..messages import CodeMessage, ConsoleMessage, Message, ToolCallMessage, ToolOutputMessage
+from .block import Part
 from .characters import one_line
-from .code_blocks import CodeBlock
-from .parts import Part
+from .code import CodeBlock
 from .turns import WaitingMessage
 
 __all__ = ["Activity"]

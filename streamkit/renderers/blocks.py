@@ -27,11 +27,10 @@ from ..messages import (
     ToolCallMessage,
     ToolOutputMessage,
 )
-from .block import Block
+from .block import Block, Look, Marked, Part
 from .characters import ConsoleText, PrintableText, one_line
-from .code_blocks import CallBlock, CodeBlock
+from .code import CallBlock, CodeBlock
 from .markdown import IncrementalMarkdown
-from .parts import Look, Marked, Part
 from .prose import Prose
 from .wording import shown_text
 

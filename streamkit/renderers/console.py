@@ -15,8 +15,7 @@ from ..events import Delta, Run, StreamWarning
 from ..handlers import EventHandler
 from ..messages import ConsoleMessage, Message
 from .characters import one_line, printable
-from .labels import STYLES, Style, plain
-from .printing import DATA_MESSAGES, StreamPrinter
+from .printing import DATA_MESSAGES, STYLES, StreamPrinter, Style, plain
 from .wording import (
     describe_decision,
     describe_failure,

@@ -271,7 +271,7 @@ class LiveDisplay(EventHandler):
         drawing.report(kind, arguments)
 
     def _begin(self) -> Drawing:
-        from .parts import Look
+        from .block import Look
         from .screen import Screen
 
         look = Look(**self._look)

@@ -2,21 +2,115 @@
 
 The rule: each frame is written at once and leaves the terminal usable: the cursor visible, long lines wrapping. So
 nothing has to be restored, whenever and however the program ends. The cursor stays at the beginning of the first line:
-everything behind it can be erased, whatever a terminal that was resized has made of the lines meanwhile.
-"""
+everything behind it can be erased, whatever a terminal that was resized has made of the lines meanwhile."""
 
 from __future__ import annotations
 
+import contextlib
+import io
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from typing import IO, Any
 
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook, RenderResult
 from rich.segment import ControlType, Segment
+from rich.style import Style
 
-from .redirect import Redirection
-from .rows import Row
+from .characters import encodable, printable
 
-__all__ = ["Region", "can_redraw"]
+__all__ = ["Redirection", "Region", "Row", "can_redraw", "rows_of"]
+
+
+Row = list[Segment]
+"""One line of a terminal, without its line end."""
+
+
+def rows_of(console: Console, renderable: Any, width: int, style: Style | None = None) -> list[Row]:
+    """A renderable as rows: printable, in the console's encoding, without hyperlinks and trailing blanks."""
+    options = console.options.update(width=max(1, width), height=None, markup=False, highlight=False)
+    lines = console.render_lines(renderable, options, style=style, pad=False, new_lines=False)
+    return [_strip_end([_make_safe(segment, console.encoding) for segment in line]) for line in lines]
+
+
+def _make_safe(segment: Segment, encoding: str) -> Segment:
+    text, style, _ = segment
+    if style is not None and style.link:
+        style = style.update_link(None)
+    return Segment(encodable(printable(text), encoding), style)
+
+
+def _strip_end(row: Row) -> Row:
+    """Remove invisible blanks from the end: they would wrap where the terminal becomes narrower."""
+    while row and not row[-1].text.strip(" ") and not _shows_blanks(row[-1].style):
+        row.pop()
+    if row and row[-1].text.endswith(" ") and not _shows_blanks(row[-1].style):
+        row[-1] = Segment(row[-1].text.rstrip(" "), row[-1].style)
+    return row
+
+
+def _shows_blanks(style: Style | None) -> bool:
+    """Whether a blank is visible in this style."""
+    return style is not None and bool(
+        style.underline or style.reverse or style.strike or (style.bgcolor and not style.bgcolor.is_default)
+    )
+
+
+class Redirection:
+    """Replaces `sys.stdout` and `sys.stderr`, where they are the same terminal as another file."""
+
+    def __init__(self) -> None:
+        self._replaced: list[tuple[str, IO[str]]] = []
+
+    def begin(self, terminal: IO[str], on_print: Callable[[str], object]) -> None:
+        """Replace the files; `on_print` is called with whatever is printed to them."""
+        for name in ("stdout", "stderr"):
+            file = getattr(sys, name)
+            if _same_terminal(file, terminal):
+                self._replaced.append((name, file))
+                setattr(sys, name, _PrintCatcher(file, on_print))
+
+    def end(self) -> None:
+        """Put the files back, unless the program has replaced them itself meanwhile."""
+        for name, file in self._replaced:
+            if isinstance(getattr(sys, name), _PrintCatcher):
+                setattr(sys, name, file)
+        self._replaced.clear()
+
+
+def _same_terminal(file: Any, other: Any) -> bool:
+    with contextlib.suppress(Exception):  # `sys.stdout` may be any object
+        return not isinstance(file, _PrintCatcher) and (file is other or (file.isatty() and other.isatty()))
+    return False
+
+
+class _PrintCatcher(io.TextIOBase):
+    """Stands for a file; passes what is printed to a function."""
+
+    def __init__(self, file: IO[str], on_print: Callable[[str], object]) -> None:
+        self.rich_proxied_file = file  # a name that Rich knows: it writes to this file itself
+        self._on_print = on_print
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.rich_proxied_file, name)
+
+    def write(self, text: str, /) -> int:
+        self._on_print(text)
+        return len(text)
+
+    def flush(self) -> None:
+        self.rich_proxied_file.flush()
+
+    def fileno(self) -> int:
+        return self.rich_proxied_file.fileno()
+
+    def isatty(self) -> bool:
+        return self.rich_proxied_file.isatty()
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]  # `io` declares an attribute, where a property is needed
+        return str(getattr(self.rich_proxied_file, "encoding", "utf-8"))
+
 
 _HIDE_CURSOR, _SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 _NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"

@@ -12,13 +12,11 @@ from rich.text import Text
 
 from ..messages import Message, TextMessage, ToolCallMessage, ToolOutputMessage
 from .activity import Activity
-from .block import Block
+from .block import Block, Look, Marked, Part
 from .blocks import make_block
 from .characters import printable
-from .code_blocks import CodeBlock
-from .parts import Look, Marked, Part
-from .region import Region
-from .rows import Row, rows_of
+from .code import CodeBlock
+from .region import Region, Row, rows_of
 from .turns import Action, Turns
 from .wording import describe_failure
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from ...messages import Message, ReasoningMessage, TextMessage, ToolOutputMessage
 from ...protocols import is_object
 from ...renderers.characters import one_line, printable
-from ...renderers.labels import memgpt_fancy
+from ...renderers.printing import memgpt_fancy
 from .normalise import FunctionCall, as_chat_message, json_object
 
 __all__ = [

@@ -11,7 +11,7 @@ from datetime import datetime
 from ...handlers import Handler
 from ...messages import Message, ReasoningMessage, TextMessage, ToolCallMessage
 from ...renderers.console import ConsolePrinter
-from ...renderers.labels import Label, Style, memgpt, memgpt_fancy
+from ...renderers.printing import Label, Style, memgpt, memgpt_fancy
 from .arguments import FunctionArgumentsStreamHandler
 from .interfaces import AgentChunkStreamingInterface, AgentRefreshStreamingInterface
 from .memgpt_format import FormattedLine
