@@ -23,11 +23,11 @@ from .conversation_routes import ConversationRoutes
 from .core import Authorize, Server, relay_problem
 from .event_stream import RunEventStream
 from .inputs import problem_of
-from .json_response import JsonResponse
 from .page_files import PageFiles
 from .problem import Problem, problem_response
 from .records import Context
 from .request_guard import RequestGuard, json_of, preflight_headers
+from .response import JsonResponse
 from .run_routes import RunRoutes
 from .runs import DEFAULT_PAUSE, Runs
 from .ui_routes import UiRoutes

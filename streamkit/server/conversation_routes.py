@@ -18,9 +18,9 @@ from ..relay import RunRecord
 from ..stores import Conversation, Saved
 from .core import Server, list_response
 from .inputs import limit_in
-from .json_response import JsonResponse
 from .problem import Problem
 from .records import conversation_of
+from .response import JsonResponse
 
 __all__ = ["ConversationRoutes", "messages_before"]
 

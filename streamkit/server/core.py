@@ -20,9 +20,9 @@ from ..errors import SourceError, StoredDataError, UsageError
 from ..relay import Relay, RunRecord
 from ..relay.run_record import FINAL
 from ..stores import Conversation, Store
-from .json_response import JsonResponse
 from .problem import Problem
 from .records import Context, Run, conversation_of, run_of
+from .response import JsonResponse
 from .runs import Runs
 
 __all__ = ["Authorize", "FoundConversation", "Page", "Server", "is_id", "list_response"]

@@ -1,4 +1,4 @@
-"""`EventStreamResponse` and `JsonLinesResponse`: a stream as a response of Starlette, and so of FastAPI."""
+"""`EventStreamResponse` and `JsonLinesResponse`: a stream as a response of Starlette, and so of FastAPI; and the JSON of this server."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
-from starlette.responses import StreamingResponse
+from starlette.responses import JSONResponse, StreamingResponse
 
 from ..errors import UsageError
+from ..messages.json_text import well_formed
 
 if TYPE_CHECKING:
     from starlette.background import BackgroundTask
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from ..streams.event_stream_sync import SyncEventStream
     from ..streams.sync import StreamManager
 
-__all__ = ["EventStreamResponse", "JsonLinesResponse"]
+__all__ = ["EventStreamResponse", "JsonLinesResponse", "JsonResponse"]
 
 
 class EventStreamResponse(StreamingResponse):
@@ -92,3 +93,14 @@ async def _in_threads(body: Iterator[bytes]) -> AsyncGenerator[bytes, None]:
     take = partial(next, body, None)
     while (chunk := await anyio.to_thread.run_sync(take, abandon_on_cancel=True, limiter=limiter)) is not None:
         yield chunk
+
+
+class JsonResponse(JSONResponse):
+    """JSON. A message that was saved may have half of a surrogate pair, which UTF-8 has not: it is sent as U+FFFD."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the body."""
+        try:
+            return super().render(content)
+        except UnicodeEncodeError:
+            return super().render(well_formed(content).value)

@@ -36,9 +36,9 @@ from .event_stream import (
     open_reading,
 )
 from .inputs import PostedRun, answer_in, check_metadata, fingerprint, limit_in
-from .json_response import JsonResponse
 from .problem import Problem
 from .records import AG_UI, Context, question_of
+from .response import JsonResponse
 from .shared_encoding import EncodedTogether, SharedEncoding
 
 __all__ = ["RunRoutes"]

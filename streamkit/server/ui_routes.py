@@ -27,9 +27,9 @@ from .conversation_routes import ConversationRoutes, messages_before
 from .core import Server, is_id
 from .event_stream import RunEventStream, ends_as_waiting, open_reading
 from .inputs import checked_input
-from .json_response import JsonResponse
 from .problem import Problem
 from .records import Context, question_of
+from .response import JsonResponse
 from .run_routes import RunRoutes
 from .ui_streams import AgUiStream, chat_continued, so_far
 
