@@ -438,7 +438,7 @@ def test_ids_of_the_wire_are_the_messages_ids_once() -> None:
     """A second message under the same id gets one of its own."""
     items = [message("1", id="a", start=True, end=True), message("2", id="a", start=True, end=True)]
     story = tell_items(Decoder, items, strict=True)
-    assert [result.id for result in story.engine.messages.all] == ["a", "message-1"]
+    assert [result.id for result in story.engine.messages.all] == ["a", "a.2"]
 
 
 def test_an_id_that_looks_like_ours_does_not_collide() -> None:

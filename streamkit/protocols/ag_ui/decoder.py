@@ -14,11 +14,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
 from ... import events as e
-from ... import messages as m
 from ...errors import RunFailedError
 from ..dates import time_of
-from ..ui_decoder import NOT_GROWING, Growing, UiDecoder
-from ..ui_parts import message_fields, usage_of
+from ..ui_decoder import UiDecoder
+from ..ui_parts import usage_of
 from ..values import WireObject, as_object, as_objects, as_seconds, as_text, text_or_none, without_keys
 from . import wire as w
 from .calls_in import IncomingCalls
@@ -35,13 +34,13 @@ class Decoder(UiDecoder):
 
     name = "ag_ui"
     plain_item: ClassVar[Any] = w.PlainAgUiDelta
+    text_deltas, text_id = {"text": w.TEXT_DELTA, "reasoning": w.REASONING_DELTA}, "messageId"
     call_delta, call_piece = w.CALL_DELTA, "value"
+    extra_of, metadata_of = w.extra_of, w.others_of
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)
-        # The message ids and classes of open texts, by the prefix of their events and their id.
-        self._texts: dict[tuple[str, str], tuple[str, type[m.Message]]] = {}
-        self._calls = IncomingCalls(self._unused_id, self.warn)
+        self._calls = IncomingCalls(self._ids.unused, self.warn)
         self._growing_calls = self._calls.growing
         self._own = ActivityReader(self._calls)
         self._chunked: dict[str, str] = {}  # the id of the message that chunks go on with, by the prefix of their type
@@ -78,11 +77,11 @@ class Decoder(UiDecoder):
             case "STEP_FINISHED":
                 return self._finish_step(item)
             case "TEXT_MESSAGE_START" | "REASONING_MESSAGE_START":
-                return self._begin_text(item)
+                return self._begin_text(_kind_of_text(kind), item)
             case "TEXT_MESSAGE_CONTENT" | "REASONING_MESSAGE_CONTENT":
-                return self._text_content(item)
+                return self._text_delta(_kind_of_text(kind), item)
             case "TEXT_MESSAGE_END" | "REASONING_MESSAGE_END":
-                return self._end_text(item)
+                return self._end_text(_kind_of_text(kind), item)
             case "TEXT_MESSAGE_CHUNK" | "REASONING_MESSAGE_CHUNK" | "TOOL_CALL_CHUNK":
                 return self._chunk(item)
             case "ACTIVITY_SNAPSHOT" | "ACTIVITY_DELTA" | "CUSTOM":
@@ -119,7 +118,7 @@ class Decoder(UiDecoder):
     def _with_id(self, kind: str, item: WireObject) -> WireObject:
         """Return an event of 0.x as that of 1.0, with the id that it lacks."""
         if kind == "THINKING_TEXT_MESSAGE_START" or not self._thinking:
-            self._thinking = self._made_id()
+            self._thinking = self._ids.new()
         return {**item, "type": w.LEGACY[kind], "messageId": self._thinking}
 
     # -- the run and its steps
@@ -189,65 +188,11 @@ class Decoder(UiDecoder):
             return
         yield e.RunDone(e.Run(status="failed", error={"message": message, **without_keys({"code": code})}))
 
-    # -- texts and reasoning
-
-    def _begin_text(self, item: WireObject) -> Iterator[e.Event]:
-        prefix = _prefix(item)
-        id = as_text(item.get("messageId"))
-        if (prefix, id) in self._texts:
-            yield self.warn("duplicate-start", f"message {id!r} is open already; it was skipped", as_text(item["type"]))
-        else:
-            yield from self._open_text(prefix, id, item)
-
-    def _open_text(self, prefix: str, id: str, item: WireObject) -> Iterator[e.Event]:
-        extra = w.extra_of(item)
-        fields = message_fields(extra)
-        for key in ("metadata", "status"):
-            fields.pop(key, None)
-        message_class: type[m.Message] = m.TextMessage
-        if prefix == "REASONING":
-            message_class = m.ReasoningMessage
-        else:
-            fields["role"] = _ROLES.get(as_text(item.get("role")), "assistant")
-            if name := text_or_none(item.get("name")):
-                fields["name"] = name
-            if fields.get("format") == "refusal":
-                message_class = m.RefusalMessage
-        message_id = self._unused_id(as_text(extra.get("id")) or id)
-        self._texts[prefix, id] = (message_id, message_class)
-        self._grow(prefix, id)
-        yield e.MessageCreated(message_class(message_id, metadata=w.others_of(item), **fields))
-
-    def _grow(self, prefix: str, id: str) -> None:
-        message_id, message_class = self._texts[prefix, id]
-        delta = w.REASONING_DELTA if prefix == "REASONING" else w.TEXT_DELTA
-        self._growing = Growing(delta, id, message_id, message_class.delta_event)
-
-    def _text_content(self, item: WireObject) -> Iterator[e.Event]:
-        prefix, kind = _prefix(item), as_text(item.get("type"))
-        id, value = as_text(item.get("messageId")), item.get("delta")
-        if (prefix, id) not in self._texts:
-            yield self.warn("stray-delta", f"there is no open message {id!r}; it begins here", kind)
-            yield from self._open_text(prefix, id, {})
-        message_id, message_class = self._texts[prefix, id]
-        metadata = w.others_of(item)
-        if not isinstance(value, str):
-            yield self.warn("bad-delta", "its delta is not text, and was skipped", kind)
-        elif value or metadata:
-            yield message_class.delta_event(message_id, value, metadata=metadata or None)
-            self._grow(prefix, id)
-
-    def _end_text(self, item: WireObject) -> Iterator[e.Event]:
-        prefix, id = _prefix(item), as_text(item.get("messageId"))
-        self._growing = NOT_GROWING
-        found = self._texts.pop((prefix, id), None)
-        if found is None:
-            yield self.warn("stray-end", f"there is no open message {id!r}", as_text(item.get("type")))
-            return
-        message_id, message_class = found
-        fields = message_fields(w.extra_of(item))
-        fields.pop("metadata", None)
-        yield e.MessageDone(message_class(message_id, metadata=w.others_of(item), **fields))
+    def _more_fields(self, kind: str, item: WireObject) -> dict[str, Any]:
+        if kind == "reasoning":
+            return {}
+        fields = {"role": _ROLES.get(as_text(item.get("role")), "assistant")}
+        return {**fields, **without_keys({"name": text_or_none(item.get("name"))})}
 
     # -- chunks, which are starts, contents and ends in one
 
@@ -261,7 +206,7 @@ class Decoder(UiDecoder):
         if id != self._chunked.get(prefix):
             yield from self._end_chunked()
             if not id:
-                id = self._made_id()
+                id = self._ids.new()
             self._chunked[prefix] = id
             yield from self._read(start, {**item, "type": start, key: id})
         if item.get("delta") is not None:
@@ -285,8 +230,9 @@ class Decoder(UiDecoder):
         )
 
 
-def _prefix(item: WireObject) -> str:
-    return "REASONING" if as_text(item.get("type")).startswith("REASONING") else "TEXT"
+def _kind_of_text(kind: str) -> str:
+    """Return whether an event is about a text or a reasoning."""
+    return "reasoning" if kind.startswith("REASONING") else "text"
 
 
 _CHUNK_PHASES = {

@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from ... import messages as m
-from ...core.unique_ids import UniqueIds
 from ...events import Event, RawEvent
+from ..message_ids import MessageIds
 from ..values import WireObject, as_index, as_object, as_text, without_keys
 from .blocks import (
     BLOCK_OF_DELTA,
@@ -34,29 +34,26 @@ from .wire import CODE_TOOLS, STATUS_OF_STOP_REASON
 __all__ = ["BlockIds", "ContentBlocks"]
 
 
-class BlockIds(msgspec.Struct, eq=False):
+class BlockIds(MessageIds):
     """The message ids of all answers of one stream, and the calls in these.
 
     Attributes:
-        new_id: makes an id for a message to which the provider gives none.
         calls: the calls, by their ids.
-        used: the message ids that are in use.
     """
 
-    new_id: Callable[[], str]
-    calls: dict[str, ToolCallBlock] = {}
-    used: UniqueIds = msgspec.field(default_factory=UniqueIds)
+    __slots__ = ("calls",)
+
+    def __init__(self, new_id: Callable[[], str]) -> None:
+        super().__init__(new_id)
+        self.calls: dict[str, ToolCallBlock] = {}
 
     def id_of(self, id: str, group: str | None, index: int) -> str:
-        """Return the id of a block's message: the provider's own for it, else made from that of the answer. An id that
-        is used already gets a number appended."""
-        if not id:
-            id = self.new_id() if group is None else group if index == 0 else f"{group}.{index}"
-        return self.used.unused(id)
+        """Return the id of a block's message: the provider's own for it, else made from that of the answer."""
+        return self.unused(id, "" if group is None else group if index == 0 else f"{group}.{index}")
 
     def refusal(self, group: str | None) -> str:
         """Return the id for the explanation of a refusal."""
-        return self.id_of(f"{group}.refusal" if group else "", None, 0)
+        return self.unused(f"{group}.refusal" if group else "")
 
 
 class ContentBlocks(msgspec.Struct, eq=False):

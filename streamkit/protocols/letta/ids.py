@@ -5,28 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...core.unique_ids import UniqueIds
 from ..dates import time_of
+from ..message_ids import MessageIds
 from ..values import WireObject, as_text, text_or_none
 
 __all__ = ["GroupPositions", "LettaMessageIds"]
 
 
-class LettaMessageIds:
-    """Message ids: those of the wire, made unique.
+class LettaMessageIds(MessageIds):
+    """The ids of messages, of which those that come complete may be repeated."""
 
-    Args:
-        new_id: returns an id for a message to which the wire gives none.
-    """
+    __slots__ = ("_of_complete",)
 
     def __init__(self, new_id: Callable[[], str]) -> None:
-        self._new_id = new_id
-        self._used = UniqueIds()
+        super().__init__(new_id)
         self._of_complete: dict[tuple[str, str], str] = {}
-
-    def unused(self, *candidates: str) -> str:
-        """Return the first candidate that is not empty, or the next of `id.2`, `id.3` … if it is used already."""
-        return self._used.unused(next(filter(None, candidates), "") or self._new_id())
 
     def of_complete(self, kind: str, *candidates: str) -> str:
         """As `unused`, for a message that comes complete in one item. A repeated item gets the same id again."""

@@ -13,9 +13,9 @@ import base64
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...core.unique_ids import UniqueIds
 from ...events import ActiveLine, Event, MessageDone, RawEvent
 from ...messages import Message, Status
+from ..message_ids import MessageIds
 from ..values import text_or_none
 from .chunk_group import ChunkGroup
 from .wire import (
@@ -58,13 +58,12 @@ class MessageAssembler:
         *,
         has_message_ids: bool,
     ) -> None:
-        self._new_id = new_id
         self._emit = emit
         self._warn = warn
         self._has_message_ids = has_message_ids
         self._groups: dict[str | None, ChunkGroup] = {}
         self._last_role: str | None = None  # of the last message that was created
-        self.ids = UniqueIds()
+        self.ids = MessageIds(new_id)
         self.plain: dict[str | None, ChunkGroup] = {}
         self.latest_actions: dict[str, Message] = {}
 
@@ -248,7 +247,7 @@ class MessageAssembler:
 
     def _message_id(self, key: str | None) -> str:
         """Return the id of a new message: the chunks' own for the first message that has it, else a new one."""
-        return self.ids.unused(key if key is not None and key not in self.ids else self._new_id())
+        return self.ids.unused(key or "")
 
     def _create_message(self, group: ChunkGroup) -> None:
         type, format = group.type or "message", group.format

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
-from ...core.unique_ids import UniqueIds
 from ...events import (
     OPEN_MESSAGE_STATUS,
     Delta,
@@ -33,6 +32,7 @@ from ...events import (
 )
 from ...messages import Status
 from .. import base
+from ..message_ids import MessageIds
 from ..values import WireObject, as_object, as_objects, as_text
 from .calls import AssistantsCall
 from .shape import name_and_data, recognises
@@ -76,7 +76,7 @@ class Decoder(base.Decoder):
         self._step_ids: dict[str, str] = {}  # by the id of the thread's message that the step creates
         self._messages: dict[str, ThreadMessage] = {}
         self._latest_message: ThreadMessage | None = None
-        self._ids = UniqueIds()
+        self._ids = MessageIds(self.new_id)
         # By the id of a thread's message: its text part that is open, as (index, id of the flat message).
         self._open_texts: dict[str, tuple[int, str]] = {}
         # By the id of a step: its call that is growing, with the call's index, until another kind of event comes.
@@ -278,7 +278,7 @@ class Decoder(base.Decoder):
         id = as_text(wire.get("id"))
         message = self._messages.get(id) if id else self._latest_message
         if message is None or (message.is_done and not id):
-            key = id or self._ids.free(self.new_id())
+            key = id or self._ids.new()
             message = self._messages[key] = ThreadMessage(key, self.warn, self._ids.unused)
             message.step_id = self._step_ids.get(id)
         if message is not self._latest_message:

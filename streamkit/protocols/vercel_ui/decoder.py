@@ -17,11 +17,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
 from ... import events as e
-from ... import messages as m
 from ...errors import RunFailedError
-from ...events import ReasoningDelta, TextDelta
 from ...messages import Annotation
-from ..ui_decoder import NOT_GROWING, Growing, UiDecoder
+from ..ui_decoder import UiDecoder
 from ..ui_files import file_fields
 from ..ui_parts import message_fields, restored_event, seconds_of, usage_of
 from ..values import WireObject, as_object, as_text, text_or_none, without_keys
@@ -41,16 +39,16 @@ class Decoder(UiDecoder):
 
     name = "vercel_ui"
     plain_item: ClassVar[Any] = w.PlainUiDelta
+    text_deltas, text_id = {"text": "text-delta", "reasoning": "reasoning-delta"}, "id"
     call_delta, call_piece = "tool-input-delta", "input"
+    extra_of, metadata_of = w.extra_of, provider_metadata
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)
-        # The message ids of open texts, by the type of the chunk that began them and its id.
-        self._texts: dict[tuple[str, str], str] = {}
-        self._calls = IncomingToolParts(self._unused_id, self.warn)
+        self._calls = IncomingToolParts(self._ids.unused, self.warn)
         self._growing_calls = self._calls.growing
         self._data = DataParts(self._calls)
-        self._newest_text = ""
+        self._newest_text = ""  # the id of the text that began last
         self._text_metadata: dict[str, Any] = {}  # of the newest delta that had any, by message id
         self._has_begun = False
         self._status: e.RunStatus | None = None
@@ -80,13 +78,14 @@ class Decoder(UiDecoder):
                 return self._read_other(kind, item)
 
     def _read_text(self, kind: str, item: WireObject) -> Iterable[e.Event]:
-        match kind.partition("-")[2]:
+        text, _, phase = kind.partition("-")
+        match phase:
             case "start":
-                return self._begin_text(item)
+                return self._begin_text(text, item)
             case "delta":
-                return self._text_delta(item)
+                return self._text_delta(text, item)
             case "end":
-                return self._end_text(item)
+                return self._end_text(text, item)
             case _:
                 return self._unknown(kind, item)
 
@@ -190,57 +189,19 @@ class Decoder(UiDecoder):
 
     # -- texts
 
-    def _begin_text(self, item: WireObject) -> Iterator[e.Event]:
-        kind, id = as_text(item.get("type")).partition("-")[0], as_text(item.get("id"))
-        if (kind, id) in self._texts:
-            yield self.warn("duplicate-start", f"{kind} {id!r} is open already; it was skipped", f"{kind}-start")
-        else:
-            yield from self._open_text(kind, id, item)
-
-    def _open_text(self, kind: str, id: str, item: WireObject) -> Iterator[e.Event]:
-        extra = w.extra_of(item)
-        fields = message_fields(extra)
-        for key in ("metadata", "status"):
-            fields.pop(key, None)
-        message_class: type[m.Message] = m.ReasoningMessage if kind == "reasoning" else m.TextMessage
-        if kind == "text" and fields.get("format") == "refusal":
-            message_class = m.RefusalMessage
-        message_id = self._unused_id(as_text(extra.get("id")) or id)
-        self._texts[kind, id] = message_id
+    def _open_text(self, kind: str, id: str, item: WireObject) -> e.Event:
+        event = super()._open_text(kind, id, item)
         if kind == "text":
-            self._newest_text = message_id
-        if "providerMetadata" not in item or not provider_metadata(item):
-            self._growing = Growing(f"{kind}-delta", id, message_id, message_class.delta_event)
-        yield e.MessageCreated(message_class(message_id, metadata=provider_metadata(item), **fields))
+            self._newest_text = self._texts[kind, id][0]
+        return event
 
-    def _text_delta(self, item: WireObject) -> Iterator[e.Event]:
-        kind, id = as_text(item.get("type")).partition("-")[0], as_text(item.get("id"))
-        if (kind, id) not in self._texts:
-            yield self.warn("stray-delta", f"there is no open {kind} {id!r}; it begins here", f"{kind}-delta")
-            yield from self._open_text(kind, id, {})
-        message_id, value = self._texts[kind, id], item.get("delta")
-        event: type[e.Delta] = ReasoningDelta if kind == "reasoning" else TextDelta
-        metadata = provider_metadata(item)
-        if not isinstance(value, str):
-            yield self.warn("bad-delta", "its delta is not text, and was skipped", f"{kind}-delta")
-        elif value or metadata:
-            if metadata:
-                self._text_metadata[message_id] = metadata
-            yield event(message_id, value, metadata=metadata or None)
-            self._growing = Growing(f"{kind}-delta", id, message_id, event)
+    def _text_delta(self, kind: str, item: WireObject) -> Iterator[e.Event]:
+        yield from super()._text_delta(kind, item)
+        if metadata := provider_metadata(item):
+            self._text_metadata[self._texts[kind, as_text(item.get("id"))][0]] = metadata
 
-    def _end_text(self, item: WireObject) -> Iterator[e.Event]:
-        kind, id = as_text(item.get("type")).partition("-")[0], as_text(item.get("id"))
-        message_id = self._texts.pop((kind, id), None)
-        self._growing = NOT_GROWING
-        if message_id is None:
-            yield self.warn("stray-end", f"there is no open {kind} {id!r}", f"{kind}-end")
-            return
-        fields = message_fields(w.extra_of(item))
-        fields.pop("metadata", None)
-        message_class: type[m.Message] = m.ReasoningMessage if kind == "reasoning" else m.TextMessage
-        metadata = provider_metadata(item) or self._text_metadata.pop(message_id, None)
-        yield e.MessageDone(message_class(message_id, metadata=metadata, **fields))
+    def _metadata_at_end(self, message_id: str, item: WireObject) -> dict[str, Any] | None:
+        return provider_metadata(item) or self._text_metadata.pop(message_id, None)
 
     # -- files and sources
 
@@ -250,13 +211,13 @@ class Decoder(UiDecoder):
         fields = message_fields(extra)
         fields.pop("metadata", None)
         fields["format"] = format
-        id = self._unused_id(as_text(extra.get("id")))
+        id = self._ids.unused(as_text(extra.get("id")))
         yield e.MessageDone(message_class(id, content=content, metadata=provider_metadata(item), **fields))
 
     def _source(self, item: WireObject) -> Iterator[e.Event]:
         extra = w.extra_of(item)
         message_id = as_text(extra.get("message_id")) or self._newest_text
-        if not message_id or message_id not in self._texts.values():
+        if not message_id or message_id not in (open_id for open_id, _ in self._texts.values()):
             yield e.RawEvent(as_text(item.get("type")), item)
             return
         url = text_or_none(item.get("url"))
