@@ -7,8 +7,9 @@ own: what it awaits are plain calls in the shape of the async manager's. Every b
 from __future__ import annotations
 
 import functools
+import itertools
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -303,6 +304,47 @@ FACES: Mapping[str, Face] = {"sync": Face(), "asyncio": AsyncFace("asyncio"), "t
 every_face = pytest.mark.parametrize("face", list(FACES.values()), ids=list(FACES))
 async_faces = pytest.mark.parametrize("face", [FACES["asyncio"], FACES["trio"]], ids=["asyncio", "trio"])
 sync_face = pytest.mark.parametrize("face", [FACES["sync"]], ids=["sync"])
+
+
+def every_pair(test: Callable[..., Any]) -> Callable[..., Any]:
+    """Thin out the cases of the `parametrize` marks below: any two values of different marks meet, in place of all of them.
+
+    A fault that one value or two together bring about is found as by all combinations.
+    """
+    marks = [mark for mark in test.pytestmark if mark.name == "parametrize"]  # type: ignore[attr-defined]
+    axes = [_cases_of(*mark.args, **mark.kwargs) for mark in reversed(marks)]
+    combinations = [*itertools.product(*(range(len(cases)) for _, cases in axes))]
+    left = {pair for places in combinations for pair in _pairs(places)}
+    chosen: list[Any] = []
+    while left:
+        best = max(combinations, key=lambda places: sum(pair in left for pair in _pairs(places)))
+        left.difference_update(_pairs(best))
+        cases = [cases[place] for (_, cases), place in zip(axes, best, strict=True)]
+        values, given = (
+            [value for case in cases for value in case.values],
+            [mark for case in cases for mark in case.marks],
+        )
+        chosen.append(pytest.param(*values, marks=given, id="-".join(case.id for case in cases)))
+    names = [name for names, _ in axes for name in names]
+    others = [mark for mark in test.pytestmark if mark.name != "parametrize"]  # type: ignore[attr-defined]
+    test.pytestmark = [*others, pytest.mark.parametrize(names, chosen).mark]  # type: ignore[attr-defined]
+    return test
+
+
+def _pairs(places: Sequence[int]) -> Iterator[Any]:
+    return itertools.combinations(enumerate(places), 2)
+
+
+def _cases_of(names: Any, values: Iterable[Any], ids: Any = None) -> tuple[list[str], list[Any]]:
+    """The names of a `parametrize` mark, and its values as `pytest.param` with ids."""
+    names = [name.strip() for name in names.split(",")] if isinstance(names, str) else [*names]
+    listed, cases = [*values], []
+    ids = [*map(ids, listed)] if callable(ids) else [None] * len(listed) if ids is None else [*ids]
+    for value, id in zip(listed, ids, strict=True):
+        case = value if hasattr(value, "marks") else pytest.param(*([value] if len(names) == 1 else value))
+        shown = "-".join(str(getattr(one, "__name__", one)) for one in case.values)
+        cases.append(pytest.param(*case.values, marks=case.marks, id=case.id or (shown if id is None else str(id))))
+    return names, cases
 
 
 def body(test: Callable[..., Any]) -> Callable[..., None]:

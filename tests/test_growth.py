@@ -19,6 +19,7 @@ from streamkit import protocols
 from streamkit.core.engine import Engine
 from streamkit.events import Event
 
+from .faces import every_pair
 from .opcodes import steep
 from .ui_streams import whole
 
@@ -171,14 +172,14 @@ def in_chunks(protocol: str, events: Iterable[Event]) -> list[bytes]:
     return [b"data: " + json.dumps(item).encode() + b"\n\n" for event in events for item in encoder.items(event)]
 
 
-every_protocol = pytest.mark.parametrize("protocol", protocols.registry.BUILT_IN)
-arrangements = [side_by_side, pytest.param(one_by_one, marks=pytest.mark.slow)]
-ways = ["answered", *(pytest.param(way, marks=pytest.mark.slow) for way in ("passive", "unanswered", "deferred"))]
+PROTOCOLS = list(protocols.registry.BUILT_IN)
+ARRANGEMENTS = [side_by_side, one_by_one]
 
 
-@pytest.mark.parametrize("arranged", arrangements)
-@every_protocol
-@pytest.mark.parametrize("way", ways)
+@every_pair
+@pytest.mark.parametrize("arranged", ARRANGEMENTS)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("way", ["answered", "passive", "unanswered", "deferred"])
 def test_each_thing_that_is_read_costs_the_same(protocol: str, arranged: Any, way: str) -> None:
     """Whether calls and questions are answered at once, later, or not at all."""
 
@@ -189,8 +190,8 @@ def test_each_thing_that_is_read_costs_the_same(protocol: str, arranged: Any, wa
     assert not steep(reading)
 
 
-@pytest.mark.parametrize("arranged", arrangements)
-@every_protocol
+@pytest.mark.parametrize("arranged", ARRANGEMENTS)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_each_thing_that_is_written_costs_the_same(protocol: str, arranged: Any) -> None:
     def writing(count: int) -> Callable[[], object]:
         events, encoder = stream_of(count, arranged), protocols.find(protocol).Encoder()
