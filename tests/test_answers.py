@@ -32,6 +32,7 @@ from .faces import (
     calls,
     chat,
     every_face,
+    every_pair,
     interpreter,
     sync_face,
 )
@@ -606,6 +607,7 @@ def over(inner: Any, way: str) -> Any:
 WAYS = ["the stream", "open_interpreter", "streamkit"]
 
 
+@every_pair
 @every_face
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("how", ["approve", "decline", "nothing", "approve later", "decline later", "too late"])
@@ -865,6 +867,7 @@ async def test_all_calls_must_be_answered_to_go_on(face: Face, answered: int) ->
     assert [m.content for m in stream.messages if m.type == "tool_output"] == ["done"]
 
 
+@every_pair
 @every_face
 @pytest.mark.parametrize("strict", [False, True], ids=["lenient", "strict"])
 @pytest.mark.parametrize("answered", [0, 1, 2])

@@ -31,7 +31,7 @@ from streamkit.testing import (
     ToolCall,
 )
 
-from .faces import Face, async_faces, body, every_face
+from .faces import Face, async_faces, body, every_face, every_pair
 from .telling import recordings
 
 REQUEST: dict[str, Any] = {"model": "m", "max_tokens": 99, "messages": [{"role": "user", "content": "Hello"}]}
@@ -527,6 +527,7 @@ STATUSES = [
 ]
 
 
+@every_pair
 @every_face
 @pytest.mark.parametrize(("status", "kind", "type"), STATUSES)
 @pytest.mark.parametrize("helper", [True, False])

@@ -11,8 +11,6 @@ import pytest
 import streamkit as sk
 from streamkit.testing import ModelServer, Reply, ToolCall
 
-from .faces import Face, body, every_face
-
 
 class Read(NamedTuple):
     """How a text is read: the content of the call in the end, its arguments, whether it is malformed; and a part of the warning."""
@@ -58,14 +56,12 @@ def _answer(api: str, text: str) -> bytes:
         return httpx.post(server.url + path, json=request, headers=headers, trust_env=False).content
 
 
-@every_face
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("api", REQUESTS)
-@body
-async def test_every_text_has_one_reading(face: Face, api: str, text: str) -> None:
+def test_every_text_has_one_reading(api: str, text: str) -> None:
     expected = TEXTS[text]
-    stream = face.stream([_answer(api, text)])
-    await stream.until_done()
+    stream = sk.stream([_answer(api, text)])
+    stream.until_done()
     (call,) = [one for one in stream.messages if isinstance(one, sk.ToolCallMessage)]
     assert (call.content, call.arguments, call.malformed) == expected[:3]
     assert [warning.fault.partition("' ")[2] for warning in stream.warnings] == (

@@ -17,7 +17,7 @@ import pytest
 import streamkit as sk
 
 from .faces import Face, async_faces, body, calls, chat
-from .recorded import each_recording
+from .recorded import in_a_loop, own_recordings
 from .test_item_rows import WORDS, Noting
 from .test_parsed_items import OBJECTS, TYPED, items_of
 from .test_recorded_streams import FOLDERS, name_of
@@ -84,7 +84,7 @@ async def told_of(face: Face, source: Any, name: str) -> list[Any]:
 
 @pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # about values of other types than the SDK knows
 @async_faces
-@each_recording(*(FOLDERS[name] for name in TYPED), only=lambda path: path.stem != "conformance")
+@in_a_loop("path", own_recordings(*(FOLDERS[name] for name in TYPED)))
 @body
 async def test_an_async_iterator_gives_what_a_list_gives(face: Face, path: Any) -> None:
     """Events, their places and the stream's cursor at each, of dicts and objects, however often the task sleeps."""

@@ -18,7 +18,7 @@ import pytest
 import streamkit as sk
 from streamkit.testing import ModelServer, Reasoning, Reply, Text, ToolCall
 
-from .faces import Face, ask, ask_responses, body, every_face
+from .faces import FACES, Face, ask, ask_responses, body, every_face
 from .faulty_proxy import FAULT_HEADER, FaultyProxy
 
 REPLY = Reply(
@@ -103,6 +103,14 @@ def check_kept(stream: Any, told: Any, pieces: list[str]) -> None:
     assert all(message.status != "in_progress" for message in stream.messages)
 
 
+def some_positions(face: Face, events: list[bytes], complete: int) -> list[float]:
+    """Those that this face tries: of all places after an event and in the middle of one, each third, and those about the event
+    with which the answer is complete. The faces together try all of them."""
+    first = [*FACES].index(face.name)
+    last = {position for position in (complete - 1, complete - 0.5, complete) if position < len(events)}
+    return sorted({*(n / 2 for n in range(first, 2 * len(events), len(FACES))), *last})
+
+
 @every_face
 @pytest.mark.parametrize("api", API)
 @pytest.mark.parametrize("fault", ["cut", "reset", "ended"])
@@ -114,7 +122,7 @@ async def test_what_came_before_a_connection_broke_is_kept(face: Face, fault: st
         events = events_of(api, proxy)
         complete = until((FINISHED if fault == "ended" else LAST)[api], events)
         async with requests(face, api, proxy) as request:
-            for position in [n / 2 for n in range(2 * len(events))]:
+            for position in some_positions(face, events, complete):
                 told = face.told()
                 stream = face.stream(request(fault, position), told)
                 error = await outcome(stream)
@@ -173,8 +181,9 @@ async def test_a_stalled_connection_is_left_by_cancel(face: Face, api: str) -> N
     """After each event, and in the middle of each: the stream returns what arrived."""
     with ModelServer(REPLY) as server, FaultyProxy(server) as proxy:
         events = events_of(api, proxy)
+        complete = until(FINISHED[api], events)
         async with requests(face, api, proxy) as request:
-            for position in [n / 2 for n in range(2 * until(FINISHED[api], events))]:
+            for position in [n for n in some_positions(face, events, complete) if n < complete]:
                 await cancel_at(face, proxy, request("stall", position), pieces_in(events[: int(position)]))
 
 

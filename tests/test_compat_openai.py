@@ -26,7 +26,7 @@ from streamkit.testing import CodeInterpreter, ModelServer, Refusal, Reply, Tool
 
 from . import assistants as a
 from .assistants import call, each, every_way, message, message_delta, run, run_handler, text
-from .faces import Face, ask, ask_responses, body, every_face, interpreter
+from .faces import Face, ask, ask_responses, body, every_face, every_pair, interpreter
 from .telling import RECORDINGS, recordings
 
 pytestmark = a.quiet
@@ -701,7 +701,7 @@ PATHS = [path for path in _paths(whole) if path]
 
 
 @pytest.mark.slow
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.sampled_from(PATHS), values, st.booleans(), st.permutations(range(4)))
 def test_no_shape_of_an_item_makes_a_hook_go_wrong(path: Any, value: Any, as_bytes: bool, order: list[int]) -> None:
     """Any value in any place: brackets hold, the end comes once, and nothing but our own errors is raised."""
@@ -748,6 +748,7 @@ def _client(face: Face, http: Any, raw: bytes) -> Any:
 
 
 # On trio the client leaves its own generators to the garbage collector.
+@every_pair
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @every_face
 @pytest.mark.parametrize("library", ["httpx", "httpx2"])
@@ -875,6 +876,7 @@ async def test_what_grows_has_its_index(face: Face, way: Any) -> None:
     assert ["index" in one.to_dict() for one in made.content] == [False, False]
 
 
+@every_pair
 @every_face
 @every_way
 @pytest.mark.parametrize("name", ["thread.run.step.bogus", "thread.message.bogus", "thread.run.bogus", "thread.bogus"])
@@ -897,8 +899,8 @@ async def test_an_event_that_nobody_knows_is_told_to_on_event_alone(face: Face, 
 async def test_each_item_is_read_once_however_many_events_it_tells(
     face: Face, ending: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One item may end thousands of calls. What reads an item is counted as it does so."""
-    count = 2000
+    """One item may end hundreds of calls. What reads an item is counted as it does so."""
+    count = 300
     ids = [f"c{place}" for place in range(count)]
     begun = [a.step_delta(a.function("{}", place, id=id, name="f")) for place, id in enumerate(ids)]
     items = [

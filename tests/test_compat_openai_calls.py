@@ -14,7 +14,7 @@ from streamkit.testing import ModelServer, Reply, ToolCall
 
 from . import assistants as a
 from .assistants import call, function, message, message_delta, run, step, step_delta, text
-from .faces import Face, ask, ask_responses, body, every_face
+from .faces import Face, ask, ask_responses, body, every_face, every_pair
 from .recorded import SHARED
 
 pytestmark = a.quiet
@@ -158,6 +158,7 @@ class Guarded:
         self.submitted.append(outputs)
 
 
+@every_pair
 @every_face
 @every_service
 @pytest.mark.parametrize("interleaved", [False, True], ids=["one by one", "interleaved"])

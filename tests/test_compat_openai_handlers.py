@@ -17,7 +17,7 @@ from streamkit.testing import ModelServer, Reply, Text, ToolCall
 
 from . import assistants as a
 from .assistants import message, message_delta, run, text
-from .faces import Face, ask, ask_responses, body, every_face
+from .faces import Face, ask, ask_responses, body, every_face, every_pair
 from .test_compat_openai_sequences import submits
 
 pytestmark = a.quiet
@@ -257,6 +257,7 @@ def _assign(handler: Any, texts: list[str]) -> None:
     handler.on_text_done = lambda text: texts.append(getattr(text, "value", None) or text.content)
 
 
+@every_pair
 @every_face
 @every_service
 @pytest.mark.parametrize("when", ["on_message_created", "on_text_created", "on_text_delta"])
@@ -547,6 +548,7 @@ async def test_on_exception_gets_the_bug_of_on_event(face: Face, service: str) -
     assert len(handler.events) == 1
 
 
+@every_pair
 @every_face
 @every_service
 @pytest.mark.parametrize("ending", ["error", "response.failed"])
@@ -644,6 +646,7 @@ READINGS: dict[str, Any] = {
 }
 
 
+@every_pair
 @every_face
 @pytest.mark.parametrize("inner", READINGS.values(), ids=READINGS)
 @pytest.mark.parametrize("outer", ["iterates", "text_deltas", "until_done"])

@@ -16,7 +16,7 @@ from streamkit.testing import ModelServer, Reply, ToolCall
 
 from . import assistants as a
 from .assistants import call, each, function, message, message_delta, run, step, step_delta, text
-from .faces import Face, ask_responses, async_faces, body, every_face
+from .faces import Face, ask_responses, async_faces, body, every_face, every_pair
 from .test_compat_openai_sequences import submits
 
 pytestmark = a.quiet
@@ -98,6 +98,7 @@ async def _check_whole(handler: Any, rounds: int) -> None:
     assert [(one.id, one.status) for one in steps] == [(f"s{number}", "completed") for number in range(rounds)]
 
 
+@every_pair
 @every_face
 @every_use
 @every_count
@@ -117,6 +118,7 @@ async def test_each_round_may_have_a_handler_of_its_own(face: Face, use: Any, ro
         assert handler.lines.count("end") == 1
 
 
+@every_pair
 @every_face
 @every_use
 @every_count

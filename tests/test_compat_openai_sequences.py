@@ -32,7 +32,7 @@ from .assistants import (
     text,
 )
 from .costs import assert_costs, seconds_of
-from .faces import Face, body, every_face
+from .faces import Face, body, every_face, every_pair
 
 pytestmark = a.quiet
 
@@ -360,6 +360,7 @@ SEQUENCES: dict[str, tuple[list[a.Item], list[str]]] = {
 }
 
 
+@every_pair
 @every_face
 @every_way
 @pytest.mark.parametrize(("items", "told"), list(SEQUENCES.values()), ids=list(SEQUENCES))
@@ -715,6 +716,7 @@ async def test_08_a_live_handler_is_refused_another_run(face: Face) -> None:
 # -- 9, 10: closing and breaking off
 
 
+@every_pair
 @every_face
 @every_way
 @pytest.mark.parametrize("hook", ["on_text_delta", "on_event", "on_message_created"])
@@ -742,6 +744,7 @@ CLOSED_IN = {
 }
 
 
+@every_pair
 @pytest.mark.slow
 @every_face
 @every_way
@@ -929,6 +932,7 @@ async def test_18_what_is_sent_again_is_not_more_of_it(face: Face, way: Any) -> 
 # -- 19, 21, 22: errors
 
 
+@every_pair
 @every_face
 @every_way
 @pytest.mark.parametrize("data", [{"error": {"message": "Boom", "code": "x"}}, {"message": "Boom", "code": "x"}])

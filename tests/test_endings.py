@@ -27,6 +27,7 @@ from .faces import (
     calls,
     chat,
     every_face,
+    every_pair,
     sync_face,
 )
 
@@ -235,6 +236,7 @@ async def test_an_error_in_the_loop_body_closes_and_is_the_callers_own(face: Fac
 # -- hooks end it
 
 
+@every_pair
 @every_face
 @pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.parametrize(
@@ -904,6 +906,7 @@ async def test_a_read_timeout_is_a_source_timeout(face: Face) -> None:
             assert await face.in_thread(server.wait_for_disconnect)
 
 
+@every_pair
 @every_face
 @pytest.mark.parametrize("enter", [True, False])
 @pytest.mark.parametrize(("status", "kind"), [(401, "AuthenticationError"), (429, "RateLimitError"), (503, "Internal")])
@@ -1030,6 +1033,7 @@ async def _set(event: anyio.Event) -> None:
     event.set()
 
 
+@every_pair
 @every_face
 @pytest.mark.parametrize("kind", [StopIteration, StopAsyncIteration])
 @pytest.mark.parametrize("hook", ["on_text_created", "on_text_delta", "on_end"])

@@ -15,7 +15,20 @@ import pytest
 import streamkit as sk
 from streamkit.handlers import HOOKS
 
-from .faces import AsyncTold, Face, Source, SyncTold, async_faces, body, calls, chat, every_face, interpreter, sync_face
+from .faces import (
+    AsyncTold,
+    Face,
+    Source,
+    SyncTold,
+    async_faces,
+    body,
+    calls,
+    chat,
+    every_face,
+    every_pair,
+    interpreter,
+    sync_face,
+)
 
 
 async def raised_by(awaitable: Any) -> BaseException:
@@ -567,6 +580,7 @@ def test_a_method_that_is_no_hook_is_warned_about_once_when_its_handler_is_bound
     assert len(caught) == 1
 
 
+@every_pair
 @every_face
 @pytest.mark.parametrize("awaits", [False, True], ids=["plain", "async"])
 @pytest.mark.parametrize("wrapped", [False, True], ids=["", "throttled"])

@@ -20,6 +20,7 @@ from streamkit.protocols.framing import sse_frame
 from streamkit.protocols.values import json_text
 from streamkit.testing.check.recording import Recording, read_recording
 
+from .faces import every_pair
 from .recorded import own_recordings
 
 PROTOCOLS = {
@@ -55,6 +56,7 @@ def chunks(body: bytes, cut: str, recording: Recording) -> list[bytes]:
 # -- nesting
 
 
+@every_pair
 @pytest.mark.parametrize("kind", ["lists", "objects"])
 @pytest.mark.parametrize("cut", ["one chunk", "each event", "7 bytes"])
 @pytest.mark.parametrize("folder", PROTOCOLS)

@@ -18,7 +18,7 @@ from streamkit.relay import LogWriter, Relay
 from streamkit.relay.redis import RedisRelay
 from streamkit.server import create_app
 
-from .faces import Face, body, every_face
+from .faces import Face, body, every_face, every_pair
 from .redis_server import RedisServer, needs_redis, wait_for
 from .server.parts import TOKEN, Client, serve
 from .test_relay_contract import Driver, lines, numbers
@@ -66,6 +66,7 @@ LOSSES = {"the log": ("log",), "the log and the snapshot": ("log", "snapshot"), 
 READERS = {"from the beginning": None, "after a cursor": 35, "after one that was dropped": 5}
 
 
+@every_pair
 @every_face
 @pytest.mark.parametrize("ended", [True, False], ids=["ended", "running"])
 @pytest.mark.parametrize("after", READERS.values(), ids=READERS)

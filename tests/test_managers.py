@@ -35,6 +35,7 @@ from .faces import (
     calls,
     chat,
     every_face,
+    every_pair,
     interpreter,
     sync_face,
 )
@@ -276,6 +277,7 @@ async def test_leaving_a_loop_at_any_event_closes_everything(face: Face, items: 
         check_closed(stream, source, tellers)
 
 
+@every_pair
 @every_face
 @pytest.mark.parametrize("items", STREAMS.values(), ids=STREAMS)
 @pytest.mark.parametrize("kind", ["raise", "cancel"])
@@ -491,6 +493,7 @@ OUTER: dict[str, Any] = {
 }
 
 
+@every_pair
 @every_face
 @pytest.mark.parametrize("outer", OUTER.values(), ids=OUTER)
 @pytest.mark.parametrize("inner", READINGS.values(), ids=READINGS)

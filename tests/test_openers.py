@@ -26,7 +26,7 @@ import streamkit as sk
 from streamkit.compat.openai import AssistantEventHandler, AsyncAssistantEventHandler
 
 from .agent.parts import PROVIDERS
-from .faces import Face, Shaped, async_faces, body, calls, every_face
+from .faces import Face, Shaped, async_faces, body, calls, every_face, every_pair
 from .gated_server import GatedServer, gated_server
 from .test_other_clients import BEDROCK, SSE, bedrock_body
 
@@ -428,6 +428,7 @@ async def _failed(stream: Any) -> None:
         await stream.until_done()
 
 
+@every_pair
 @every_face
 @pytest.mark.parametrize("way", ["create", "helper", "raw response"])
 @pytest.mark.parametrize(("client", "api"), [("OpenAI", "responses"), ("Anthropic", "messages")])

@@ -16,7 +16,7 @@ from streamkit.sources.body import BodyJoiner
 from streamkit.testing import ModelServer, Reply
 
 from .costs import assert_costs, seconds_of
-from .faces import FACES, Face, body, chat
+from .faces import FACES, Face, body, chat, every_pair
 from .recorded import each_recording, in_a_loop
 
 SAID = 'A {brace}, a "quote", a back\\slash, data: and event: é \U0001f600'
@@ -146,6 +146,7 @@ def test_recorded_text_tells_what_its_bytes_tell(path: Any) -> None:
         assert told(iter(lines))[0] == whole[0]
 
 
+@every_pair
 @pytest.mark.parametrize("face", [FACES["sync"], FACES["asyncio"]], ids=["sync", "asyncio"])
 @pytest.mark.parametrize("library", [httpx, httpx2])
 @pytest.mark.parametrize("way", ["iter_lines", "iter_text", "iter_bytes"])

@@ -19,7 +19,20 @@ import streamkit as sk
 from streamkit.protocols import codec
 from streamkit.testing import ModelServer, Reply, ServiceError, ToolCall
 
-from .faces import ASKED, Face, Source, SyncTold, ask, ask_responses, body, calls, chat, every_face, interpreter
+from .faces import (
+    ASKED,
+    Face,
+    Source,
+    SyncTold,
+    ask,
+    ask_responses,
+    body,
+    calls,
+    chat,
+    every_face,
+    every_pair,
+    interpreter,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -74,6 +87,7 @@ REPLIES = {
 }
 
 
+@every_pair
 @every_face
 @pytest.mark.parametrize("request_of", [ask, ask_responses])
 @pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES)
@@ -171,6 +185,7 @@ async def test_an_open_file_of_a_recording_is_as_its_path(face: Face, kind: str,
     assert file.closed
 
 
+@every_pair
 @every_face
 @pytest.mark.parametrize("kind", OPENED)
 @pytest.mark.parametrize("way", ["from its first item", "after something else", "from its second source", "looped"])

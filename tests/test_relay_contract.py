@@ -270,7 +270,7 @@ SCHEDULES = [
         marks=[*_marks(kind), *([pytest.mark.slow] if seed >= 10 and kind.name == "redis" else [])],
     )
     for kind in RELAYS
-    for seed in range(50)
+    for seed in range(15)
 ]
 
 

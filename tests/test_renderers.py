@@ -1249,7 +1249,7 @@ def rendered(pieces: Iterable[str], width: int = 60) -> str:
 
 @pytest.mark.slow
 @given(st.lists(LINES, max_size=14), st.data())
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 def test_markdown_in_pieces_is_the_same_markdown(lines: list[str], data: st.DataObject) -> None:
     """Wherever it is cut."""
     text = "\n".join(lines)

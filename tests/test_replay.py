@@ -24,7 +24,20 @@ from streamkit.protocols.anthropic import Decoder as AnthropicDecoder
 from streamkit.protocols.open_interpreter.decoder import WebsocketDecoder
 from streamkit.testing import ModelServer, Reply, ToolCall
 
-from .faces import FACES, Face, Shaped, Source, ask, ask_responses, body, calls, chat, every_face, interpreter
+from .faces import (
+    FACES,
+    Face,
+    Shaped,
+    Source,
+    ask,
+    ask_responses,
+    body,
+    calls,
+    chat,
+    every_face,
+    every_pair,
+    interpreter,
+)
 from .recorded import own_recordings
 
 FOLDERS = {
@@ -214,6 +227,7 @@ def test_a_damaged_body_replays_with_the_same_events(folder: str, tmp_path: Path
     FACES["sync"].run(check)
 
 
+@every_pair
 @every_face
 @pytest.mark.parametrize(
     "content", [b"<html>No such page</html>\n", b"", b"event: ping\n\n", b"\xef\xbb", b'{"id": "a']
@@ -306,6 +320,7 @@ def as_body(items: Iterable[Any]) -> list[bytes]:
     return [b"".join(json.dumps(item).encode() + b"\n" for item in items)]
 
 
+@every_pair
 @every_face
 @pytest.mark.parametrize("how", ["approve", "decline", "no answer"])
 @pytest.mark.parametrize("items", QUESTIONS.values(), ids=QUESTIONS)
@@ -465,6 +480,7 @@ REPLIES = {
 }
 
 
+@every_pair
 @every_face
 @pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES)
 @pytest.mark.parametrize("request_of", [ask, ask_responses])

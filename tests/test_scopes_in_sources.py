@@ -14,7 +14,7 @@ import pytest
 
 import streamkit as sk
 
-from .faces import AsyncTold, Face, async_faces, body, chat
+from .faces import AsyncTold, Face, async_faces, body, chat, every_pair
 
 WORDS = [*"abcdefgh"]
 Holding = Callable[[], AbstractAsyncContextManager[Any]]
@@ -74,6 +74,7 @@ def end(ending: str, stream: Any) -> None:
         raise Left
 
 
+@every_pair
 @async_faces
 @pytest.mark.parametrize("timeouts", [None, sk.Timeouts(idle=60)], ids=["", "timeouts"])
 @pytest.mark.parametrize("sleeps", [False, True], ids=["", "sleeps"])

@@ -16,7 +16,7 @@ import pytest
 
 import streamkit as sk
 
-from .faces import FACES, Face, body
+from .faces import FACES, Face, body, every_pair
 
 # What a server answers with, and what of it the error says.
 BODIES: dict[str, tuple[str, Any]] = {
@@ -77,6 +77,7 @@ def _requests(url: str, *, is_async: bool) -> dict[str, Any]:
     }
 
 
+@every_pair
 @pytest.mark.parametrize("face", [FACES["sync"], FACES["asyncio"]], ids=["sync", "asyncio"])
 @pytest.mark.parametrize("client", ["Chat", "Responses", "Anthropic", "Anthropic's helper", "httpx"])
 @pytest.mark.parametrize("form", BODIES)

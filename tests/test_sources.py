@@ -26,7 +26,20 @@ from streamkit.events import StreamEnd, TextCreated, TextDone
 from streamkit.protocols import codec
 from streamkit.testing import ModelServer, Reply
 
-from .faces import FACES, Face, Source, SyncTold, ask, ask_responses, async_faces, body, chat, every_face, sync_face
+from .faces import (
+    FACES,
+    Face,
+    Source,
+    SyncTold,
+    ask,
+    ask_responses,
+    async_faces,
+    body,
+    chat,
+    every_face,
+    every_pair,
+    sync_face,
+)
 
 
 async def raised_by(awaitable: Any) -> BaseException:
@@ -736,6 +749,7 @@ async def _passed(face: Face, stream: Any) -> Any:
 client_leaves_generators = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
+@every_pair
 @client_leaves_generators
 @every_face
 @pytest.mark.parametrize("use", [_drained, _closed, _passed], ids=["drained", "closed", "passed before"])
@@ -799,6 +813,7 @@ PLAIN: dict[str, Any] = {
 }
 
 
+@every_pair
 @every_face
 @pytest.mark.parametrize("as_iterator", [False, True], ids=["list", "iterator"])
 @pytest.mark.parametrize("pieces", PLAIN.values(), ids=PLAIN)

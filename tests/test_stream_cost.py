@@ -17,6 +17,7 @@ import streamkit as sk
 
 from .benchmarks import streams
 from .benchmarks.wires import pieces
+from .faces import every_pair
 
 # Modules of others that cost milliseconds, and that some streams need but not all.
 UNLOADED = {
@@ -98,6 +99,7 @@ def memory() -> dict[str, streams.Row]:
     return {row["name"]: streams.Row(**row) for row in map(json.loads, done.stdout.splitlines())}
 
 
+@every_pair
 @pytest.mark.slow
 @pytest.mark.parametrize("face", ["sync", "async"])
 @pytest.mark.parametrize("cut", ["event", "2 KB"])

@@ -21,7 +21,7 @@ import streamkit as sk
 from streamkit.compat.openai import AssistantEventHandler, AsyncAssistantEventHandler
 from streamkit.testing import ModelServer, Reply, Text, ToolCall
 
-from .faces import Face, Shaped, async_faces, body, chat, every_face
+from .faces import Face, Shaped, async_faces, body, chat, every_face, every_pair
 from .filters import FORMS, REDACTED, SECRET, EveryMethod, EveryMethodOfFunction, redact
 
 pytestmark = pytest.mark.filterwarnings("ignore:The Assistants API is deprecated:DeprecationWarning")
@@ -85,6 +85,7 @@ def check_redacted(told: Any) -> None:
                 assert SECRET not in str(text)
 
 
+@every_pair
 @client_leaves_generators
 @every_face
 @every_api
@@ -105,6 +106,7 @@ async def test_what_a_filter_redacts_reaches_no_handler(face: Face, form: str, a
             assert stream.warnings == ()
 
 
+@every_pair
 @client_leaves_generators
 @every_face
 @pytest.mark.parametrize("api", WITH_AGENT)
@@ -409,6 +411,7 @@ async def test_what_a_filter_redacts_reaches_no_assistants_handler(face: Face, f
 # -- endings
 
 
+@every_pair
 @client_leaves_generators
 @every_face
 @pytest.mark.parametrize("form", FORMS_WITH_CLOSE)
@@ -425,6 +428,7 @@ async def test_closing_what_wraps_a_stream_closes_its_response(face: Face, form:
             assert await face.in_thread(server.wait_for_disconnect)
 
 
+@every_pair
 @client_leaves_generators
 @every_face
 @every_form

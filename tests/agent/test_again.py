@@ -10,7 +10,7 @@ import pytest
 import streamkit as sk
 from streamkit.testing import ModelServer, Reply, Text, ToolCall
 
-from ..faces import Face, body, every_face
+from ..faces import Face, body, every_face, every_pair
 from .parts import Approving, ToyComputer, agent_on, code, every_provider
 
 
@@ -70,6 +70,7 @@ async def test_another_stream_emits_the_same_events(face: Face, script: tuple[Re
     assert outer.pending == inner.pending == {}
 
 
+@every_pair
 @every_face
 @every_provider
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)

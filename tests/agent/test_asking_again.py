@@ -12,7 +12,7 @@ import streamkit as sk
 from streamkit.agent import tool
 from streamkit.testing import McpApproval, ModelServer, Reply, Text, ToolCall
 
-from ..faces import Face, body, every_face
+from ..faces import Face, body, every_face, every_pair
 from .parts import Approving, ToyComputer, agent_on, code, every_provider, outputs_of
 
 
@@ -29,6 +29,7 @@ async def leave_at_the_question(talker: Any) -> sk.Confirmation:
 UNANSWERED = ("left", "not answered", "the time is over", "failed")
 
 
+@every_pair
 @every_face
 @every_provider
 @pytest.mark.parametrize("how", UNANSWERED)
@@ -179,6 +180,7 @@ async def test_a_call_of_the_application_waits_again(face: Face, provider: str, 
     assert [message.type for message in another.messages] == ["message", "tool_call", "tool_output", "message"]
 
 
+@every_pair
 @every_face
 @every_provider
 @pytest.mark.parametrize("before", ["nobody answered", "the time was over", "it was left"])
@@ -250,6 +252,7 @@ async def test_the_calls_beside_one_that_waits_are_saved_as_waiting(face: Face, 
     assert looked == ["sun", "sun"]
 
 
+@every_pair
 @every_face
 @every_provider
 @pytest.mark.parametrize("as_dict", [False, True], ids=["message", "dict"])

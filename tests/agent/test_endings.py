@@ -14,7 +14,7 @@ import streamkit as sk
 from streamkit.agent import progress
 from streamkit.testing import ModelServer, Reasoning, Reply, Text, ToolCall
 
-from ..faces import Face, async_faces, body, every_face
+from ..faces import Face, async_faces, body, every_face, every_pair
 from .parts import Approving, ToyComputer, agent_on, code, every_provider, outputs_of
 
 INTERRUPTED = "It was interrupted before it finished, and may have had effects."
@@ -159,6 +159,7 @@ FAILURES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
+@every_pair
 @every_face
 @every_provider
 @pytest.mark.parametrize("failure", FAILURES)
@@ -374,6 +375,7 @@ MIDDLES: dict[str, tuple[Reply, type[sk.StreamkitError]]] = {
 }
 
 
+@every_pair
 @every_face
 @every_provider
 @pytest.mark.parametrize("middle", MIDDLES)

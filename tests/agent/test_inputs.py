@@ -14,7 +14,7 @@ import pytest
 import streamkit as sk
 from streamkit.testing import ModelServer, Reply, Request
 
-from ..faces import Face, body, every_face
+from ..faces import Face, body, every_face, every_pair
 from .parts import PNG, Approving, ToyComputer, agent_on, code, every_provider, outputs_of
 
 BAD: dict[str, tuple[Any, str]] = {
@@ -36,6 +36,7 @@ BAD: dict[str, tuple[Any, str]] = {
 }
 
 
+@every_pair
 @every_face
 @every_provider
 @pytest.mark.parametrize("bad", BAD)

@@ -20,7 +20,7 @@ import streamkit as sk
 from streamkit.agent import progress, tool
 from streamkit.testing import ModelServer, Reply, Request, Text, ToolCall
 
-from ..faces import Face, async_faces, body, every_face
+from ..faces import Face, async_faces, body, every_face, every_pair
 from .parts import ToyComputer, agent_on, code, every_provider, outputs_of
 
 NOT_RUN = "Not run: the conversation went on without it."
@@ -81,6 +81,7 @@ STATES: dict[str, dict[str, str]] = {
 }
 
 
+@every_pair
 @every_face
 @every_provider
 @pytest.mark.parametrize("state", STATES)

@@ -10,7 +10,7 @@ import pytest
 import streamkit as sk
 from streamkit.testing import ModelServer, Reply, Text, ToolCall
 
-from ..faces import Face, body, every_face
+from ..faces import Face, body, every_face, every_pair
 from ..test_replay import Events, course_of
 from .parts import ToyComputer, agent_on, code, every_provider
 from .test_again import SCRIPTS, failing, weather
@@ -48,6 +48,7 @@ class Answering(sk.EventHandler):
                 call.respond("ok")
 
 
+@every_pair
 @every_face
 @every_provider
 @pytest.mark.parametrize("script", RUNS.values(), ids=RUNS)

@@ -24,7 +24,7 @@ from streamkit.agent.tool_context import current_progress
 from streamkit.agent.tools import parse_docstring
 from streamkit.testing import ModelServer, Reply, ToolCall
 
-from ..faces import Face, async_faces, body, every_face
+from ..faces import Face, async_faces, body, every_face, every_pair
 from .parts import PNG, agent_on, every_provider, outputs_of
 
 
@@ -361,6 +361,7 @@ OUTPUTS: list[tuple[Any, dict[str, Any] | str, str]] = [
 ]
 
 
+@every_pair
 @every_face
 @every_provider
 @pytest.mark.parametrize(("function", "arguments", "told"), OUTPUTS)

@@ -23,7 +23,7 @@ from streamkit.protocols.framing import SseFramer, sse_frame
 from streamkit.protocols.letta import Decoder, Encoder, to_input
 
 from .. import values as q
-from ..faces import Face, body, every_face
+from ..faces import Face, body, every_face, every_pair
 from ..recorded import SHARED, each_recording, own_recordings, streams_in
 from ..telling import Story, tell_bytes, tell_items
 
@@ -338,6 +338,7 @@ def test_parts_of_one_message_may_interleave() -> None:
     assert (story.contents("reasoning"), story.contents("message"), story.codes) == (["ab"], ["xy"], [])
 
 
+@every_pair
 @pytest.mark.parametrize("runs", [("r1", "r2"), (None, None), (None, "r2"), ("r1", None)])
 @pytest.mark.parametrize("first", ["end_turn", "max_steps", "requires_approval"])
 @pytest.mark.parametrize("last", ["end_turn", "error"])
@@ -1097,7 +1098,7 @@ def well_formed(story: Story) -> None:
 
 @pytest.mark.slow
 @given(q.drawn(q.lists(q.dictionaries(q.sampled_from(FIELDS), anything, max_size=6), max_size=4)))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_no_object_makes_the_decoder_fail(items: list[dict[str, Any]]) -> None:
     well_formed(tell_items(Decoder, items))
     well_formed(tell(*items))
@@ -1105,14 +1106,14 @@ def test_no_object_makes_the_decoder_fail(items: list[dict[str, Any]]) -> None:
 
 @pytest.mark.slow
 @given(q.drawn(q.some(RICH, json_values | q.sampled_from(KINDS), max_size=8)), st.booleans())
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_no_mutation_makes_the_decoder_fail_or_the_paths_differ(items: list[Any], done: bool) -> None:
     well_formed(tell(*items, done=done))
 
 
 @pytest.mark.slow
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_no_mutation_of_a_recording_makes_the_decoder_fail(data: st.DataObject) -> None:
     path = data.draw(st.sampled_from(STREAMS))
     frames = [frame[2].decode() for frame in SseFramer().feed(path.read_bytes() + b"\n\n")]
@@ -1156,7 +1157,7 @@ bare = q.one_of(
 
 @pytest.mark.slow
 @given(q.drawn(q.lists(bare, max_size=12)), st.booleans())
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_both_paths_tell_the_same_of_items_that_are_nearly_bare(items: list[Any], done: bool) -> None:
     """Whatever the fast path takes, the tolerant one would have told the same."""
     well_formed(tell(*items, done=done))
@@ -1264,7 +1265,7 @@ def told(events: list[e.Event]) -> Story:
 
 @pytest.mark.slow
 @given(canonical())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_what_letta_can_express_survives_encoding(events: list[e.Event]) -> None:
     """Law 8: however its messages interleave."""
     story = told(events)
@@ -1603,7 +1604,7 @@ def test_what_the_user_gave_is_never_dropped_in_silence(message: Any) -> None:
 
 
 @given(st.datetimes(datetime(1970, 1, 2), datetime(9999, 12, 30)), st.integers(-14 * 60, 14 * 60))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_dates_are_read_and_written_as_the_calendar_has_them(date: datetime, minutes: int) -> None:
     """In any time zone, with and without fractions of a second."""
     there = date.replace(tzinfo=timezone(timedelta(minutes=minutes)))

@@ -954,7 +954,7 @@ def assistants_calls(parts: Sequence[tuple[int, str]]) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [assistants_messages, assistants_calls])
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(q.drawn(merged()), st.data())
 def test_laws_1_2_and_5_hold_for_interleaved_things(
     make: Callable[..., list[Any]], parts: list[Any], data: st.DataObject
@@ -1110,7 +1110,7 @@ ITEM = q.fixed_dictionaries({"event": q.sampled_from([*NAMES, "thread.new"]) | J
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(q.drawn(q.lists(ITEM, max_size=10)))
 def test_no_values_make_the_decoder_fail(items: list[Any]) -> None:
     """The brackets hold, both paths emit the same, and that can be encoded, strictly valid."""
@@ -1452,7 +1452,7 @@ def canonical(events: list[Event]) -> Story:
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(stories())
 def test_law_8_what_the_protocol_can_express_comes_back(events: list[Event]) -> None:
     """Messages, steps, run and tokens; each event strictly valid."""

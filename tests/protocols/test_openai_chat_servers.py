@@ -15,7 +15,7 @@ import streamkit as sk
 from streamkit.protocols.openai_chat import to_input
 from streamkit.testing import ModelServer, Reply
 
-from ..faces import Face, ask, body, every_face
+from ..faces import Face, ask, body, every_face, every_pair
 from ..telling import Story, tell_items
 from .test_openai_chat import CITATION, Decoder, calls, chunk, decode, sse, tool, tools
 
@@ -192,6 +192,7 @@ def test_useChat_gets_one_part_of_an_answer_with_a_finish_reason_in_every_chunk(
     assert kinds.count("text-start") == kinds.count("text-end") == 1
 
 
+@every_pair
 @every_face
 @pytest.mark.parametrize("fields", [{}, {"provider": "p"}], ids=["", "OpenRouter"])
 @pytest.mark.parametrize("between", [[], [usage()]], ids=["", "usage"])

@@ -944,7 +944,7 @@ EVENT = q.fixed_dictionaries(
 
 
 @pytest.mark.slow
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(q.drawn(q.lists(EVENT, max_size=8)))
 def test_no_values_make_the_decoder_fail(items: list[Any]) -> None:
     """And the fast path emits the same as the tolerant one."""
@@ -1212,7 +1212,7 @@ def streamed(message: Message) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(MESSAGES, max_size=5))
 def test_what_the_protocol_can_express_survives_encoding(messages: list[Message]) -> None:
     """Generated messages, encoded and decoded, keep id, role, type, format, content, name, call and status."""
