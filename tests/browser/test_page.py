@@ -706,6 +706,39 @@ def test_code_is_highlighted_in_these_languages(tab: Tab) -> None:
             ["literal", "null"],
         ],
         ("json", '{"a": ["b", 1, true]}'): [["key", '"a"'], ["string", '"b"'], ["number", "1"], ["literal", "true"]],
+        ("yaml", "on-call: yes # c\nurl: http://a#b"): [
+            ["key", "on-call"],
+            ["literal", "yes"],
+            ["comment", "# c"],
+            ["key", "url"],
+        ],
+        ("toml", '[a]\nb.c = "d" # e\nf = 1'): [
+            ["key", "b.c"],
+            ["string", '"d"'],
+            ["comment", "# e"],
+            ["key", "f"],
+            ["number", "1"],
+        ],
+        ("css", "a:hover { font-size: 2px; } /* b\nc */ @media"): [
+            ["key", "font-size"],
+            ["number", "2"],
+            ["comment", "/* b"],
+            ["comment", "c */"],
+            ["function", "@media"],
+        ],
+        ("html", '<p class="a">it\'s</p><!-- b -->'): [
+            ["variable", "<p"],
+            ["string", '"a"'],
+            ["variable", ">"],
+            ["variable", "</p>"],
+            ["comment", "<!-- b -->"],
+        ],
+        ("diff", "--- a\n@@ -1 +1 @@\n-b\n+c\n d"): [
+            ["comment", "--- a"],
+            ["comment", "@@ -1 +1 @@"],
+            ["removed", "-b"],
+            ["string", "+c"],
+        ],
         ("unheard-of", 'a "b" 2'): [["string", '"b"'], ["number", "2"]],
     }
     for given, wanted in cases.items():

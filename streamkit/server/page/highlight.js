@@ -37,7 +37,7 @@ const SHELL = {
   literals: words("true false"),
   variable: /^\$(?:\{[^}]*\}|\w+|[@#?$!*-])/,
 };
-const JSON_TEXT = { strings: [['"', false]], keywords: words(""), literals: words("true false null"), keys: true };
+const JSON_TEXT = { strings: [['"', false]], keywords: words(""), literals: words("true false null"), keys: /^\s*:/ };
 const CURLY = {
   comment: "//",
   block: ["/*", "*/"],
@@ -62,6 +62,18 @@ const SQL = {
 };
 const PLAIN = { strings: [['"', false]], keywords: words(""), literals: words("true false null") };
 const TEXT = { strings: [], keywords: words(""), literals: words(""), plain: true };
+const SETTINGS = {
+  comment: "#",
+  commentAfterSpace: true,
+  strings: [['"""', true], ['"', false]],
+  keywords: words(""),
+  literals: words("true false null yes no"),
+  name: /^[\p{L}_][\p{L}\d_.-]*/u,
+  keys: /^\s*[:=](?:\s|$)/,
+};
+const CSS = { ...PLAIN, block: ["/*", "*/"], name: /^[\p{L}@_-][\p{L}\d_-]*/u, keys: /^\s*:(?:\s|$)/ };
+const HTML = { ...PLAIN, block: ["<!--", "-->"], literals: words(""), variable: /^(?:<[!/]?[\p{L}][\p{L}\d-]*|\/?>|&#?\w+;)/u };
+const DIFF = { ...TEXT, lines: [[/^(?:@@|diff |index |\+\+\+ |--- )/, "comment"], [/^\+/, "string"], [/^-/, "removed"]] };
 
 const GRAMMARS = new Map();
 for (const [grammar, names] of [
@@ -71,6 +83,10 @@ for (const [grammar, names] of [
   [JSON_TEXT, "json jsonc jsonl json5"],
   [CURLY, "c cpp c++ cs csharp go java kotlin rust rs swift scala dart php"],
   [SQL, "sql sqlite postgresql mysql"],
+  [SETTINGS, "yaml yml toml ini properties"],
+  [CSS, "css scss less"],
+  [HTML, "html xml svg vue"],
+  [DIFF, "diff patch"],
   [TEXT, "text plain txt plaintext output markdown md"],
 ]) {
   for (const name of names.split(" ")) GRAMMARS.set(name, grammar);
@@ -85,6 +101,8 @@ export function tokens(line, grammar, state) {
     else found.push([kind, text]);
   };
   let at = 0;
+  const whole = grammar.lines?.find(([begin]) => begin.test(line));
+  if (whole) return [[[whole[1], line]], null];
   if (state) {
     at = endOf(line, 0, state.close, state.kind === "string");
     add(state.kind, line.slice(0, at < 0 ? line.length : at));
@@ -100,7 +118,7 @@ export function tokens(line, grammar, state) {
     if (open) {
       const end = endOf(line, at + open.length, open.close, open.kind === "string");
       const stop = end < 0 ? line.length : end;
-      const isKey = grammar.keys && /^\s*:/.test(line.slice(stop));
+      const isKey = grammar.keys?.test(line.slice(stop));
       add(isKey ? "key" : open.kind, line.slice(at, stop));
       if (end < 0 && open.spans) return [found, open];
       at = stop;
@@ -139,10 +157,11 @@ function word(rest, grammar, after) {
   if (variable) return ["variable", variable[0]];
   const number = /^(?:0[xXbBoO][\da-fA-F_]+|\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?)/.exec(rest);
   if (number) return ["number", number[0]];
-  const name = /^[\p{L}_$@][\p{L}\d_]*/u.exec(rest);
+  const name = (grammar.name ?? /^[\p{L}_$@][\p{L}\d_]*/u).exec(rest);
   if (!name) return ["", /^(?:\s+|.)/su.exec(rest)[0]];
   const text = name[0];
   const key = grammar.ignoresCase ? text.toLowerCase() : text;
+  if (grammar.keys?.test(rest.slice(text.length) + after)) return ["key", text];
   if (grammar.keywords.has(key)) return ["keyword", text];
   if (grammar.literals.has(key)) return ["literal", text];
   if ((rest[text.length] ?? after) === "(") return ["function", text];
