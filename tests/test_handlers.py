@@ -682,7 +682,7 @@ WRONG_HOOKS = {
     "a decorator's": ("on_text_delta", _with_one_argument(_slowly)),
     "static": ("on_text_delta", staticmethod(lambda delta: None)),
     "of a class": ("on_text_delta", classmethod(lambda cls, delta: None)),
-    "partial": ("on_text_delta", functools.partial(lambda snapshot: None)),
+    "partial": ("on_text_delta", staticmethod(functools.partial(lambda snapshot: None))),
     "an object": ("on_text_delta", _Callable()),
     "handle": ("handle", lambda self, event, more: None),
     "receive": ("receive", lambda self: None),
@@ -695,7 +695,7 @@ RIGHT_HOOKS = {
     "a decorator's": ("on_text_delta", _logged(lambda self, delta: None)),
     "static": ("on_text_delta", staticmethod(lambda delta, snapshot: None)),
     "of a class": ("on_text_delta", classmethod(lambda cls, delta, snapshot: None)),
-    "partial": ("on_text_delta", functools.partial(lambda more, delta, snapshot: None, None)),
+    "partial": ("on_text_delta", staticmethod(functools.partial(lambda more, delta, snapshot: None, None))),
     "written in C": ("on_text_delta", print),
 }
 
