@@ -146,13 +146,17 @@ def _turn_of(messages: list[Message], before: str | None) -> int:
     """
     index = _turn_start(messages, before)
     if index is None:
-        fault = "is the id of no message of the user" if before is not None else "is missing: the user said nothing"
+        fault = (
+            "is the id of no message of the user"
+            if before is not None
+            else "is missing: there is no message of the user"
+        )
         raise Problem("invalid", extra={"errors": [{"path": "before", "fault": fault}]})
     return index
 
 
 def _title_of_branch(title: str) -> str:
-    """Return the title of a conversation with a number, which is that of another one and 1."""
+    """Return the title of a branch: `Tea (2)` of `Tea`, `Tea (3)` of `Tea (2)`."""
     found = _NUMBERED.fullmatch(title)
     return f"{found[1]} ({int(found[2]) + 1})" if found else f"{title} (2)"
 

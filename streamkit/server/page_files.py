@@ -14,7 +14,7 @@ from .problem import Problem
 __all__ = ["PageFiles"]
 
 _FILES = {path.name: path for path in (Path(__file__).parent / "page").iterdir()}
-_NOTE = '<span id="model" class="note">'  # the element of the page that has it
+_NOTE = '<span id="model" class="note">'  # the element of the page that shows the note
 _TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",

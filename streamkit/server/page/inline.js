@@ -17,8 +17,8 @@ const FORMULAS = { "\\(": "\\)", $$: "$$", $: "$" };
 const LONGEST_FORMULA = 1000; // characters: a search for its end goes no further
 const WIDE = /[\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\u{20000}-\u{3fffd}]/u;
 
-/** The nodes of a text with inline Markdown. `known` has what references lead to; see `definitions.js`. */
-export function inline(text, known = null) {
+/** The nodes of a text with inline Markdown. `definitions` has what references lead to; see `definitions.js`. */
+export function inline(text, definitions = null) {
   const parts = []; // nodes, texts, delimiters as {mark, count, opens, closes}, and beginnings of elements as {tag}
   const brackets = []; // of each open `[`: its place in parts, where its text begins, and whether it is an image
   brackets.linked = 0; // how many of the first of them have a link inside
@@ -44,7 +44,7 @@ export function inline(text, known = null) {
     else if (token === "[" || token === "![") {
       brackets.push({ place: parts.length, start: at, isImage: token === "![" });
       parts.push(token);
-    } else if (token === "]") at = closeBracket(text, at, parts, brackets, tags, known);
+    } else if (token === "]") at = closeBracket(text, at, parts, brackets, tags, definitions);
     else if (token === "\n") breakLine(parts);
     else if (token === "<!--") at = at <= lastComment ? text.indexOf("-->", at) + 3 : (parts.push(token), at); // it is not shown
     else if (tag === "br") parts.push(element("br"));
@@ -132,12 +132,12 @@ function codeSpan(text, start, ticks, parts, runs) {
   return end + ticks.length;
 }
 
-/** A link or an image, if a `[` is open and an address follows, or what the brackets refer to is known. Returns where the text goes on. */
-function closeBracket(text, at, parts, brackets, tags, known) {
+/** Close a `[`: a link or an image if an address follows, or if its text refers to a definition. Returns where the text goes on. */
+function closeBracket(text, at, parts, brackets, tags, definitions) {
   const bracket = brackets.pop();
   const hasLink = bracket && !bracket.isImage && brackets.length < brackets.linked; // no link inside of a link
   brackets.linked = Math.min(brackets.linked, brackets.length);
-  const target = bracket && !hasLink ? (targetAt(text, at) ?? known?.targetAt(text, bracket.start, at)) : null;
+  const target = bracket && !hasLink ? (targetAt(text, at) ?? definitions?.targetAt(text, bracket.start, at)) : null;
   if (!target) {
     parts.push("]");
     return at;

@@ -63,9 +63,9 @@ export class MarkdownView {
   }
 
   #resolve() {
-    const known = new Definitions();
-    const nodes = parse(this.#text.split("\n"), 0, known).map((block) => made(block, known));
-    const notes = known.notes((text) => inline(text, known));
+    const definitions = new Definitions();
+    const nodes = parse(this.#text.split("\n"), 0, definitions).map((block) => made(block, definitions));
+    const notes = definitions.notes((text) => inline(text, definitions));
     this.element.replaceChildren();
     for (const node of [...nodes, ...(notes ? [notes] : [])]) this.element.append(node);
   }
@@ -89,7 +89,7 @@ export class MarkdownView {
 // -- blocks
 
 /** The blocks of lines, each with the lines that it stands in. */
-function parse(lines, depth = 0, known = null) {
+function parse(lines, depth = 0, definitions = null) {
   const blocks = [];
   let at = 0;
   while (at < lines.length) {
@@ -97,24 +97,24 @@ function parse(lines, depth = 0, known = null) {
       at += 1;
       continue;
     }
-    const block = blockAt(lines, at, depth, known);
-    const text = block.kind === "paragraph" && known ? known.take(block.text) : block.text;
+    const block = blockAt(lines, at, depth, definitions);
+    const text = block.kind === "paragraph" && definitions ? definitions.take(block.text) : block.text;
     if (block.kind !== "paragraph" || text) blocks.push({ ...block, text, from: at });
     at = block.to;
   }
   return blocks;
 }
 
-function blockAt(lines, at, depth, known) {
+function blockAt(lines, at, depth, definitions) {
   const line = lines[at];
   const heading = HEADING.exec(line);
   if (heading) return { kind: "heading", level: heading[1].length, text: headingText(line.slice(heading[0].length)), to: at + 1 };
   if (fenceOf(line)) return fenceAt(lines, at);
   if (formulaOf(line)) return formulaAt(lines, at);
   if (RULE.test(line)) return { kind: "rule", to: at + 1 };
-  if (QUOTE.test(line) && depth < DEEPEST) return quoteAt(lines, at, depth, known);
-  if (DETAILS.test(line) && depth < DEEPEST) return detailsAt(lines, at, depth, known);
-  if (itemOf(line) && depth < DEEPEST) return listAt(lines, at, depth, known);
+  if (QUOTE.test(line) && depth < DEEPEST) return quoteAt(lines, at, depth, definitions);
+  if (DETAILS.test(line) && depth < DEEPEST) return detailsAt(lines, at, depth, definitions);
+  if (itemOf(line) && depth < DEEPEST) return listAt(lines, at, depth, definitions);
   if (indentOf(line) >= 4) return indentedAt(lines, at);
   if (isTable(lines, at)) return tableAt(lines, at);
   return paragraphAt(lines, at);
@@ -193,12 +193,12 @@ function indentedAt(lines, at) {
   return { kind: "fence", language: "text", text: lines.slice(at, to).map((line) => dedented(line, 4)).join("\n"), to };
 }
 
-function quoteAt(lines, at, depth, known) {
+function quoteAt(lines, at, depth, definitions) {
   let to = at;
   while (to < lines.length && (QUOTE.test(lines[to]) || (to > at && endsInParagraph(lines[to - 1]) && isParagraph(lines[to])))) to += 1;
   const inner = lines.slice(at, to).map((line) => line.replace(QUOTE, ""));
   const alert = ALERT.exec(inner[0]);
-  return { kind: "quote", alert: alert?.[1].toLowerCase(), blocks: parse(alert ? inner.slice(1) : inner, depth + 1, known), to };
+  return { kind: "quote", alert: alert?.[1].toLowerCase(), blocks: parse(alert ? inner.slice(1) : inner, depth + 1, definitions), to };
 }
 
 /** Whether a line may be one of a paragraph, which goes on in lines without the marks of its quotation. */
@@ -214,7 +214,7 @@ function endsInParagraph(line) {
 }
 
 /** What a person can open: up to its end, or to the end of the text. */
-function detailsAt(lines, at, depth, known) {
+function detailsAt(lines, at, depth, definitions) {
   const [, summary = "", first] = DETAILS.exec(lines[at]);
   let to = at + 1;
   for (let open = 1; to < lines.length; to += 1) {
@@ -224,10 +224,10 @@ function detailsAt(lines, at, depth, known) {
   const inner = [first, ...lines.slice(at + 1, to)];
   const title = /^ {0,3}<summary>(.*)<\/summary> *$/.exec(inner.find((line) => line.trim()) ?? "");
   if (title && !summary) inner.splice(inner.findIndex((line) => line.trim()), 1);
-  return { kind: "details", text: summary || title?.[1] || "Details", blocks: parse(inner, depth + 1, known), to: Math.min(to + 1, lines.length) };
+  return { kind: "details", text: summary || title?.[1] || "Details", blocks: parse(inner, depth + 1, definitions), to: Math.min(to + 1, lines.length) };
 }
 
-function listAt(lines, at, depth, known) {
+function listAt(lines, at, depth, definitions) {
   const first = itemOf(lines[at])[2];
   const kind = first.slice(-1);
   const items = [];
@@ -254,7 +254,7 @@ function listAt(lines, at, depth, known) {
     const trailing = inner.length - inner.findLastIndex((line) => line.trim()) - 1;
     to = end;
     if (blank && itemOf(lines[to] ?? "")?.[2].slice(-1) === kind) isLoose = true;
-    const made = parsedItem(inner.slice(0, inner.length - trailing), depth, known);
+    const made = parsedItem(inner.slice(0, inner.length - trailing), depth, definitions);
     isLoose ||= made.isLoose;
     items.push(made);
   }
@@ -262,10 +262,10 @@ function listAt(lines, at, depth, known) {
 }
 
 /** An item. A blank line between its blocks makes its list a loose one. */
-function parsedItem(lines, depth, known) {
+function parsedItem(lines, depth, definitions) {
   const task = /^\[([ xX])\] +/.exec(lines[0] ?? "");
   if (task) lines = [lines[0].slice(task[0].length), ...lines.slice(1)];
-  const blocks = parse(lines, depth + 1, known);
+  const blocks = parse(lines, depth + 1, definitions);
   return { blocks, checked: task ? task[1] !== " " : null, isLoose: blocks.some(({ from }, at) => at && !lines[from - 1].trim()) };
 }
 
@@ -324,35 +324,35 @@ function firstText(block) {
 }
 
 /** The node of a block, in the direction of its first letter. */
-function made(block, known = null) {
-  const node = nodeOf(block, known);
+function made(block, definitions = null) {
+  const node = nodeOf(block, definitions);
   if (block.kind !== "fence" && RIGHT_TO_LEFT.test(firstText(block))) node.dir = "rtl";
   return node;
 }
 
-function nodeOf(block, known) {
+function nodeOf(block, definitions) {
   switch (block.kind) {
     case "heading":
-      return element(`h${Math.min(6, block.level + 2)}`, { class: `h${block.level}` }, inline(block.text, known));
+      return element(`h${Math.min(6, block.level + 2)}`, { class: `h${block.level}` }, inline(block.text, definitions));
     case "rule":
       return element("hr");
     case "quote":
-      return quote(block, known);
+      return quote(block, definitions);
     case "details":
-      return element("details", {}, element("summary", {}, inline(block.text, known)), block.blocks.map((one) => made(one, known)));
+      return element("details", {}, element("summary", {}, inline(block.text, definitions)), block.blocks.map((one) => made(one, definitions)));
     case "formula":
       return element("p", { class: "formula" }, mathematics(block.text));
     case "list":
-      return list(block, known);
+      return list(block, definitions);
     case "table":
-      return table(block, known);
+      return table(block, definitions);
     case "fence": {
       const view = new CodeView(block.language);
       view.update(block.text);
       return fence(block, view);
     }
     default:
-      return element("p", {}, inline(block.text, known));
+      return element("p", {}, inline(block.text, definitions));
   }
 }
 
@@ -361,22 +361,22 @@ function fence(block, view) {
   return element("div", { class: "fence" }, head, view.element);
 }
 
-function quote({ alert, blocks }, known) {
+function quote({ alert, blocks }, definitions) {
   const title = alert ? element("p", {}, element("strong", {}, alert[0].toUpperCase() + alert.slice(1))) : null;
-  return element("blockquote", { class: alert ? "alert" : null }, title, blocks.map((block) => made(block, known)));
+  return element("blockquote", { class: alert ? "alert" : null }, title, blocks.map((block) => made(block, definitions)));
 }
 
-function list({ ordered, start, isLoose, items }, known) {
+function list({ ordered, start, isLoose, items }, definitions) {
   const nodes = items.map(({ blocks, checked }) => {
     const box = checked === null ? null : element("input", { type: "checkbox", disabled: true, checked, "aria-label": "done" });
-    const inner = blocks.flatMap((block) => (block.kind === "paragraph" && !isLoose ? inline(block.text, known) : [made(block, known)]));
+    const inner = blocks.flatMap((block) => (block.kind === "paragraph" && !isLoose ? inline(block.text, definitions) : [made(block, definitions)]));
     return element("li", { class: box ? "task" : null }, box, inner);
   });
   return element(ordered ? "ol" : "ul", { start: ordered && start !== 1 ? start : null }, nodes);
 }
 
-function table({ head, aligned, rows }, known) {
-  const row = (tag, values) => element("tr", {}, head.map((_, at) => element(tag, { class: aligned[at] || null }, inline(values[at] ?? "", known))));
+function table({ head, aligned, rows }, definitions) {
+  const row = (tag, values) => element("tr", {}, head.map((_, at) => element(tag, { class: aligned[at] || null }, inline(values[at] ?? "", definitions))));
   const body = element("tbody", {}, rows.map((values) => row("td", values)));
   return element("div", { class: "table", tabindex: "0", role: "group", "aria-label": "Table" }, element("table", {}, element("thead", {}, row("th", head)), body));
 }
