@@ -40,6 +40,7 @@ __all__ = [
     "UsageError",
     "raise_source_error",
     "server_message",
+    "stated_message",
 ]
 
 
@@ -234,7 +235,7 @@ def raise_source_error(error: Exception) -> NoReturn:
     kind = SourceTimeoutError if timed_out else SourceError
     # asyncio's and trio's timeouts have no text
     text = str(error) or ("timed out: nothing came from the source within its client's timeout" if timed_out else "")
-    body: Any = getattr(error, "body", None)
+    body = _body_of(error)
     text = text.removesuffix(f" - {body}")  # as anthropic's client has it
     if (explanation := server_message(body)) and explanation not in text:
         text = f"{text}: {explanation}"
@@ -249,6 +250,18 @@ def raise_source_error(error: Exception) -> NoReturn:
     raise translated from error
 
 
+def _body_of(error: Any) -> Any:
+    """Return what the server said: all of it where the client's error has no more than the text at `error`."""
+    body = getattr(error, "body", None)
+    if not isinstance(body, str):
+        return body
+    try:
+        whole = error.response.json()
+    except (AttributeError, ValueError, RuntimeError):  # no response, none of JSON, or none that was read
+        return body
+    return cast("Any", whole) if isinstance(whole, Mapping) else body
+
+
 _LONGEST = 2000  # characters of what a server said, in an error's text
 _DEEPEST = 8  # levels of its JSON in which a message is looked for
 
@@ -261,9 +274,15 @@ def server_message(body: Any) -> str:
     """Return the message in the body of a server's error response, as text or parsed: at most 2,000 characters of it.
 
     It is OpenAI's `{"error": {"message": …}}` or a part of it, `{"error": "text"}`, FastAPI's `{"detail": …}` with a text or a
-    list, `{"errors": […]}`, `{"message": …}`, or any other text or JSON as it is.
+    list, `{"errors": […]}`, `{"message": …}`, or any other text or JSON as it is. What explains it follows: an `error_description`,
+    OpenRouter's `metadata.raw`, which is what the provider behind it said, or a `message` beside an `error`.
     """
     return _shortened(_message_in(body))
+
+
+def stated_message(error: Mapping[str, Any]) -> str:
+    """Return the message of an error object, as `server_message` does; "" if it has none of these keys."""
+    return _shortened(_message_of(error, 0))
 
 
 def _message_in(body: Any, depth: int = 0) -> str:
@@ -277,14 +296,31 @@ def _message_in(body: Any, depth: int = 0) -> str:
     if not isinstance(body, Mapping):
         return str(body)
     fields = cast("Mapping[str, Any]", body)
+    if not fields:
+        return ""
+    if text := _message_of(fields, depth):
+        return text
+    import json  # errors alone need it
+
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def _message_of(fields: Mapping[str, Any], depth: int) -> str:
     for key in ("error", "message", "msg", "detail", "errors"):
         if text := _message_in(fields.get(key), depth + 1):
             location = fields.get("loc") if key == "msg" else None
             where = ".".join(map(str, cast("list[Any]", location))) if isinstance(location, (list, tuple)) else ""
+            more = _explanation(fields, depth)
+            text = f"{text}: {more}" if more and more not in text else text
             return f"{where}: {text}" if where else text
-    import json  # errors alone need it
+    return ""
 
-    return json.dumps(body, ensure_ascii=False, separators=(",", ":"), default=str) if body else ""
+
+def _explanation(fields: Mapping[str, Any], depth: int) -> str:
+    """Return what explains an error's message."""
+    metadata = fields.get("metadata")
+    raw = cast("Mapping[str, Any]", metadata).get("raw") if isinstance(metadata, Mapping) else None
+    return _message_in(fields.get("error_description") or raw or fields.get("message"), depth + 1)
 
 
 def _interrupt_in(error: BaseException | None) -> BaseException | None:

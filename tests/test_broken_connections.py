@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -36,7 +36,7 @@ API: dict[str, tuple[str, dict[str, Any]]] = {
 FINISHED = {"chat": b'"finish_reason":"', "responses": b'"type":"response.completed"', "messages": b'"stop_reason":"'}
 """What the event has with which an answer is complete."""
 LAST = {"chat": b"[DONE]", "responses": b'"type":"response.completed"', "messages": b'"type":"message_stop"'}
-"""What the event has after which nothing more is read."""
+"""What the event has after which nothing else belongs to the answer."""
 
 Request = Callable[[str, float], Callable[[], Any]]
 
@@ -107,7 +107,7 @@ def some_positions(face: Face, events: list[bytes], complete: int) -> list[float
     """Those that this face tries: of all places after an event and in the middle of one, each third, and those about the event
     with which the answer is complete. The faces together try all of them."""
     first = [*FACES].index(face.name)
-    last = {position for position in (complete - 1, complete - 0.5, complete) if position < len(events)}
+    last = {complete - 1, complete - 0.5, complete}
     return sorted({*(n / 2 for n in range(first, 2 * len(events), len(FACES))), *last})
 
 
@@ -131,6 +131,50 @@ async def test_what_came_before_a_connection_broke_is_kept(face: Face, fault: st
                     arrived = arrived[: len(pieces_of(stream))]
                 check_kept(stream, told, arrived)
                 assert type(error) is (expected if int(position) < complete else type(None)), position
+                assert stream.warnings == ()
+
+
+@every_face
+@pytest.mark.parametrize("api", API)
+@body
+async def test_a_connection_that_stays_open_after_the_answer_is_no_timeout(face: Face, api: str) -> None:
+    """The stream has everything by then."""
+    with ModelServer(REPLY) as server, FaultyProxy(server) as proxy:
+        events = events_of(api, proxy)
+        async with requests(face, api, proxy) as request:
+            source = request("stall", until(LAST[api], events))
+            stream = face.stream(source, timeouts=sk.Timeouts(first=10, idle=0.2))
+            assert await outcome(stream) is None
+            assert stream.status == "requires_action"
+            assert pieces_of(stream) == pieces_in(events)
+
+
+# On trio openai's client leaves its generators to the garbage collector, where it has read `[DONE]`.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@every_face
+@pytest.mark.parametrize("api", API)
+@body
+async def test_an_application_that_fails_after_the_answer_is_told(face: Face, api: str) -> None:
+    """Its function raises between the answer and the end of its items."""
+    with ModelServer(REPLY) as server, FaultyProxy(server) as proxy:
+        events = events_of(api, proxy)
+        async with requests(face, api, proxy) as request:
+            ask = request("ended", len(events))
+
+            def read() -> Iterator[Any]:
+                yield from ask()
+                raise ConnectionError("the application's own")
+
+            async def read_async() -> AsyncIterator[Any]:
+                async for item in await ask():
+                    yield item
+                raise ConnectionError("the application's own")
+
+            stream = face.stream(read_async if face.is_async else read)
+            error = await outcome(stream)
+            assert isinstance(error, sk.SourceError)
+            assert "the application's own" in str(error)
+            assert pieces_of(stream) == pieces_in(events)
 
 
 @every_face

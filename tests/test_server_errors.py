@@ -29,6 +29,12 @@ BODIES: dict[str, tuple[str, Any]] = {
     "an error that is a text": ('{"error": "the model is asleep"}', "the model is asleep"),
     "errors": ('{"errors": ["the model is asleep", {"message": "so am I"}]}', "the model is asleep; so am I"),
     "a message": ('{"message": "the model is asleep"}', "the model is asleep"),
+    "OAuth": ('{"error": "invalid_token", "error_description": "it is asleep"}', "invalid_token: it is asleep"),
+    "NestJS": ('{"statusCode": 400, "error": "Bad Request", "message": "it is asleep"}', "Bad Request: it is asleep"),
+    "OpenRouter": (
+        '{"error": {"message": "Provider returned error", "code": 429, "metadata": {"raw": "it is asleep"}}}',
+        "Provider returned error: it is asleep",
+    ),
     "other JSON": ('{"why": "asleep"}', '{"why":"asleep"}'),
     "plain text": ("the model is asleep", "the model is asleep"),
     "escape sequences": ('{"detail": "\\u001b[2Jasleep"}', "\\x1b[2Jasleep"),
@@ -117,6 +123,10 @@ EVENTS: list[tuple[str, dict[str, Any]]] = [
     ("openai_chat", {"error": {"message": "asleep"}}),
     ("openai_chat", {"error": "asleep"}),
     ("openai_chat", {"object": "error", "message": "asleep"}),
+    ("openai_chat", {"detail": "asleep"}),
+    ("openai_chat", {"error": {"message": "Provider returned error", "metadata": {"raw": "asleep"}}}),
+    ("openai_responses", {"error": {"message": "Provider returned error", "metadata": {"raw": "asleep"}}}),
+    ("anthropic", {"type": "error", "error": {"detail": [{"msg": "asleep"}]}}),
     ("anthropic", {"type": "error", "error": {"type": "overloaded_error", "message": "asleep"}}),
     ("anthropic", {"type": "error", "error": "asleep"}),
     ("anthropic", {"type": "error", "message": "asleep"}),
@@ -149,6 +159,47 @@ def test_an_error_in_mid_stream_says_it_too(protocol: str, item: dict[str, Any],
         items = [b"data: " + json.dumps(one).encode() + b"\n\n" for one in items]
     with pytest.raises(sk.RunFailedError, match="asleep"):
         sk.stream(iter(items), protocol=protocol).until_done()
+
+
+# What a server writes into a body of Server-Sent Events that is no item of its protocol.
+IN_A_BODY: dict[str, str] = {
+    "an event `error` with text": "event: error\ndata: asleep\n\n",
+    "an event `error` with a string": 'event: error\ndata: "asleep"\n\n',
+    "an event `error` with a list": 'event: error\ndata: ["asleep"]\n\n',
+    "an event `error` with an object": 'event: error\ndata: {"type": "overloaded_error", "message": "asleep"}\n\n',
+    "an event `error` with a detail": 'event: error\ndata: {"detail": "asleep"}\n\n',
+    "an object without a field": '{"error": {"message": "asleep"}}',
+    "an object of several lines": '{\n  "error": {\n    "message": "asleep"\n  }\n}\n',
+    "an object among events": '{"error": {"message": "asleep"}}\n\ndata: {}\n\n',
+}
+SERVED = {name: item for name, item in BEGIN.items() if name not in ("vercel_ui", "ag_ui")}
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+@pytest.mark.parametrize("form", IN_A_BODY)
+@pytest.mark.parametrize("protocol", SERVED)
+def test_an_error_in_any_form_in_a_body_says_it_too(protocol: str, form: str, size: int) -> None:
+    """However the body is cut."""
+    data = SERVED[protocol]
+    name = f"event: {data['event']}\n" if "event" in data else ""
+    text = f"{name}data: {json.dumps(data.get('data', data))}\n\n{IN_A_BODY[form]}".encode()
+    pieces = [text[start : start + size] for start in range(0, len(text), size)]
+    with pytest.raises(sk.RunFailedError, match="asleep"):
+        sk.stream(iter(pieces), protocol=protocol).until_done()
+
+
+@pytest.mark.parametrize("as_bytes", [True, False], ids=["bytes", "items"])
+@pytest.mark.parametrize("protocol", BEGIN)
+def test_a_stream_that_is_cut_off_says_what_its_last_item_says(protocol: str, as_bytes: bool) -> None:
+    """An item of no protocol may be the server's only word about why it ended."""
+    items: list[Any] = [BEGIN[protocol], {"message": "asleep"}]
+    if as_bytes:
+        items = [b"data: " + json.dumps(one).encode() + b"\n\n" for one in items]
+    with pytest.raises(sk.IncompleteStreamError, match="its last item says: asleep"):
+        sk.stream(iter(items), protocol=protocol).until_done()
+    with pytest.raises(sk.IncompleteStreamError) as caught:
+        sk.stream(iter([items[1], items[0]]), protocol=protocol).until_done()
+    assert "asleep" not in str(caught.value)
 
 
 def test_a_client_sees_it_where_errors_are_exposed() -> None:

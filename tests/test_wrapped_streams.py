@@ -5,6 +5,7 @@ The filters here take a secret out of each item. It must reach no handler, whate
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -23,6 +24,7 @@ from streamkit.testing import ModelServer, Reply, Text, ToolCall
 
 from .faces import Face, Shaped, async_faces, body, chat, every_face, every_pair
 from .filters import FORMS, REDACTED, SECRET, EveryMethod, EveryMethodOfFunction, redact
+from .strict_servers import StrictServer, chat_chunks
 
 pytestmark = pytest.mark.filterwarnings("ignore:The Assistants API is deprecated:DeprecationWarning")
 
@@ -175,6 +177,110 @@ async def test_a_class_whose_methods_were_patched_is_iterated(
             told = face.told()
             assert await face.stream(stream, told).get_final_text() == EXPECTED
             check_redacted(told)
+
+
+def _redacting(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method whose text argument, or result, has no secret."""
+
+    def redacted(*arguments: Any, **options: Any) -> Any:
+        arguments = tuple(one.replace(SECRET, REDACTED) if isinstance(one, str) else one for one in arguments)
+        result = method(*arguments, **options)
+        return json.loads(json.dumps(result).replace(SECRET, REDACTED)) if isinstance(result, dict) else result
+
+    return redacted
+
+
+def _makes_redacted(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A client's method that makes an object of an event's data, without the secret."""
+
+    def make(*arguments: Any, data: Any, **options: Any) -> Any:
+        return method(*arguments, data=json.loads(json.dumps(data).replace(SECRET, REDACTED)), **options)
+
+    return make
+
+
+def _module(stream: Any, name: str = "_streaming") -> Any:
+    return importlib.import_module(f"{type(stream).__module__.partition('.')[0]}.{name}")
+
+
+def _base_client(stream: Any) -> Any:
+    return _module(stream, "_base_client").BaseClient
+
+
+# What the SDK's own loop goes through, each with the object and the method that an application may replace.
+SEAMS: dict[str, tuple[Callable[[Any], Any], str, Callable[..., Any]]] = {
+    "one decoder": (lambda stream: stream._decoder, "decode", _redacting),
+    "the decoders' class": (lambda stream: _module(stream).SSEDecoder, "decode", _redacting),
+    "the events' class": (lambda stream: _module(stream).ServerSentEvent, "json", _redacting),
+    "one client": (lambda stream: stream._client, "_process_response_data", _makes_redacted),
+    "a class of clients": (lambda stream: type(stream._client), "_process_response_data", _makes_redacted),
+    "the base of all clients": (_base_client, "_process_response_data", _makes_redacted),
+}
+
+
+@every_pair
+@client_leaves_generators
+@every_face
+@every_api
+@pytest.mark.parametrize("seam", SEAMS)
+@body
+async def test_a_stream_whose_loop_was_changed_is_iterated(face: Face, seam: str, api: str) -> None:
+    """Its decoder, or its client, or their classes."""
+    owner_of, name, changed = SEAMS[seam]
+    with ModelServer(Reply(SAID)) as server, pytest.MonkeyPatch.context() as patch:
+        async with resource_of(face, api, server) as resource:
+            stream = await opened(face, api, resource)
+            owner = owner_of(stream)
+            patch.setattr(owner, name, changed(getattr(owner, name)))
+            told = face.told()
+            assert await face.stream(stream, told).get_final_text() == EXPECTED
+            check_redacted(told)
+
+
+class Redacted(openai.types.chat.ChatCompletionChunk):
+    """A chunk as an application makes it."""
+
+    @classmethod
+    def construct(cls, *arguments: Any, **fields: Any) -> Any:
+        return super().construct(*arguments, **json.loads(json.dumps(fields).replace(SECRET, REDACTED)))
+
+
+@client_leaves_generators
+@every_face
+@body
+async def test_objects_of_the_applications_own_class_are_read(face: Face) -> None:
+    """As `stream_cls=` asks the client for them."""
+    asked: dict[str, Any] = {"cast_to": Redacted, "body": {**ASKED, "stream": True}, "stream": True}
+    with ModelServer(Reply(SAID)) as server:
+        async with resource_of(face, "chat", server) as resource:
+            if face.is_async:
+                stream = await resource._client.post(
+                    "/chat/completions", stream_cls=openai.AsyncStream[Redacted], **asked
+                )
+            else:
+                stream = resource._client.post("/chat/completions", stream_cls=openai.Stream[Redacted], **asked)
+            told = face.told()
+            assert await face.stream(stream, told).get_final_text() == EXPECTED
+            check_redacted(told)
+
+
+@client_leaves_generators
+@every_face
+@body
+async def test_a_client_that_validates_answers_does_so(face: Face) -> None:
+    """What is not as its classes say is refused, where streamkit itself would read it."""
+    kind: Any = openai.AsyncOpenAI if face.is_async else openai.OpenAI
+    without_times = [{key: chunk[key] for key in chunk if key != "created"} for chunk in chat_chunks({"content": "Hi"})]
+    with StrictServer([without_times] * 2, lambda body: None) as server:
+        for validates in (True, False):
+            client = kind(base_url=server.url, api_key="k", max_retries=0, _strict_response_validation=validates)
+            stream = face.stream(lambda client=client: client.chat.completions.create(**ASKED, stream=True))
+            if validates:
+                with pytest.raises(sk.SourceError, match="APIResponseValidationError"):
+                    await stream.until_done()
+            else:
+                assert await stream.get_final_text() == "Hi"
+            await client.close() if face.is_async else client.close()
 
 
 # -- the SDKs' helpers
@@ -599,12 +705,12 @@ async def test_a_proxy_of_what_is_no_source_is_refused(face: Face) -> None:
 @body
 async def test_the_bytes_of_the_sdks_own_stream_are_read(face: Face, api: str, way: str) -> None:
     """None of its objects is built."""
-    with ModelServer(Reply(SAID)) as server:
+
+    def builds(*arguments: Any, **options: Any) -> Any:
+        raise AssertionError("an object was built")
+
+    with ModelServer(Reply(SAID)) as server, pytest.MonkeyPatch.context() as patch:
         async with resource_of(face, api, server) as resource:
-
-            def builds(*arguments: Any, **options: Any) -> Any:
-                raise AssertionError("an object was built")
-
-            resource._client._process_response_data = builds
+            patch.setattr(f"{APIS[api].package.__name__}._base_client.construct_type", builds)
             source = await opened(face, api, resource) if way == "create" else resource.stream(**APIS[api].request)
             assert await face.stream(source).get_final_text() == EXPECTED.replace(REDACTED, SECRET)

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, 
 from types import CoroutineType
 from typing import Any, Protocol, TypeAlias
 
-from ..errors import UsageError, raise_source_error
+from ..errors import SourceError, UsageError, raise_source_error
 from ..events import Delta, Event, version
 from ..handlers import Call, Handler, own_hooks, plan, warn_of_returned_value
 from ..messages import COMPACT_AT
@@ -171,12 +171,22 @@ class Delivery:
         return None
 
     def _result_of_failed_pull(self, error: Exception) -> Any:
-        """Return what a failed pull means: the source's end, our own end, or a fault of the transport."""
+        """Return what a failed pull means: the source's end, our own end, or a fault of the transport. A connection that breaks
+        after the answer that it brought is the source's end too: nothing is missing."""
         if isinstance(error, (StopIteration, StopAsyncIteration)):
             return END
         if self._closing:
             raise Stopped from None  # closing the source is what broke the pull
-        raise_source_error(error)
+        try:
+            raise_source_error(error)
+        except SourceError:
+            if self._has_response_answered():
+                return END
+            raise
+
+    def _has_response_answered(self) -> bool:
+        """Whether the source is an HTTP response, and has brought the end of its run."""
+        raise NotImplementedError("the manager's")
 
     def _check(self) -> bool:
         """Raise `Stopped` if `close` or `cancel` was called before the stream's end, or while a source is read inside another.

@@ -52,7 +52,8 @@ import msgspec
 
 from ..core.split_text import SplitDelta, split_deltas
 from ..core.unique_ids import NumberedIds
-from ..events import Delta, Event, StreamWarning
+from ..errors import stated_message
+from ..events import Delta, Event, RawEvent, StreamWarning
 from ..messages.json_text import (
     NOT_JSON,
     Lenient,
@@ -65,10 +66,11 @@ from ..messages.sdk_objects import as_item, is_model, opened
 from .encoder import Encoder
 from .framing import Frames, as_frame
 from .plain_case import plain_readers
-from .values import WireObject, containers_in, is_object
+from .values import WireObject, as_object, containers_in, error_item, is_object
 
 __all__ = ["Decoder", "Encoder", "OwnEvents"]
 
+_NOT_UNDERSTOOD = (StreamWarning, RawEvent)
 _NOT_PLAIN = (LookupError, TypeError, *NOT_JSON)  # what an item raises that is not a plain one
 
 
@@ -116,6 +118,7 @@ class Decoder:
             the next source even though nothing waits for an answer.
         new_id: returns a message id that no other message has, but for those to which this source gives ids: for messages
             that have none from the provider.
+        unread: the index of the newest item that is not one of the protocol, and the message in it, "" if there is none.
         foreign_decoder: set by the caller where items of another protocol may come in between: returns the decoder for such
             an item, None for an item of this protocol. Plain items are not passed to it.
     """
@@ -132,6 +135,7 @@ class Decoder:
     exhausted: bool = False
     continues_in_next_source = False
     is_cut = False
+    unread: tuple[int, str] = -1, ""
     foreign_decoder: Callable[[WireObject], Decoder | None] | None = None
     _foreign_name: str | None = None  # the other protocol that a warning was emitted about
 
@@ -175,16 +179,17 @@ class Decoder:
         return None
 
     def item_data(self, name: bytes, data: bytes) -> bytes:
-        """Return the data of an SSE event with this name, as JSON text: for protocols whose servers send something else
-        there."""
-        return data
+        """Return the data of an SSE event with this name, as JSON text. That of one named `error` may be anything: it becomes an
+        item with the key `error`, unless it is an item of the protocol."""
+        return error_item(data, self._is_own) if name == b"error" else data
+
+    def _is_own(self, item: WireObject) -> bool:
+        return item.get("type") == "error" or self.recognises(item)
 
     def named_item(self, name: bytes, item: Any) -> Any:
         """Return the item of an SSE event with this name, as `feed` gets it."""
         if self.wraps_event_name and not (is_object(item) and "event" in item and "data" in item):
             return {"event": _text(name), "data": item}
-        if name == b"error" and is_object(item) and "error" not in item and "type" not in item:
-            return {"error": item}
         return item
 
     def sentinel(self, data: bytes) -> Iterable[Event]:
@@ -355,9 +360,16 @@ class Decoder:
         if self.foreign_decoder is not None and (other := self.foreign_decoder(item)) is not None:
             return self._feed_foreign(other, item)
         try:
-            return list(self.feed(item))
+            events = list(self.feed(item))
         except Exception as error:
-            return [self.fault(error, item)]
+            events = [self.fault(error, item)]
+        if all(isinstance(event, _NOT_UNDERSTOOD) for event in events) and not self.recognises(item):
+            self.unread = self.index, stated_message(as_object(self._data_of(item)))
+        return events
+
+    def _data_of(self, item: WireObject) -> Any:
+        """Return the item without the name of its event."""
+        return item.get("data") if self.wraps_event_name and "event" in item else item
 
     def fault(self, error: Exception, item: WireObject) -> Event:
         """Return the warning that this exception of the decoder itself becomes."""
@@ -372,8 +384,7 @@ class Decoder:
             fault = f"it is of {other.name}, in a stream of {self.name}, and was read as {other.name}"
             events.append(self.warn("other-protocol", fault, item.get("type")))
         other.index = self.index
-        inner = item.get("data") if self.wraps_event_name and "event" in item else item
-        return events + other._guarded(inner)
+        return events + other._guarded(self._data_of(item))
 
 
 def _text(value: bytes) -> str:

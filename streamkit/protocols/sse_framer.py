@@ -50,8 +50,9 @@ def _head_after(line: bytes, heeded_names: frozenset[bytes] | None) -> _Head:
 class SseFramer(Framer):
     """Server-Sent Events.
 
-    Beyond the specification: a block that the end of the body cut short is returned if it has data, and an `error:`
-    field without a `data:` field, which some servers send, becomes an event named `error`.
+    Beyond the specification: a block that the end of the body cut short is returned if it has data; an `error:` field without
+    a `data:` field, which some servers send, becomes an event named `error`; and so does a JSON object without any field, which
+    a server sends that fails once it has begun to stream.
 
     Most bodies are runs of blocks with the same head: the same event name, and no id. So the framer remembers the head of
     the newest block, and searches for the next separator with that head rather than for lines. Its state:
@@ -285,12 +286,15 @@ class SseFramer(Framer):
         frames: list[Frame] = []
         id = name = b""
         data: list[bytes] = []
+        bare: list[bytes] = []  # an object outside of any field
         for line in lines:
             if not line:
                 if data:
                     frames.append((id, name, b"\n".join(data)))
+                elif bare:
+                    frames.append((id, b"error", b"\n".join(bare)))
                 id = name = b""
-                data = []
+                data, bare = [], []
                 continue
             field, _, value = line.partition(b":")
             value = value.removeprefix(b" ")
@@ -303,8 +307,9 @@ class SseFramer(Framer):
                     id = value if b"\0" not in value else id
                 case b"error":
                     name, data = b"error", [value]
-                case _:
-                    pass  # a comment, `retry`, or a field that the specification says to ignore
+                case _:  # a comment, `retry`, or a field that the specification says to ignore
+                    if bare or line[:1] == b"{":
+                        bare.append(line)
         return frames
 
 

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, TypeGuard
 
 import msgspec
 
+from ..errors import stated_message
 from ..events import Usage
 from ..messages import Annotation
 from ..messages.json_text import MAX_NESTING, decode_json, is_nested_too_deep
@@ -213,13 +214,14 @@ def usage_of(
 def error_object(
     value: Any, default: str = "the run failed", *, message_keys: Sequence[str] = ("code", "type")
 ) -> dict[str, Any]:
-    """Return an error, which may be an object, text, or anything else, as an object that has a text as its `message`.
+    """Return an error, which may be an object, text, or anything else, as an object that has a text as its `message`: what
+    the server said, wherever that stood (`errors.server_message`).
 
     An error without a message gets the first text that it has at one of the `message_keys`, or else `default`.
     """
     error: dict[str, Any] = dict(value) if is_object(value) else {"message": text_or_json(value)}
-    if not as_text(error.get("message")):
-        error["message"] = next((text for key in message_keys if (text := as_text(error.get(key)))), default)
+    texts = (as_text(error.get(key)) for key in message_keys)
+    error["message"] = stated_message(error) or next(filter(None, texts), default)
     return error
 
 

@@ -353,6 +353,8 @@ class SourceDecoder:
             return IncompleteStreamError(
                 f"none of the source's {decoder.index} items is one of {decoder.name}; is `protocol=` right?"
             )
+        if decoder is not None and decoder.unread[0] == decoder.index - 1 and (message := decoder.unread[1]):
+            seen = f"; its last item says: {message}"
         return IncompleteStreamError(f"{name} was cut off: it ended {how}, before its protocol's end{seen}")
 
 

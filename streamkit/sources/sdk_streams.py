@@ -1,9 +1,10 @@
 """The streams of openai's and anthropic's SDKs whose bytes are read in their place: those that are the SDK's own, unaltered.
 
 Reading the bytes passes by whatever stands around the stream or in it. So an object counts as the SDK's own only if its class
-is exactly the SDK's, with the SDK's own methods, and if its iterator is the one that the class made, and has not begun. Whatever
-an application or a tracer made of one (a proxy, a subclass, a patched class, a replaced iterator) is iterated, as any caller
-would, and so is a stream that anthropic's SDK itself traces.
+is exactly the SDK's, with the SDK's own methods, and if its iterator is the one that the class made, and has not begun. The same
+is asked of all that the SDK's own loop goes through: the decoder of the events, the client's method that makes objects of them,
+and their class. Whatever an application or a tracer made of one of these (a proxy, a subclass, a patched class, a replaced
+iterator) is iterated, as any caller would, and so is a stream that anthropic's SDK itself traces, or that validates its objects.
 
 No SDK is imported: a class is looked up in its module, which the application has imported if it holds such an object.
 """
@@ -69,19 +70,27 @@ def _declares(module: str, kind: Any) -> bool:
 
 def _is_unaltered(value: Any, kind: Any, module: Mapping[str, Any]) -> bool:
     """Whether an object is as the SDK has made it. The class is declared in this module."""
-    own: Any = kind.__dict__
-    attributes: Any = value.__dict__
-    if not all(_is_of(own[name], module) for name in _METHODS if name in own):
+    if not _is_own(value, kind, module):
         return False
-    if any(type(own.get(name)) is FunctionType for name in attributes):
-        return False  # a method of this object alone
-    if (iterator := attributes.get("_iterator")) is None:
+    if (iterator := value.__dict__.get("_iterator")) is None:
         return True  # anthropic's streams have none before it is needed
     frame = getattr(iterator, "gi_frame", None) or getattr(iterator, "ag_frame", None)
-    return frame is not None and frame.f_code is own["__stream__"].__code__
+    return frame is not None and frame.f_code is kind.__dict__["__stream__"].__code__
 
 
-_METHODS = ("__iter__", "__next__", "__aiter__", "__anext__", "__stream__", "_iter_events", "close")
+def _is_own(value: Any, kind: Any, module: Mapping[str, Any]) -> bool:
+    """Whether the methods of a class are functions of this module, and this object has no others."""
+    own: Any = kind.__dict__
+    if not all(_is_of(method, module) for method in map(_function_of, own.values()) if callable(method)):
+        return False
+    return value is None or not any(callable(own.get(name)) for name in value.__dict__)
+
+
+def _function_of(attribute: Any) -> Any:
+    """Return the function that a class's attribute calls, or the attribute itself."""
+    for name in ("fget", "func", "__func__"):  # of a property, a cached property, a static method
+        attribute = getattr(attribute, name, attribute)
+    return attribute
 
 
 def _is_of(method: Any, module: Mapping[str, Any]) -> bool:
@@ -95,6 +104,32 @@ def _unread(stream: Any, module: Mapping[str, Any]) -> Any:
     response = stream.response
     if not is_response(response) or response.is_closed or getattr(response, "is_stream_consumed", True):
         return None
-    has_own_decoder = class_of(stream.__dict__.get("_decoder")).__module__ == module["__name__"]
     is_traced = getattr(stream, "_observer", None) is not None  # by anthropic's SDK, item by item
-    return response if has_own_decoder and not is_traced and is_framed(response) else None
+    is_own = _decodes_as_declared(stream, module) and _makes_own_objects(stream, module)
+    return response if is_own and not is_traced and is_framed(response) else None
+
+
+def _decodes_as_declared(stream: Any, module: Mapping[str, Any]) -> bool:
+    """Whether the stream's decoder, and the events that it makes, are the SDK's own."""
+    decoder = stream.__dict__.get("_decoder")
+    kind = class_of(decoder)
+    is_declared = kind is module.get(kind.__name__)
+    return is_declared and _is_own(decoder, kind, module) and _is_own(None, module["ServerSentEvent"], module)
+
+
+def _makes_own_objects(stream: Any, module: Mapping[str, Any]) -> bool:
+    """Whether the SDK itself makes objects of the stream's events, of its own classes, as the server sent them."""
+    package = module["__package__"]
+    client = stream.__dict__.get("_client")
+    make = getattr(getattr(client, "_process_response_data", None), "__func__", None)
+    is_own = _is_of(make, vars(sys.modules[f"{package}._base_client"]))
+    validates = getattr(client, "_strict_response_validation", False)
+    return is_own and not validates and _is_declared_in(package, stream.__dict__.get("_cast_to"))
+
+
+def _is_declared_in(package: str, kind: Any) -> bool:
+    """Whether a class, or all classes of a union, are declared in a package."""
+    if getattr(kind, "__module__", "").partition(".")[0] == package:
+        return True
+    members = getattr(kind, "__args__", ())
+    return bool(members) and all(_is_declared_in(package, member) for member in members)

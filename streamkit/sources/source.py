@@ -21,6 +21,7 @@ from .items import Batch, Items
 __all__ = [
     "LIVE",
     "NO_TRAITS",
+    "RESPONSE",
     "AsyncSource",
     "Batch",
     "Opened",
@@ -61,6 +62,7 @@ class SourceTraits(msgspec.Struct, frozen=True, kw_only=True):
         was_live: whether it is the recording of such a producer: it has the same questions, and their outcomes.
         was_answered: whether it is the recording of a stream that could answer all confirmations: it has their outcomes.
         edits: whether an approval may carry edited code.
+        is_response: whether its bytes are those of an HTTP response, so that it is the connection that fails in a pull.
         read_to_end: whether it is read until it has no more items, although an item says that the run has ended. True of
             recordings, and of other streams.
         was_nested: whether it is the recording of a source that a hook read inside the one before, with the calls' outputs.
@@ -81,6 +83,7 @@ class SourceTraits(msgspec.Struct, frozen=True, kw_only=True):
     was_answered: bool = False
     was_nested: bool = False
     edits: bool = False
+    is_response: bool = False
     read_to_end: bool = False
     next_source: Callable[[], Any] | None = None
     same_step: bool = False
@@ -96,6 +99,9 @@ NO_TRAITS = SourceTraits()
 
 LIVE = SourceTraits(live=True)
 """Of a producer that continues only when it is pulled."""
+
+RESPONSE = SourceTraits(is_response=True)
+"""Of an HTTP response."""
 
 
 class Opened:

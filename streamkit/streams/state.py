@@ -128,6 +128,12 @@ class StreamState(StreamView):
         assert self._source_decoder is not None
         return self._source_decoder.decode(batch) or ()
 
+    def _has_response_answered(self) -> bool:
+        source_decoder = self._source_decoder
+        if source_decoder is None or not source_decoder.source.traits.is_response:
+            return False
+        return self._engine.runs.outcome is not None and source_decoder.complete
+
     def _source_finished(self) -> Iterator[Event]:
         """Yield the events of the source's end: those of its last bytes, and the ends of messages that are still
         open."""

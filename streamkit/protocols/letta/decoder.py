@@ -113,10 +113,6 @@ class Decoder(base.Decoder):
         item = error_item(data, lambda item: isinstance(item.get("message_type"), str))
         return _CANCELLED if name == b"cancelled" and item is not data else item
 
-    def named_item(self, name: bytes, item: Any) -> Any:
-        """Return the item as it is: `item_data` made an error of it."""
-        return item
-
     def sentinel(self, data: bytes) -> Iterable[e.Event]:
         """Return the events of `[DONE]`, and of the two sentinels of 2024 that end less."""
         events = [*self._close("completed")]

@@ -89,7 +89,7 @@ class Decoder(base.Decoder):
 
     def item_data(self, name: bytes, data: bytes) -> bytes:
         """Return the data of an SSE event. `done` ends the stream even without its `[DONE]`."""
-        return b"[DONE]" if name == b"done" and not data.strip() else data
+        return b"[DONE]" if name == b"done" and not data.strip() else super().item_data(name, data)
 
     def plain(self, item: TextDeltaData | StepDeltaData) -> Delta | None:
         """Return the event of a delta of an open text, or of a piece of a growing call."""

@@ -28,7 +28,6 @@ from ..values import (
     as_object,
     as_seconds,
     as_text,
-    error_item,
     is_list,
     is_object,
     text_or_none,
@@ -83,10 +82,6 @@ class Decoder(base.Decoder):
     def recognises(cls, item: WireObject) -> bool:
         """Whether the item's `object` is Chat's, or it has choices with deltas or messages."""
         return recognises(item)
-
-    def item_data(self, name: bytes, data: bytes) -> bytes:
-        """Return the data of an SSE event as JSON text. That of one named `error` may be any text."""
-        return error_item(data, lambda item: "choices" in item) if name == b"error" else data
 
     def plain(self, item: Any) -> Delta | None:
         """Return the delta of a chunk that is one piece of an open message."""

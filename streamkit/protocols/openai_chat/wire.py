@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...messages import Status
-from ..values import WireObject, as_object, as_text, is_list, is_object, json_text
+from ..values import WireObject, as_object, as_text, error_object, is_list, is_object, json_text
 
 __all__ = [
     "CHOICE_KEYS",
@@ -74,20 +74,19 @@ def error_of(chunk: WireObject, holders: Iterable[WireObject]) -> WireObject | N
     """Return the error in a chunk, in any form that servers give it, as an object with a text as its `message`; else
     None.
 
-    The forms: `error` in one of these places, as an object or as text; or, without `choices`, the error's own keys as the item.
+    The forms: `error` in one of these places, as an object or as text; or, without `choices`, the error's own keys as the
+    item, or FastAPI's `detail`.
     """
     error = first_value("error", holders)
     if error is None and "choices" not in chunk:
         is_error = "code" in chunk or chunk.get("type") == "error" or chunk.get("object") == "error"
-        error = chunk if "message" in chunk and is_error else chunk.get("error")  # which may be an empty object
+        is_error = ("message" in chunk and is_error) or "detail" in chunk
+        error = chunk if is_error else chunk.get("error")  # which may be an empty object
     if error is None or error is False or error == "":
         return None
-    if not is_object(error):
-        return {"message": error if isinstance(error, str) else json_text(error)}
-    message = error.get("message")
-    if not isinstance(message, str):
-        message = json_text(message if message is not None else dict(error)) if error else "an error without details"
-    return {**error, "message": message}
+    return error_object(
+        error, json_text(error) if error and is_object(error) else "an error without details", message_keys=()
+    )
 
 
 def thinking_text(value: Any) -> str:

@@ -25,7 +25,6 @@ from ..values import (
     as_index,
     as_object,
     as_seconds,
-    error_item,
     error_object,
     is_list,
     is_object,
@@ -62,14 +61,6 @@ class Decoder(base.Decoder):
     def recognises(cls, item: WireObject) -> bool:
         """Whether its `object` is that of legacy Completions. Old servers sent `text_completion.chunk`."""
         return recognises(item)
-
-    def item_data(self, name: bytes, data: bytes) -> bytes:
-        """Return the data of an SSE event as JSON text. That of one named `error` may be any text."""
-        return error_item(data, lambda item: "choices" in item) if name == b"error" else data
-
-    def named_item(self, name: bytes, item: Any) -> Any:
-        """Return the item as it is: `item_data` made an error of it."""
-        return item
 
     def feed(self, item: WireObject) -> Iterator[Event]:
         """Yield the events of one chunk, then the warnings about it."""
