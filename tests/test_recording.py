@@ -299,6 +299,18 @@ async def test_a_run_that_was_not_approved_replays_as_it_ended(face: Face, decli
 
 @every_face
 @body
+async def test_a_run_that_had_as_many_steps_as_it_may_replays_as_it_ended(face: Face, tmp_path: Path) -> None:
+    """The stream ended it, and not its sources, which wanted another call answered."""
+    path = tmp_path / "recording"
+    told = face.told(on_tool_call_done=lambda _, call: call.respond("sunny"))
+    first = face.stream(calls("weather"), told, sk.Recorder(path), then=lambda _: calls("weather"), max_steps=2)
+    for stream in (first, face.stream(path)):
+        run = await stream.get_final_run()
+        assert (run.status, run.finish_reason, stream.status) == ("incomplete", "max_steps", "incomplete")
+
+
+@every_face
+@body
 async def test_a_transport_failure_comes_again(face: Face, tmp_path: Path) -> None:
     """With its kind and status."""
     path = tmp_path / "recording"

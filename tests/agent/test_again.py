@@ -78,7 +78,7 @@ async def test_another_stream_emits_the_same_events(face: Face, script: tuple[Re
 async def test_a_recording_replays_the_same_messages(
     face: Face, provider: str, script: tuple[Reply, ...], tmp_path: Path
 ) -> None:
-    """The same messages in the same steps."""
+    """The same messages in the same steps, and the run ends for the same reason."""
     with ModelServer(script) as server:
         options: dict[str, Any] = {"tools": [weather, failing], "computer": ToyComputer(), "max_steps": 3}
         async with agent_on(face, server, provider, **options) as talker:
@@ -88,6 +88,7 @@ async def test_a_recording_replays_the_same_messages(
     assert story(replayed.messages) == story(original.messages)
     assert [m.step_id for m in replayed.messages] == [m.step_id for m in original.messages]
     assert replayed.status == original.status
+    assert (await replayed.get_final_run()).finish_reason == (await original.get_final_run()).finish_reason
     assert len(await replayed.get_final_run_steps()) == len(await original.get_final_run_steps())
 
 
