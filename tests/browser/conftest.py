@@ -1,4 +1,4 @@
-"""What the tests in Chromium share: the browser, one for each module."""
+"""What the tests in Chromium share: the browser, and a server for each module."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from .pages import CHROMIUM, FLAGS, TOKEN, Proxy, Tab, served
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Generator[Any]:
     from playwright.sync_api import sync_playwright
 
@@ -33,7 +33,8 @@ def proxy(folder: Any) -> Generator[Proxy]:
 
 @pytest.fixture
 def context(browser: Any) -> Generator[Any]:
-    context = browser.new_context(viewport={"width": 1200, "height": 900})
+    # What pulses would be drawn sixty times a second, as long as an answer goes on.
+    context = browser.new_context(viewport={"width": 1200, "height": 900}, reduced_motion="reduce")
     yield context
     context.close()
 
