@@ -88,11 +88,44 @@ async def test_what_was_saved_is_loaded(face: Face, store: Store) -> None:
         version=1,
         run=None,
         owner="ann",
+        branch_of=None,
     )
     assert await call("save", "c", messages[:1], 1, owner="bob") == 2
     after = await call("get", "c")
     assert (after.title, after.owner, after.messages, after.version) == ("Hello", "ann", 1, 2)
     assert after.created_at == known.created_at <= known.updated_at <= after.updated_at
+
+
+@every_face
+@body
+async def test_a_branch_names_the_conversation_that_it_comes_from(face: Face, store: Store) -> None:
+    """Named where it is created; later savings and runs leave that as it is."""
+    call = Caller(face, store)
+    await call("save", "root", said("one"), 0, title="One")
+    assert await call("save", "branch", said("one"), 0, title="Two", branch_of="root") == 1
+    assert await call("save", "branch", said("one", "two"), 1, branch_of="other") == 2
+    await call("lock", "branch", "r")
+    assert [(one.id, one.branch_of) for one in await call("list")] == [("branch", "root"), ("root", None)]
+    assert (await call("get", "branch")).branch_of == "root"
+
+
+def test_a_file_of_a_version_without_branches_is_read_and_gets_some(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    database = sqlite3.connect(path)
+    database.execute(
+        "CREATE TABLE conversations (id TEXT PRIMARY KEY, title TEXT NOT NULL DEFAULT '', created_at REAL NOT NULL,"
+        " updated_at REAL NOT NULL, messages INTEGER NOT NULL DEFAULT 0, version INTEGER NOT NULL DEFAULT 0, run TEXT,"
+        " owner TEXT, content BLOB NOT NULL DEFAULT X'5B5D')"
+    )
+    database.execute(
+        "INSERT INTO conversations (id, title, created_at, updated_at, version) VALUES ('a', 'A', 1, 2, 1)"
+    )
+    database.commit()
+    database.close()
+    for _ in range(2):
+        with SQLiteStore(path) as store:
+            store.save(f"b-{time.time()}", [], 0, branch_of="a")
+            assert [one.branch_of for one in store.list()][-2:] == ["a", None]
 
 
 @every_face

@@ -189,9 +189,10 @@ _turns = threading.Condition()
 _busy: set[tuple[int, str]] = set()
 
 
-def console_of(call: ToolCallMessage, content: str | None = None) -> ConsoleMessage:
-    """Return the console of a call's code."""
-    return ConsoleMessage(f"{call.id}.console", call_id=call_id_of(call), content=content)
+def console_of(call: ToolCallMessage, errors: str | None = None) -> ConsoleMessage:
+    """Return the console of a call's code, with what it wrote to stderr alone; empty without that."""
+    metadata = {"stderr": [[0, len(errors)]]} if errors else {}
+    return ConsoleMessage(f"{call.id}.console", call_id=call_id_of(call), content=errors, metadata=metadata)
 
 
 def unsupported_language(call: ToolCallMessage, language: str, computer: Computing) -> list[Event]:

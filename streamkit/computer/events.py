@@ -3,6 +3,9 @@
 Console output is one message until something else is displayed; each display is a message of its own. A run that
 printed and displayed nothing has one empty console message, so every run is visible exactly once.
 
+A console message that is done has the places that went to stderr in `message.metadata["stderr"]`: a list of `[start, end]` in
+characters of its content, 1,000 at most, for who sees only messages.
+
 A displayed image or document has its plain text, where there is one, in `message.metadata["text"]`: what a model reads that
 takes no images, and a terminal that cannot show them.
 """
@@ -34,6 +37,7 @@ _REPRESENTATIONS: tuple[tuple[str, type[Message] | None, str], ...] = (
     ("text/latex", None, ""),
     ("text/plain", None, ""),
 )
+_MOST_PLACES = 1000  # of stderr, in a console message
 _DEFAULT_REPR = re.compile(r"<[^\n]*>\Z")  # that of an object without a `__repr__` of its own
 
 
@@ -50,6 +54,8 @@ class RunEvents:
         self._call_id = call_id
         self._number = 1
         self._console: ConsoleMessage | None = None
+        self._length = 0  # characters of the console message that is open
+        self._stderr: list[list[int]] = []  # its places that went to stderr
         self._line: int | None = None
         self._line_emitted = False  # for the console message that is open, or that opens next
         self._displayed = False
@@ -94,6 +100,7 @@ class RunEvents:
     def _open_console(self) -> Iterator[Event]:
         if self._line is not None and not self._line_emitted:
             yield from self._active_line(self._line)
+        self._length, self._stderr = 0, []
         self._console = console = ConsoleMessage(self._id, call_id=self._call_id)
         yield console.created_event(console)
 
@@ -102,7 +109,8 @@ class RunEvents:
     ) -> Iterator[Event]:
         console, self._console = self._console, None
         if console is not None:
-            ended = ConsoleMessage(console.id, call_id=self._call_id, status=status, metadata=metadata or {})
+            known = {**({"stderr": self._stderr} if self._stderr else {}), **(metadata or {})}
+            ended = ConsoleMessage(console.id, call_id=self._call_id, status=status, metadata=known)
             yield console.done_event(ended)
         if console is not None or self._line_emitted:  # the id is used
             self._number += 1
@@ -111,7 +119,16 @@ class RunEvents:
     def _text(self, stream: str, text: str) -> Iterator[Event]:
         if self._console is None:
             yield from self._open_console()
+        start, self._length = self._length, self._length + len(text)
+        if stream == "stderr" and text:
+            self._add_stderr(start, self._length)
         yield ConsoleMessage.delta_event(self._id, text, metadata={"stream": stream})
+
+    def _add_stderr(self, start: int, end: int) -> None:
+        if self._stderr and self._stderr[-1][1] == start:
+            self._stderr[-1][1] = end
+        elif len(self._stderr) < _MOST_PLACES:
+            self._stderr.append([start, end])
 
     def _display(self, data: Mapping[str, Any]) -> Iterator[Event]:
         for mime_type, kind, format in _REPRESENTATIONS:

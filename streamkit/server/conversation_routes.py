@@ -91,7 +91,7 @@ class ConversationRoutes:
         earlier = messages[: _turn_of(messages, before)]
         id = secrets.token_urlsafe(16)
         title = _title_of_branch(conversation.title)
-        await self._server.store.asave(id, earlier, 0, title=title, owner=owner)
+        await self._server.store.asave(id, earlier, 0, title=title, owner=owner, branch_of=conversation.id)
         return JsonResponse(conversation_of(*await self._server.conversation(request, id)), 201)
 
     async def rename(self, request: Request, body: Any) -> Response:

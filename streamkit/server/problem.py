@@ -15,6 +15,7 @@ from typing import Any
 from starlette.responses import Response
 
 from ..protocols.values import json_text, without_keys
+from ..streams.error_mask import masked_text
 
 __all__ = ["PROBLEMS", "Problem", "problem_response", "run_error"]
 
@@ -113,11 +114,14 @@ def run_error(error: Mapping[str, Any] | None, *, expose: bool = False) -> dict[
     if error is None:
         return None
     code = error.get("code")
-    shown = {"detail": error.get("message"), "error": error.get("type")} if expose else {}
+    kind, instance = error.get("type"), error.get("instance")
+    shown = {"detail": error.get("message"), "error": kind} if expose else {}
+    if not expose and isinstance(instance, str):
+        shown = {"detail": masked_text(str(kind), instance)}
     body = {
         "type": URN + (code.replace("_", "-") if isinstance(code, str) else "run-failed"),
         "title": "The run failed.",
-        "instance": error.get("instance"),
+        "instance": instance,
         **shown,
     }
     return {key: value for key, value in body.items() if value is not None}

@@ -123,4 +123,5 @@ def conversation_of(conversation: Conversation, run: RunRecord | None) -> dict[s
         "updated_at": conversation.updated_at,
         "messages": conversation.messages,
         "run": None if run is None else run.id,
+        "branch_of": conversation.branch_of,
     }

@@ -105,8 +105,8 @@ def _name(input: Iterable[Message], earlier: Iterable[Message], run_id: str) -> 
 
 
 def _title_of(messages: Sequence[Message]) -> str:
-    """Return the title of a conversation: the beginning of the user's first text."""
-    for message in messages:
+    """Return the title of a conversation: the beginning of the user's last text, before which there may be files."""
+    for message in reversed(messages):
         if message.role == "user" and message.type == "message" and message.content.strip():
             return " ".join(message.content.split())[:_TITLE]
     return ""

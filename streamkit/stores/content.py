@@ -46,7 +46,7 @@ def conversation_from(id: Any, fields: Sequence[Any], text: Callable[[Any], str]
     Raises:
         StoredDataError: one is of another kind.
     """
-    title, created_at, updated_at, messages, version, run, owner = fields
+    title, created_at, updated_at, messages, version, run, owner, branch_of = fields
     name = id.decode("utf-8", "backslashreplace") if isinstance(id, bytes) else id
     with StoredData(f"conversation {name!r}: its stored data"):
         return Conversation(
@@ -58,6 +58,7 @@ def conversation_from(id: Any, fields: Sequence[Any], text: Callable[[Any], str]
             version=int(version),
             run=None if run is None else text(run),
             owner=None if owner is None else text(owner),
+            branch_of=None if branch_of is None else text(branch_of),
         )
 
 

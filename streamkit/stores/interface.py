@@ -43,6 +43,7 @@ class Conversation(msgspec.Struct, kw_only=True):
         version: the version of its messages; 0 before they were first saved.
         run: the id of the run that holds its lock; None if it is free.
         owner: who created it, as the server's `authorize` returned it; None if it returned no name.
+        branch_of: the id of the conversation that it was branched from; None for others.
     """
 
     id: str
@@ -53,6 +54,7 @@ class Conversation(msgspec.Struct, kw_only=True):
     version: int
     run: str | None
     owner: str | None
+    branch_of: str | None = None
 
 
 class Saved(NamedTuple):
@@ -80,6 +82,7 @@ class Store(Closable, ABC):
         title: str | None = None,
         owner: str | None = None,
         run: str | None = None,
+        branch_of: str | None = None,
     ) -> int:
         """Replace the messages of a conversation. Returns their new version.
 
@@ -89,6 +92,7 @@ class Store(Closable, ABC):
             title: its new title; None leaves the title as it is.
             owner: who creates it, where it is new.
             run: the run that saves it: it has to hold the lock, and creates nothing.
+            branch_of: the id of the conversation that it is branched from, where it is new.
 
         Raises:
             StaleVersionError: it has another version by now, was deleted, or the run does not hold its lock.
@@ -146,9 +150,13 @@ class Store(Closable, ABC):
         title: str | None = None,
         owner: str | None = None,
         run: str | None = None,
+        branch_of: str | None = None,
     ) -> int:
         """As `save`, for tasks."""
-        return await self.in_task(self.save, id, messages, version, title=title, owner=owner, run=run)
+        options = {"title": title, "owner": owner, "run": run}
+        if branch_of is not None:  # stores that were written before there were branches do not know it
+            options["branch_of"] = branch_of
+        return await self.in_task(self.save, id, messages, version, **options)
 
     async def aget(self, id: str) -> Conversation | None:
         """As `get`, for tasks."""

@@ -27,29 +27,30 @@ __all__ = ["RedisStore"]
 
 _log = logging.getLogger("streamkit.stores")
 
-# Create a conversation that does not exist. ARGV[1] is the time, ARGV[2] its owner, "" for none.
+# Create a conversation that does not exist. ARGV[1] is the time, ARGV[2] its owner, "" for none; `branch_of` likewise.
 _CREATE = """
-local function create()
+local function create(branch_of)
   redis.call('HSET', KEYS[1], 'title', '', 'created_at', ARGV[1], 'messages', 0, 'version', 0, 'content', '[]')
   if ARGV[2] ~= '' then redis.call('HSET', KEYS[1], 'owner', ARGV[2]) end
+  if branch_of ~= '' then redis.call('HSET', KEYS[1], 'branch_of', branch_of) end
 end
 """
 
-# Arguments: now, owner, version, the run that has to hold the lock ("" for none), content, its count of messages, 1 and the
-# title or 0. Returns the new version and the owner, or the version that it has, or "" if it was deleted.
+# Arguments: now, owner, version, the run that has to hold the lock ("" for none), content, its count of messages, the
+# conversation that it is a branch of ("" for none), 1 and the title or 0. Returns the new version and the owner, or the version that it has, or "" if it was deleted.
 _SAVE = RedisScript(
     1,
     _CREATE
     + """
 local version = redis.call('HGET', KEYS[1], 'version')
 if not version and ARGV[3] == '0' and ARGV[4] == '' then
-  create()
+  create(ARGV[7])
   version = '0'
 end
 if version ~= ARGV[3] then return version or '' end
 if ARGV[4] ~= '' and redis.call('HGET', KEYS[1], 'run') ~= ARGV[4] then return version end
 redis.call('HSET', KEYS[1], 'content', ARGV[5], 'messages', ARGV[6], 'updated_at', ARGV[1])
-if ARGV[7] == '1' then redis.call('HSET', KEYS[1], 'title', ARGV[8]) end
+if ARGV[8] == '1' then redis.call('HSET', KEYS[1], 'title', ARGV[9]) end
 return {redis.call('HINCRBY', KEYS[1], 'version', 1), redis.call('HGET', KEYS[1], 'owner') or ''}
 """,
 )
@@ -59,7 +60,7 @@ _LOCK = RedisScript(
     1,
     _CREATE
     + """
-if redis.call('EXISTS', KEYS[1]) == 0 then create() end
+if redis.call('EXISTS', KEYS[1]) == 0 then create('') end
 local run = redis.call('HGET', KEYS[1], 'run')
 if not run or run == ARGV[4] then
   redis.call('HSET', KEYS[1], 'run', ARGV[3], 'updated_at', ARGV[1])
@@ -137,11 +138,13 @@ class RedisStore(Store):
         title: str | None = None,
         owner: str | None = None,
         run: str | None = None,
+        branch_of: str | None = None,
     ) -> int:
         """Replace the messages of a conversation, if they still have this version. Returns their new version."""
         now, content = _now(), messages_to_bytes(messages)
         named = (0,) if title is None else (1, title)
-        call = _SAVE(self._key(id), now, owner or "", version, run or "", content, len(messages), *named)
+        fields = now, owner or "", version, run or "", content, len(messages), branch_of or "", *named
+        call = _SAVE(self._key(id), *fields)
         (reply,) = self._link.ask(call)
         if isinstance(reply, bytes):
             raise stale(id, version, int(reply) if reply else None)

@@ -26,14 +26,17 @@ _log = logging.getLogger("streamkit.stores")
 _TABLE = """
 CREATE TABLE IF NOT EXISTS conversations (
     id TEXT PRIMARY KEY, title TEXT NOT NULL DEFAULT '', created_at REAL NOT NULL, updated_at REAL NOT NULL,
-    messages INTEGER NOT NULL DEFAULT 0, version INTEGER NOT NULL DEFAULT 0, run TEXT, owner TEXT,
+    messages INTEGER NOT NULL DEFAULT 0, version INTEGER NOT NULL DEFAULT 0, run TEXT, owner TEXT, branch_of TEXT,
     content BLOB NOT NULL DEFAULT X'5B5D'
 );
 CREATE INDEX IF NOT EXISTS newest ON conversations (updated_at DESC, id DESC);
 CREATE INDEX IF NOT EXISTS newest_of_owner ON conversations (owner, updated_at DESC, id DESC);
 """
 _FIELDS = ", ".join(("id", *FIELDS))
-_CREATE = "INSERT INTO conversations (id, created_at, updated_at, owner) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
+_CREATE = (
+    "INSERT INTO conversations (id, created_at, updated_at, owner, branch_of) VALUES (?, ?, ?, ?, ?)"
+    " ON CONFLICT DO NOTHING"
+)
 _PATIENCE = 5.0  # seconds that one call may wait for other threads and other processes, all in all
 
 
@@ -91,12 +94,13 @@ class SQLiteStore(Store):
         title: str | None = None,
         owner: str | None = None,
         run: str | None = None,
+        branch_of: str | None = None,
     ) -> int:
         """Replace the messages of a conversation, if they still have this version. Returns their new version."""
         content, now, key = messages_to_bytes(messages), time.time(), _bound(id)
         with self._transaction() as database:
             if version == 0 and run is None:
-                database.execute(_CREATE, (key, now, now, _bound(owner)))
+                database.execute(_CREATE, (key, now, now, _bound(owner), _bound(branch_of)))
             changed = database.execute(
                 "UPDATE conversations SET content = ?, messages = ?, version = version + 1, updated_at = ?,"
                 " title = COALESCE(?, title) WHERE id = ? AND version = ? AND run IS COALESCE(?, run)",
@@ -146,7 +150,7 @@ class SQLiteStore(Store):
         """Take the lock of a conversation for a run, if it is free. Returns the id of the run that has it now."""
         now, key = time.time(), _bound(id)
         with self._transaction() as database:
-            database.execute(_CREATE, (key, now, now, _bound(owner)))
+            database.execute(_CREATE, (key, now, now, _bound(owner), None))
             database.execute(
                 "UPDATE conversations SET run = ?, updated_at = ? WHERE id = ? AND (run IS NULL OR run = ?)",
                 (_bound(run_id), now, key, _bound(instead_of)),
@@ -189,9 +193,21 @@ class _Database:
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = NORMAL")
             self._database.executescript(_TABLE)
+            self._add_branches()
         except BaseException:
             self._database.close()
             raise
+
+    def _add_branches(self) -> None:
+        """Add the column of branches to a file of a version that had none."""
+        columns = {name for _, name, *_ in self._database.execute("PRAGMA table_info(conversations)")}
+        if b"branch_of" in columns:
+            return
+        try:
+            self._database.execute("ALTER TABLE conversations ADD COLUMN branch_of TEXT")
+        except sqlite3.OperationalError as error:
+            if "duplicate column" not in str(error):  # another process was faster
+                raise
 
     @contextmanager
     def use(self) -> Generator[sqlite3.Connection]:

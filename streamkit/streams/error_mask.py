@@ -17,7 +17,7 @@ from ..errors import StreamkitError
 from ..events import Event, RunEvent, RunStepDone, StreamException, StreamWarning
 from .failures import details_of
 
-__all__ = ["ErrorMask"]
+__all__ = ["ErrorMask", "masked_text"]
 
 _log = logging.getLogger("streamkit")
 
@@ -85,7 +85,7 @@ class ErrorMask:
         title = _TITLES.get(name, _TITLE)
         shown = {key: event.details[key] for key in _SHOWN if isinstance(event.details.get(key), (str, int))}
         details = {"title": title, "instance": self.instance, **shown}
-        return StreamException(name, self._text(title), details, position=event.position)
+        return StreamException(name, masked_text(name, self.instance), details, position=event.position)
 
     def _error(self, error: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a run's error. Its type is the provider's word, or the name of a Python error's class."""
@@ -93,10 +93,12 @@ class ErrorMask:
         kind = error.get("type")
         names = {"type": kind} if isinstance(kind, str) and (kind.islower() or _is_own(kind)) else {}
         names |= {"code": error["code"]} if isinstance(error.get("code"), (str, int)) else {}
-        return {"message": self._text(_TITLES.get(str(kind), _TITLE)), **names}
+        return {"message": masked_text(str(kind), self.instance), **names}
 
-    def _text(self, title: str) -> str:
-        return f"{title} ({self.instance})"
+
+def masked_text(kind: str, instance: str) -> str:
+    """Return what a client may see of an error of this class."""
+    return f"{_TITLES.get(kind, _TITLE)} ({instance})"
 
 
 def _is_own(name: str, error: BaseException | None = None) -> bool:

@@ -117,6 +117,12 @@ class Model:
                 return Reply(ToolCall("pay", {"to": "Ann", "amount": 20}), ToolCall("weather", {"city": "Oslo"}))
             case "warn":
                 return Reply(execute("import sys\nprint('one')\nprint('two', file=sys.stderr)\nprint('three')"))
+            case "smile":
+                return Reply(execute("import sys\nprint('\U0001f600')\nprint('two', file=sys.stderr)\nprint('three')"))
+            case "quiet":
+                return Reply(execute("x = 1"))
+            case "cobol":
+                return Reply(ToolCall("execute", {"language": "cobol", "code": "DISPLAY 'HELLO'."}))
             case "wide":
                 return Reply("# A\n\n### B\n\n|" + "a heading|" * 12 + "\n" + "|-" * 12 + "|\n" + "|cell" * 12 + "|")
             case "pay":

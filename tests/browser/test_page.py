@@ -56,8 +56,7 @@ def test_code_is_edited_before_it_runs_and_a_no_has_a_reason(tab: Tab) -> None:
     tab.page.fill(".question input", "not <b>now</b>")
     tab.page.keyboard.press("Enter")
     tab.done()
-    assert "Reason: not <b>now</b>" in tab.text(".turn:last-child .card")
-    assert "Reason: not <b>now</b>" in tab.text(".turn:last-child")
+    assert "Not run: not <b>now</b>" in tab.text(".turn:last-child .card")
     tab.page.reload()
     tab.done()
     assert tab.count(".turn.user") == 2

@@ -47,16 +47,31 @@ def test_whoever_scrolls_up_a_little_stays_there_and_newest_leads_back(tab: Tab)
 
 
 def test_who_is_at_the_end_stays_there_when_a_question_is_answered(tab: Tab) -> None:
-    """It goes, and makes the page shorter for a moment."""
+    """It goes, and makes the page shorter for a moment. Its button, or its field, may have had the focus."""
     tab.page.set_viewport_size({"width": 500, "height": 400})
-    tab.send("two calls")
-    tab.wait(".question")
-    tab.page.keyboard.press("Alt+a")
-    tab.done()
-    until(
-        lambda: tab.page.evaluate("scroller.scrollHeight - scroller.clientHeight - scroller.scrollTop") <= 1, tab.page
-    )
-    assert not tab.page.is_visible("#to-end")
+    for keys in (["Alt+a"], ["Tab", "Enter"]):
+        tab.send("two calls")
+        tab.wait(".question")
+        if keys != ["Alt+a"]:
+            tab.page.click(".question button:text-is('Decline')")
+        tab.page.keyboard.press(keys[0])
+        for key in keys[1:]:
+            tab.page.keyboard.press(key)
+        tab.done()
+        until(
+            lambda: tab.page.evaluate("scroller.scrollHeight - scroller.clientHeight - scroller.scrollTop") <= 1,
+            tab.page,
+        )
+        assert not tab.page.is_visible("#to-end")
+
+
+def test_a_new_chat_on_a_small_page_is_seen_from_its_beginning(tab: Tab) -> None:
+    tab.page.set_viewport_size({"width": 320, "height": 500})
+    tab.page.reload()
+    tab.wait("#empty:not([hidden])")
+    tab.page.wait_for_timeout(100)
+    assert tab.page.evaluate("scroller.scrollTop") == 0
+    assert tab.page.evaluate("scroller.scrollHeight > scroller.clientHeight")
 
 
 def refuse(tab: Tab, status: int, code: str, times: int = 1) -> None:

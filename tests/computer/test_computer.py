@@ -120,6 +120,7 @@ def test_a_run_is_the_source_of_sync_and_async_streams(backend: str) -> None:
 
             messages = anyio.run(main, backend=backend)
     assert [m.content for m in messages] == ["1\n2\n"]
+    assert messages[0].metadata == {"stderr": [[2, 4]]}
     assert handler.calls == [("line", 1), ("1\n", "stdout"), ("2\n", "stderr"), ("line", None)]
 
 

@@ -91,6 +91,7 @@ def test_a_branch_begins_before_a_message_of_the_user_and_the_conversation_stays
     response = client.post("/conversations/tree/branch", json={"before": f"{ids[1]}.1"})
     branch = response.json()
     assert (response.status_code, branch["title"], branch["messages"]) == (201, "one (2)", 2)
+    assert branch["branch_of"] == "tree"
     talk(client, branch["id"], "another two")
     assert contents(client, branch["id"]) == ["one", "You said: one", "another two", "You said: another two"]
     assert contents(client, "tree")[::2] == ["one", "two", "three"]

@@ -97,7 +97,7 @@ def test_a_run_is_begun_and_read(client: Client, kind: str) -> None:
     assert after["usage"] == {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
     assert after["ended_at"] >= after["created_at"]
     known = client.get(f"/conversations/{run['conversation']}").json()
-    assert known == {"id": run["conversation"], "title": "hello", "messages": 2, "run": None} | {
+    assert known == {"id": run["conversation"], "title": "hello", "messages": 2, "run": None, "branch_of": None} | {
         key: known[key] for key in ("created_at", "updated_at")
     }
     messages = client.get(f"/conversations/{run['conversation']}/messages").json()

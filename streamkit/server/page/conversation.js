@@ -47,6 +47,7 @@ export class ConversationView extends EventHandler {
     [this.#turn, this.#newestCode, this.#sent, this.#runParts, this.#warnings] = [null, null, [], [], []];
     this.reads(false);
     this.follows = true;
+    this.scroller.scrollTop = 0;
   }
 
   /** The view of the question that waits for longest; undefined if there is none. */
@@ -167,10 +168,10 @@ export class ConversationView extends EventHandler {
     const part = this.#calls.get(confirmation.subject.call_id) ?? this.#parts.get(confirmation.subject);
     part?.settle();
     this.#questions.delete(confirmation);
+    this.#follow(); // before what comes next: the question is gone, so the page is shorter
     this.#showQueue();
     this.#wait();
     this.announce({ approved: "Approved.", declined: "Declined." }[confirmation.status] ?? "Not answered.");
-    this.#follow(); // before what comes next: the question is gone, so the page is shorter
   }
 
   /** Calls come one after the other: while one waits for a person, the others do not go on. */
@@ -265,7 +266,7 @@ export class ConversationView extends EventHandler {
     const words = { cancelled: "Stopped", incomplete: "Cut short" }[status];
     for (const warning of this.#warnings) turn.append(element("p", { class: "note" }, warning));
     const notes = [words, model, seconds >= 0.05 ? duration(seconds) : null, tokens].filter(Boolean).join(" \u00b7 ");
-    turn.append(element("footer", {}, turn.querySelector(".text") ? copyButton(texts, "Copy the answer") : null, retry, element("span", { class: "note" }, notes)));
+    turn.append(element("footer", {}, turn.querySelector(".text:not([hidden])") ? copyButton(texts, "Copy the answer") : null, retry, element("span", { class: "note" }, notes)));
   }
 
   // -- drawing
@@ -314,7 +315,7 @@ export class ConversationView extends EventHandler {
 
   #follow() {
     this.#scrolled(); // the event of a person's scrolling may be yet to come
-    if (this.follows) this.scrollToEnd();
+    if (this.follows && !this.isEmpty) this.scrollToEnd();
   }
 
   scrollToEnd() {

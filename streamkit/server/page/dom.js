@@ -14,6 +14,8 @@ export function element(tag, properties = {}, ...children) {
 }
 
 const ICONS = {
+  back: "M13 8H3M7.5 3.5L3 8l4.5 4.5",
+  branch: "M4 2.5v11M4 10c0-3 8-2 8-5.5M9.5 5.5L12 3l2.5 2.5",
   check: "M3 8.5l3.2 3L13 4.5",
   clip: "M10.5 4.5l-5 5a1.4 1.4 0 0 0 2 2l5-5a2.8 2.8 0 0 0-4-4l-5 5a4.2 4.2 0 0 0 6 6l4-4",
   cross: "M4 4l8 8M12 4l-8 8",

@@ -72,33 +72,41 @@ class Item {
 
   #askFirst(remove) {
     const yes = button("Delete", { text: "Delete", class: "danger", onclick: remove });
-    this.question = element("span", { class: "open" }, "Delete it?");
-    this.element.replaceChildren(this.question, yes, button("Keep", { text: "Keep", class: "quiet", onclick: () => this.#back() }));
+    this.#ask(element("p", { dir: "auto" }, `Delete \u201c${this.title}\u201d?`), yes, this.trash);
     yes.setAttribute("aria-label", `Delete \u201c${this.title}\u201d for good`);
     yes.focus();
   }
 
   #write(list, id) {
-    this.question = element("input", { type: "text", maxlength: "200", dir: "auto", "aria-label": "Title" });
-    this.question.value = this.title;
-    this.question.addEventListener("keydown", async (event) => {
-      if (event.key !== "Enter" || event.isComposing) return;
-      const title = this.question.value.trim();
-      this.#back(this.pen);
-      if (title && title !== this.title) await list.rename(id, title);
-    });
-    this.element.replaceChildren(this.question, button("Keep", { text: "Keep", class: "quiet", onclick: () => this.#back(this.pen) }));
-    this.question.select();
+    const field = element("input", { type: "text", maxlength: "200", dir: "auto", "aria-label": "Title" });
+    field.value = this.title;
+    const save = () => {
+      const title = field.value.trim();
+      this.#back();
+      if (title && title !== this.title) list.rename(id, title);
+    };
+    field.addEventListener("keydown", (event) => event.key === "Enter" && !event.isComposing && save());
+    this.#ask(field, button("Save", { text: "Save", class: "primary", onclick: save }), this.pen);
+    field.select();
   }
 
-  #back(focused = this.trash) {
-    this.question = null;
+  /** Show a question in its place; `asker` is the button that gets the focus back. */
+  #ask(question, yes, asker) {
+    this.asker = asker;
+    this.element.classList.add("asks");
+    const no = button("Cancel", { text: "Cancel", class: "quiet", onclick: () => this.#back() });
+    this.element.replaceChildren(question, element("div", { class: "choices" }, yes, no));
+  }
+
+  #back() {
+    this.element.classList.remove("asks");
     this.element.replaceChildren(this.opener, this.pen, this.trash);
-    focused.focus();
+    this.asker.focus();
+    this.asker = null;
   }
 
   #key(event) {
-    if (event.key !== "Escape" || !this.question) return;
+    if (event.key !== "Escape" || !this.asker) return;
     event.stopPropagation(); // it would stop the answer
     this.#back();
   }

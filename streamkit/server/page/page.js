@@ -1,6 +1,7 @@
 // The chat page: conversations, the message field, and the stream of the answer that is open.
 
 import { Attachments } from "./attachments.js";
+import { Branches } from "./branches.js";
 import { ConversationView } from "./conversation.js";
 import { button, element, icon } from "./dom.js";
 import { Draft } from "./draft.js";
@@ -19,6 +20,7 @@ const otherTabs = "BroadcastChannel" in window ? new BroadcastChannel("streamkit
 const view = new ConversationView($("log"), $("scroller"), announce, (follows) => ($("to-end").hidden = follows), resend);
 const attachments = new Attachments($("attached"), problem);
 const draft = new Draft($("input"));
+const branches = new Branches($("branches"), (id) => (focusField(), go(id)));
 const sideList = new ConversationList($("conversations"), { open: (id) => go(id), remove: removeConversation, rename, after: $("new") });
 
 let conversation = null; // its id
@@ -66,7 +68,7 @@ function askForToken() {
       dialog.close();
       await start();
     } catch (error) {
-      problem(error, $("login-problem"));
+      problem(error.status === 401 ? "This is not the token of this server." : error, $("login-problem"));
     }
   };
   dialog.oncancel = (event) => event.preventDefault();
@@ -94,6 +96,7 @@ async function list({ isLookedAt = false } = {}) {
     sideList.update(conversations, conversation);
     $("more").hidden = !more;
     if (now !== turn) return;
+    branches.show(client, conversations, conversation);
     if (titles.has(conversation)) title(titles.get(conversation));
     const current = conversations.find(({ id }) => id === conversation);
     const isOld = isLookedAt && current && shownUpdate !== null && current.updated_at !== shownUpdate;
@@ -218,7 +221,7 @@ function send(input) {
   const takeBack = view.showSent(messages);
   $("export").hidden = false;
   showEmpty();
-  if ($("title").textContent === "New chat") title(text.slice(0, 80));
+  if ($("title").textContent === "New chat") title(messages.findLast(({ type }) => type === "message")?.content.slice(0, 80));
   return read(client.run(input, { conversation, ...options() }), { input, text, takeBack });
 }
 

@@ -9,6 +9,7 @@ import { Message } from "./streamkit.js";
 
 const QUEUED = ["queued", "Waits its turn"];
 const LONG = 4000; // characters of a message that is shown with a scroll bar
+const FILE = /^([^\n]{1,255}):\n\n(`{3,})(\w*)\n([^]*?)\n\2$/; // as `attachments.js` makes it
 const EDITED = "You edited this before it ran.";
 const ENDED = { cancelled: "stopped here", incomplete: "cut short here", failed: "failed here" };
 
@@ -24,6 +25,7 @@ export class TextPart {
   }
 
   update(message) {
+    this.element.hidden = !message.content && message.status !== "in_progress"; // it ended before it began
     this.view.update(message.content);
     if (message.status !== "in_progress") this.view.complete();
     this.note.hidden = !(message.status in ENDED);
@@ -41,13 +43,16 @@ export class TextPart {
   }
 }
 
-/** What a person wrote: as it is. */
+/** What a person wrote: as it is; a text file that was attached, folded. */
 export class UserPart {
   constructor() {
     this.element = element("div", { class: "bubble", dir: "auto" });
   }
 
   update(message) {
+    this.text = message.content;
+    const [, name, , language, text] = FILE.exec(message.content) ?? [];
+    if (name) return this.#showFile(name, language, text);
     this.element.textContent = message.content;
     if (message.content.length < LONG) return;
     this.element.classList.add("long"); // such as a file
@@ -56,14 +61,21 @@ export class UserPart {
     this.element.setAttribute("aria-label", "A long message");
   }
 
+  #showFile(name, language, text) {
+    const view = new CodeView(language);
+    const fold = element("details", { class: "fold file" }, element("summary", {}, element("span", { class: "summary" }, name)), view.element);
+    fold.addEventListener("toggle", () => view.update(text), { once: true });
+    this.element.replaceChildren(fold);
+  }
+
   /** A field with its text, to be sent in its place. `send` is called with what it is then. */
   edit(send) {
-    const field = element("textarea", { class: "editor", dir: "auto", rows: "3", "aria-label": "Your message" });
-    field.value = this.element.textContent;
+    const field = element("textarea", { class: "editor prose", dir: "auto", rows: "3", "aria-label": "Your message" });
+    field.value = this.text;
     const shown = this.element;
     const close = () => (form.replaceWith(shown), shown.parentElement.querySelector(".edit").focus());
     const submit = (event) => (event.preventDefault(), field.value.trim() && send(field.value.trim()));
-    const choices = [element("button", { type: "submit", class: "primary" }, "Send"), button("Keep it", { text: "Keep it", class: "quiet", onclick: close })];
+    const choices = [element("button", { type: "submit", class: "primary" }, "Send"), button("Cancel", { text: "Cancel", class: "quiet", onclick: close })];
     const note = element("p", { class: "note" }, "It is sent in a new conversation. This one stays as it is.");
     const form = element("form", { class: "rewrite", onsubmit: submit }, field, note, element("div", { class: "choices" }, choices));
     field.addEventListener("keydown", (event) => {
@@ -136,7 +148,7 @@ class ConsolePart {
     this.errors = []; // what went to stderr, as [start, end]
   }
 
-  /** A delta of it came, which ends at this place. */
+  /** A delta of it came, which ends at this place. Of a message that is complete, its metadata says the same. */
   wrote({ value, replace, metadata }, end) {
     if (replace) this.errors = [];
     if (metadata?.stream !== "stderr" || !value) return;
@@ -145,8 +157,20 @@ class ConsolePart {
   }
 
   update(message) {
+    const places = placesOf(message);
+    if (places && String(places) !== String(this.errors)) this.view.update(""); // it began before this page read it
+    this.errors = places ?? this.errors;
     this.view.update(message.content, this.errors);
   }
+}
+
+/** The places in the content of a console that went to stderr, as [start, end]; null where the message does not tell. */
+function placesOf({ content, metadata, status }) {
+  const places = metadata?.stderr;
+  if (status === "in_progress" || !places) return null;
+  const characters = /[\ud800-\udfff]/.test(content) ? Array.from(content) : null; // the places count characters, not UTF-16 units
+  const unit = (place) => (characters ? characters.slice(0, place).join("").length : place);
+  return places.map(([start, end]) => [unit(start), unit(end)]);
 }
 
 /** Code, with its question, what it prints and what it draws. */
@@ -209,9 +233,15 @@ class CodePart {
   }
 
   take(part, message) {
-    if (part instanceof OutputPart && this.confirmation?.status === "declined") this.decision.replaceChildren(); // it says so
     this.outputs.push(message);
+    if (message.metadata?.action === "interrupted") return; // for the model: what it printed is shown
     this.output.append(part.element);
+  }
+
+  /** What it was declined with says more than its output. */
+  #showRefusal(reason) {
+    this.output.replaceChildren();
+    if (reason && !this.decision.childElementCount) this.decision.append(element("p", { class: "note" }, `Not run: ${reason}`));
   }
 
   /** The step that it belongs to has ended, with this status. */
@@ -226,17 +256,20 @@ class CodePart {
   showState() {
     const decision = this.confirmation?.status;
     const writing = this.message?.status === "in_progress";
+    const refusal = refusalIn(this.outputs);
+    if (refusal) this.#showRefusal(refusal.declined);
     const stopped = this.outputs.filter(({ status }) => status === "cancelled");
     let [kind, text] = ["", ""];
     if (writing && !this.hasEnded) [kind, text] = ["working", "Writing"];
     else if (decision === "pending" && !this.hasEnded) [kind, text] = ["waiting", "Waits for your yes"];
     else if (decision === "unanswered") [kind, text] = ["declined", "Not answered"];
-    else if (decision === "declined" || stopped.some(({ metadata }) => metadata?.action === "not_run")) [kind, text] = ["declined", "Not run"];
+    else if (decision === "declined" || refusal || stopped.some(({ metadata }) => metadata?.action === "not_run")) [kind, text] = ["declined", "Not run"];
     else if (this.isRunning) [kind, text] = ["working", "Running"];
     else if (stopped.length || this.wasStopped) [kind, text] = ["declined", "Stopped"];
     else if (this.outputs.some(({ metadata }) => metadata?.execution)) [kind, text] = ["failed", "Failed"];
     else if (decision === "approved" || this.outputs.length) [kind, text] = ["done", "Ran"];
     else if (this.isBehind && !this.hasEnded) [kind, text] = QUEUED;
+    else if (this.hasEnded) [kind, text] = ["declined", "Not run"];
     this.state.className = `state ${kind}`;
     this.state.textContent = text;
   }
@@ -253,6 +286,7 @@ class ToolPart {
     this.decision = element("div"); // the question, then what was decided
     this.element = element("div", {}, this.fold, this.decision);
     this.confirmation = null;
+    this.outputs = []; // messages
     this.isBehind = false; // whether another question is open
   }
 
@@ -279,14 +313,14 @@ class ToolPart {
   settle() {
     const { status, edited, reason } = this.confirmation;
     const hadFocus = this.decision.contains(document.activeElement);
-    this.decision.className = "";
+    this.decision.removeAttribute("class");
     this.decision.replaceChildren();
     if (isEdit(edited, this.message)) {
       this.isEdited = true;
       this.#showArguments(pretty(edited));
       this.#noteEdit();
     }
-    if (status === "declined" && reason) this.decision.append(element("p", { class: "note" }, `Declined: ${reason}`));
+    if (status === "declined") this.#showRefusal(reason);
     if (hadFocus) this.fold.querySelector("summary").focus({ preventScroll: true }); // the button that had it is gone
     this.showState();
   }
@@ -300,10 +334,14 @@ class ToolPart {
     this.view.update(text);
   }
 
+  #showRefusal(reason) {
+    if (reason && !this.decision.childElementCount) this.decision.append(element("p", { class: "note" }, `Declined: ${reason}`));
+  }
+
   runs() {}
 
-  take(part) {
-    this.hasOutput = true;
+  take(part, message) {
+    this.outputs.push(message);
     this.output.append(part.element);
     this.showState();
   }
@@ -315,11 +353,13 @@ class ToolPart {
 
   showState() {
     const decision = this.confirmation?.status;
+    const refusal = refusalIn(this.outputs);
+    if (refusal) this.#showRefusal(refusal.declined);
     let [kind, text] = this.message?.status === "in_progress" ? ["working", "Writing"] : this.isBehind ? QUEUED : ["working", "Calling"];
     if (decision === "pending" && !this.hasEnded) [kind, text] = ["waiting", "Waits for your yes"];
     else if (decision === "unanswered") [kind, text] = ["declined", "Not answered"];
-    else if (decision === "declined") [kind, text] = ["declined", "Declined"];
-    else if (this.hasOutput || this.hasEnded) [kind, text] = ["", ""];
+    else if (decision === "declined" || refusal) [kind, text] = ["declined", "Declined"];
+    else if (this.outputs.length || this.hasEnded) [kind, text] = ["", ""];
     this.state.className = `state ${kind}`;
     this.state.textContent = text;
   }
@@ -338,6 +378,11 @@ class OutputPart {
     this.isData = isData;
     this.view.update(text);
   }
+}
+
+/** The metadata of the output that says that a person declined; undefined if none does. */
+function refusalIn(outputs) {
+  return outputs.find(({ metadata }) => metadata && "declined" in metadata)?.metadata;
 }
 
 /** Whether an approval has other code, or other arguments, than the message. */

@@ -70,7 +70,7 @@ export class QuestionView {
         area.setRangeText("    ", area.selectionStart, area.selectionEnd, "end");
       }
     });
-    const choices = element("div", { class: "choices" }, button(this.what, { text: `${this.what} this`, name: "check", class: "primary", onclick: send }), this.#backButton());
+    const choices = element("div", { class: "choices" }, button(this.what, { text: `${this.what} this`, name: "check", class: "primary", onclick: send }), this.#cancelButton());
     this.#show(area, choices);
     area.focus();
     area.setSelectionRange(0, 0);
@@ -85,13 +85,13 @@ export class QuestionView {
       if (event.key === "Enter") send();
       else if (event.key === "Escape") this.#back(event);
     });
-    const choices = element("div", { class: "choices" }, button("Decline", { text: "Decline", class: "danger", onclick: send }), this.#backButton());
+    const choices = element("div", { class: "choices" }, button("Decline", { text: "Decline", class: "danger", onclick: send }), this.#cancelButton());
     this.#show(field, element("p", { class: "note" }, "With a reason the model goes on; without one the answer ends here."), choices);
     field.focus();
   }
 
-  #backButton() {
-    return button("Back", { text: "Back", class: "quiet", onclick: () => this.#back() });
+  #cancelButton() {
+    return button("Cancel", { text: "Cancel", class: "quiet", onclick: () => this.#back() });
   }
 
   #back(event) {

@@ -291,6 +291,8 @@ export interface Conversation {
   messages: number;
   /** The id of the open run. */
   run: string | null;
+  /** The id of the conversation that it was branched from. */
+  branch_of: string | null;
 }
 
 export interface StreamOptions {

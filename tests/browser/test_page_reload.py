@@ -1,0 +1,126 @@
+"""A complete answer is shown after a reload as it was while it came."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from .pages import CHROMIUM, Tab
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: no program `chromium`"),
+]
+
+
+def approve(tab: Tab) -> None:
+    tab.wait(".question")
+    tab.page.keyboard.press("Alt+a")
+
+
+def decline(reason: str) -> Callable[[Tab], None]:
+    def answer(tab: Tab) -> None:
+        tab.page.click(".question button:text-is('Decline')")
+        tab.page.fill(".question input", reason)
+        tab.page.keyboard.press("Enter")
+
+    return answer
+
+
+def edit(text: str) -> Callable[[Tab], None]:
+    def answer(tab: Tab) -> None:
+        tab.page.click(".question button:text-is('Edit')")
+        tab.page.fill(".question textarea", text)
+        tab.page.keyboard.press("Control+Enter")
+
+    return answer
+
+
+def stop_at(selector: str) -> Callable[[Tab], None]:
+    def act(tab: Tab) -> None:
+        tab.wait(selector)
+        tab.page.keyboard.press("Escape")
+
+    return act
+
+
+def approve_and_stop(tab: Tab) -> None:
+    approve(tab)
+    stop_at(".console >> text=begun")(tab)
+
+
+def approve_both(tab: Tab) -> None:
+    approve(tab)
+    tab.wait("text=Ann has 20", state="attached")
+
+
+def nothing(tab: Tab) -> None:
+    pass
+
+
+CASES = {
+    "plain text": ("hello", nothing),
+    "reasoning, code and a picture": ("draw", approve),
+    "code that raised": ("raise", approve),
+    "stderr": ("warn", approve),
+    "stderr behind characters of two units": ("smile", approve),
+    "code without output": ("quiet", approve),
+    "code in another language": ("cobol", nothing),
+    "two calls": ("two", approve_both),
+    "a call": ("tool", nothing),
+    "a wide table": ("wide", nothing),
+    "what harms": ("hostile", approve),
+    "code that was declined": ("draw", decline("")),
+    "code that was declined with a reason": ("draw", decline("not now")),
+    "a call that was declined with a reason": ("pay", decline("too much")),
+    "code that was edited": ("draw", edit("print('other')")),
+    "a call that was edited": ("pay", edit('{"to": "Bob", "amount": 1}')),
+    "text that was stopped": ("slower", stop_at("text=word20")),
+    "stopped before it began": ("late", stop_at(".worked-on")),
+    "a failure": ("fail", nothing),
+}
+
+
+def shown(tab: Tab) -> str:
+    """The conversation's elements and texts, without what a person unfolded and the seconds that an answer took."""
+    html: str = tab.page.evaluate("document.getElementById('log').innerHTML")
+    html = re.sub(r"urn:uuid:[-0-9a-f]+", "urn", html)  # it has one for each reader
+    html = re.sub(r" open(=\"\")?(?=[ >])|( \u00b7 )?\b[\d.]+ s(?= \u00b7|<)", "", html)
+    return html.replace("><", ">\n<")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_answer_looks_after_a_reload_as_it_looked_live(tab: Tab, case: str) -> None:
+    text, act = CASES[case]
+    tab.send(text)
+    act(tab)
+    tab.done()
+    for one in tab.page.query_selector_all("details.fold:not([open])"):
+        one.evaluate("one => { one.open = true }")
+    tab.page.wait_for_timeout(50)
+    live = shown(tab)
+    tab.page.reload()
+    tab.done()
+    for one in tab.page.query_selector_all("details.fold:not([open])"):
+        one.evaluate("one => { one.open = true }")
+    tab.page.wait_for_timeout(50)
+    assert shown(tab) == live
+
+
+@pytest.mark.parametrize(
+    ("text", "act", "state"), [("endless", approve_and_stop, "Stopped"), ("draw", stop_at(".question"), "Not run")]
+)
+def test_code_of_an_answer_that_was_stopped_says_so_after_a_reload(
+    tab: Tab, text: str, act: Callable[[Tab], None], state: str
+) -> None:
+    """What it still printed while it was stopped was saved, and is shown then."""
+    tab.send(text)
+    act(tab)
+    tab.done()
+    assert tab.text(".card .state") == state
+    tab.page.reload()
+    tab.done()
+    assert tab.text(".card .state") == state
+    assert tab.count(".card .console") == (1 if state == "Stopped" else 0)
