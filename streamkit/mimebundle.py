@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from .markdown_html import markdown_html
 
@@ -66,7 +66,7 @@ def _content(message: Message) -> str:
         case "code" if message.role == "computer":
             return _document(message)
         case "console" | "tool_output":
-            return f'<pre style="{_LOOKS["output"]}">{escape(_SEQUENCE.sub("", content))}</pre>' if content else ""
+            return f'<pre style="{_LOOKS["output"]}">{_output(message)}</pre>' if content else ""
         case "tool_call":
             return f'<pre style="{_CODE}"><b>{escape(message.name or "")}</b>({escape(content)})</pre>'
         case "image" if kind := _picture_kind(message):
@@ -76,6 +76,31 @@ def _content(message: Message) -> str:
             return f'{language}<pre style="{_CODE}">{escape(content)}</pre>'
         case _:
             return f'<pre style="{_CODE}">{escape(_text_of(message))}</pre>'
+
+
+def _output(message: Message) -> str:
+    """What was printed, with what went to stderr in red."""
+    content, at, shown = str(message.content), 0, ""
+    for start, end in _stderr_places(message):
+        shown += f'{_printed(content[at:start])}<span style="{_LOOKS["failed"]}">{_printed(content[start:end])}</span>'
+        at = end
+    return shown + _printed(content[at:])
+
+
+def _printed(text: str) -> str:
+    return escape(_SEQUENCE.sub("", text))
+
+
+def _stderr_places(message: Message) -> Iterator[tuple[int, int]]:
+    """The places of stderr that the metadata names, in their order; others may have written into it."""
+    places, at = message.metadata.get("stderr"), 0
+    for place in cast("Sequence[object]", places) if isinstance(places, list) else ():
+        match place:
+            case [int(start), int(end)] if at <= start <= end:
+                yield start, end
+                at = end
+            case _:
+                return
 
 
 def _document(message: Message) -> str:

@@ -11,7 +11,7 @@ import openai
 import pytest
 
 import streamkit as sk
-from streamkit.messages import CodeMessage, ImageMessage, Message, TextMessage, ToolCallMessage
+from streamkit.messages import CodeMessage, ConsoleMessage, ImageMessage, Message, TextMessage, ToolCallMessage
 from streamkit.mimebundle import mimebundle
 from streamkit.testing import ModelServer, Reply
 
@@ -156,6 +156,15 @@ def test_nothing_in_a_message_is_markup(message: Message) -> None:
     assert tags <= {"div", "p", "pre", "code", "a", "b", "iframe"}
     assert not re.search(r'href="javascript:|src="', html)
     assert "iframe" not in tags or 'sandbox=""' in html
+
+
+@pytest.mark.parametrize("others", [[], [[1, 2]], ["x"], [[9, 1]], "places", {"a": 1}])
+def test_what_went_to_stderr_is_red(others: Any) -> None:
+    """Places that are none, as another program may have saved them, colour nothing."""
+    places = others if not isinstance(others, list) else [[4, 8], *others]
+    html = ConsoleMessage("m", content="one\n<b>\ntwo", metadata={"stderr": places})._repr_mimebundle_()["text/html"]
+    red = '<span style="color: #c62828">&lt;b&gt;\n</span>'
+    assert (f"one\n{red}two" if isinstance(others, list) else "one\n&lt;b&gt;\ntwo") in html
 
 
 def test_a_picture_alone_is_a_picture() -> None:

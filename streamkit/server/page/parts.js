@@ -167,10 +167,10 @@ class ConsolePart {
 /** The places in the content of a console that went to stderr, as [start, end]; null where the message does not tell. */
 function placesOf({ content, metadata, status }) {
   const places = metadata?.stderr;
-  if (status === "in_progress" || !places) return null;
+  if (status === "in_progress" || !Array.isArray(places)) return null;
   const characters = /[\ud800-\udfff]/.test(content) ? Array.from(content) : null; // the places count characters, not UTF-16 units
   const unit = (place) => (characters ? characters.slice(0, place).join("").length : place);
-  return places.map(([start, end]) => [unit(start), unit(end)]);
+  return places.filter(Array.isArray).map(([start, end]) => [unit(start), unit(end)]);
 }
 
 /** Code, with its question, what it prints and what it draws. */
