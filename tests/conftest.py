@@ -69,10 +69,15 @@ def relays_on_redis_are_closed() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def threads_end() -> Iterator[None]:
-    """The threads that streamkit began in a module end with it: what they do meanwhile would befall the next one's tests."""
+    """The threads that streamkit began in a module end with it: what they do meanwhile would befall the next one's tests.
+
+    So does its garbage. What a module imported stays, and no later collection walks through it.
+    """
     before = set(threading.enumerate())
     yield
     end = time.monotonic() + 10
     while left := [one for one in threading.enumerate() if one.name.startswith("streamkit") and one not in before]:
         assert time.monotonic() < end, f"this module leaves threads behind: {', '.join(one.name for one in left)}"
         time.sleep(0.01)
+    gc.collect()
+    gc.freeze()
