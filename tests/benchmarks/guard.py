@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks.guard    # prints the counts, and fails if one is more than a tenth above the table
 
-Counted is all Python code on the way from bytes to a hook, or to whoever iterates: of 1,200 deltas less that of 200, divided
-by 1,000. The counts are those of Python 3.11. Where a change is worth its price, `TABLE` gets the new counts.
+Counted is all Python code on the way from bytes, dicts or the SDKs' objects to a hook, or to whoever iterates: of 1,200 deltas
+less that of 200, divided by 1,000. The counts are those of Python 3.11. Where a change is worth its price, `TABLE` gets the new counts.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Mapping
+from typing import Any
 
 from tests.opcodes import Counter
 
+from . import kinds
 from .faces import events, hook
 from .wires import CUTS, WIRES, answer, pieces
 
@@ -36,8 +38,23 @@ TABLE: dict[str, float] = {
     "anthropic, 2 KB, iteration": 179,
     "anthropic, event, hook": 298,
     "anthropic, event, iteration": 305,
+    "chat, list of dicts, hook": 210,
+    "chat, dicts one by one, hook": 419,
+    "chat, list of objects, hook": 222,
+    "chat, objects one by one, hook": 444,
+    "responses, list of dicts, hook": 203,
+    "responses, dicts one by one, hook": 412,
+    "responses, list of objects, hook": 215,
+    "responses, objects one by one, hook": 437,
+    "anthropic, list of dicts, hook": 177,
+    "anthropic, dicts one by one, hook": 386,
+    "anthropic, list of objects, hook": 189,
+    "anthropic, objects one by one, hook": 411,
 }
-"""The instructions of a delta, by the protocol, what each piece of the body is, and how the stream is read."""
+"""The instructions of a delta, by the protocol, what each piece of the body is or in which form the items come, and how the
+stream is read."""
+
+ITEMS = {"chat": kinds.chat_items, "responses": kinds.responses_items, "anthropic": kinds.anthropic_items}
 
 
 def measure() -> dict[str, float]:
@@ -50,17 +67,25 @@ def too_dear(now: Mapping[str, float]) -> list[str]:
     return [f"{name}: {TABLE[name]:g}, now {now[name]:g}" for name in TABLE if now[name] > TOLERANCE * TABLE[name]]
 
 
-def _cost(wire: str, cut: str, face: str) -> float:
-    assert cut in CUTS
-
+def _cost(wire: str, form: str, face: str) -> float:
     def count(deltas: int) -> int:
-        source, counter = pieces(WIRES[wire](deltas), cut), Counter()
+        source, counter = _source(wire, form, deltas), Counter()
         assert FACES[face](source, counter) == answer(deltas), "the stream gave another text than was sent"
         return counter.opcodes
 
     gc.collect()
     _, few, many = (count(deltas) for deltas in (FEW, FEW, MANY))  # the first does what is done only once
     return (many - few) / (MANY - FEW)
+
+
+def _source(wire: str, form: str, deltas: int) -> Any:
+    """A body in pieces, or items: a list of them, or an iterator that yields them one by one."""
+    if form in CUTS:
+        return pieces(WIRES[wire](deltas), form)
+    items: list[Any] = ITEMS[wire](deltas)
+    if "objects" in form:
+        items = kinds.objects(wire, items)
+    return iter(items) if "one by one" in form else items
 
 
 def main() -> int:

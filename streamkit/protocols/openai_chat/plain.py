@@ -50,7 +50,8 @@ def _struct(
 ) -> Any:
     """Return a struct with these fields, and with others that have to be empty."""
     others: list[Any] = [*optional, *((key, _Empty, None) for key in sorted(empty))]
-    return msgspec.defstruct(name, [required, *others] if required[0] else others, gc=False)
+    fields = [required, *others] if required[0] else others
+    return msgspec.defstruct(name, fields, omit_defaults=True, gc=False)
 
 
 _pieces = [(key, kind, None) for key, kind in _PIECES.items()]
