@@ -16,7 +16,7 @@ from pathlib import Path
 from playwright.sync_api import Page, sync_playwright
 
 HERE = Path(__file__).resolve().parent
-SIZE = {"width": 1100, "height": 1080}
+SIZE = {"width": 1100, "height": 1190}
 
 
 def main() -> None:
