@@ -61,6 +61,21 @@ def test_axe_finds_nothing_in_any_state(tab: Tab) -> None:
     tab.page.focus(".edit")
     tab.page.keyboard.press("Enter")
     check(tab, "a message that is edited")
+    tab.page.fill(".rewrite .editor", "a.txt:\n\n```txt\nA file.\n```")
+    tab.page.keyboard.press("Enter")
+    tab.wait("#branches:not([hidden])")
+    tab.wait(".bubble .fold")
+    tab.done()
+    check(tab, "a branch, and a file")
+    for button, state in (
+        ("Rename", "a conversation that is renamed"),
+        ("Delete", "a conversation that may be deleted"),
+    ):
+        tab.page.set_viewport_size({"width": 1400, "height": 800})
+        tab.page.hover("#conversations li")
+        tab.page.click(f"#conversations li >> nth=0 >> [aria-label^={button}]")
+        check(tab, state)
+        tab.page.click("#conversations button:text-is('Cancel')")
     tab.page.set_viewport_size({"width": 360, "height": 800})
     tab.page.click("#open-side")
     tab.page.evaluate(AXE.read_text("utf-8"))
