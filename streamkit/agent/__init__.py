@@ -2,7 +2,8 @@
 
 from .agent import Agent, AsyncAgent
 from .computer_protocol import Computing, Running
+from .model_request import ModelRequest
 from .tool_context import ToolContext, progress
 from .tools import Tool, tool
 
-__all__ = ["Agent", "AsyncAgent", "Computing", "Running", "Tool", "ToolContext", "progress", "tool"]
+__all__ = ["Agent", "AsyncAgent", "Computing", "ModelRequest", "Running", "Tool", "ToolContext", "progress", "tool"]

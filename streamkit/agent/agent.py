@@ -56,7 +56,7 @@ class _BaseAgent(AgentCore):
 
     def _stream_options(self) -> StreamOptions:
         fields = {**(FIELDS if self.computer is not None else {}), **self.fields}
-        return StreamOptions(protocol=self.provider.protocol, fields=fields or None, timeouts=self.timeouts)
+        return StreamOptions(fields=fields or None, timeouts=self.timeouts)
 
     def _connect(self, turn: Turn, stream: StreamState) -> None:
         turn.stream = stream
@@ -111,6 +111,9 @@ class Agent(_BaseAgent):
         images: whether the model takes images, the user's and those that code displays; True by default. Otherwise it
             reads that there were some, and the text that came with them.
         messages: the conversation so far, as `Message`s or their dicts.
+        before_request: sees each `ModelRequest` before it is sent, and may change it, or return another one: to shorten a long
+            conversation, to choose the model by the step, to add a header. What it raises ends the stream, as a hook's error
+            does.
         options: further arguments of every request, such as `temperature=0`.
 
     Attributes:
@@ -118,7 +121,7 @@ class Agent(_BaseAgent):
             between two streams.
         model, name, computer, instructions, auto_run, fields, options: as the constructor received them. They may be set
             between two streams.
-        max_steps, max_total_tokens, output_limit, timeouts, images, handlers: the same.
+        max_steps, max_total_tokens, output_limit, timeouts, images, handlers, before_request: the same.
         tools: the functions that the agent calls, a dict of `Tool`s by name. Do not change it.
 
     Raises:
@@ -202,6 +205,9 @@ class AsyncAgent(_BaseAgent):
         images: whether the model takes images, the user's and those that code displays; True by default. Otherwise it
             reads that there were some, and the text that came with them.
         messages: the conversation so far, as `Message`s or their dicts.
+        before_request: sees each `ModelRequest` before it is sent, and may change it, or return another one: to shorten a long
+            conversation, to choose the model by the step, to add a header. What it raises ends the stream, as a hook's error
+            does. It may be `async def`.
         options: further arguments of every request, such as `temperature=0`.
 
     Attributes:
@@ -209,7 +215,7 @@ class AsyncAgent(_BaseAgent):
             between two streams.
         model, name, computer, instructions, auto_run, fields, options: as the constructor received them. They may be set
             between two streams.
-        max_steps, max_total_tokens, output_limit, timeouts, images, handlers: the same.
+        max_steps, max_total_tokens, output_limit, timeouts, images, handlers, before_request: the same.
         tools: the functions that the agent calls, a dict of `Tool`s by name. Do not change it.
 
     Raises:

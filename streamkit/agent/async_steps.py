@@ -17,6 +17,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
+from ..core.steps import ChosenSource
 from ..events import Event
 from ..sources.interrupt import Interruptible
 from ..sources.open_async import open_async
@@ -24,6 +25,7 @@ from ..sources.source import AsyncSource, Batch
 from ..streams.tasks import scheduler, start_task
 from .calls import Mailbox, PendingCall
 from .code import CodeRun
+from .model_request import prepared_async
 from .steps import (
     OWN_EVENTS,
     CallModel,
@@ -31,31 +33,36 @@ from .steps import (
     EmitEvents,
     RunCode,
     Step,
-    following_sources,
 )
 
 __all__ = ["first_async_source"]
 
 
-def first_async_source(course: Iterator[Step]) -> Callable[[], Awaitable[AsyncSource]]:
-    """Return a function that opens the source of the first step. Each source opens the one after it."""
+def first_async_source(course: Iterator[Step]) -> ChosenSource:
+    """Return the source of the first step. Each source chooses the one after it."""
 
     async def opened(step: Step) -> AsyncSource:
         source = await _source_of(step)
         source.traits = msgspec.structs.replace(source.traits, next_source=next_source)
         return source
 
-    async def first() -> AsyncSource:
-        return await opened(next(course))
+    async def next_source() -> Callable[[], Awaitable[AsyncSource]] | None:
+        """Take the next step, and return what opens it; None after the last."""
+        step = next(course, None)
+        if isinstance(step, CallModel):
+            step = step._replace(request=await prepared_async(step.request, step.before))
+        return None if step is None else partial(opened, step)
 
-    next_source = following_sources(course, opened)
-    return first
+    return ChosenSource(next_source)
 
 
 async def _source_of(step: Step) -> AsyncSource:
     match step:
-        case CallModel(send):
-            return await open_async(send)
+        case CallModel(request, _, sending):
+            protocol, send = sending(request)
+            source = await open_async(send)
+            source.traits = msgspec.structs.replace(source.traits, protocol=protocol)
+            return source
         case EmitEvents(events):
             return _source_of_events(events)
         case RunCode(run):

@@ -22,6 +22,7 @@ from .code import CODE_TOOL, check_auto_run, code_schema
 from .computer_protocol import Computing, check_computer
 from .conversation import as_messages, input_messages, load_messages, save_messages, with_image_data
 from .history import model_view
+from .model_request import BeforeRequest, ModelRequest, checked_before_request
 from .requests import Provider, tool_name
 from .tools import Tool
 
@@ -82,13 +83,11 @@ class AgentCore:
         output_limit: int = 10_000,
         images: bool = True,
         messages: Iterable[Message | Mapping[str, Any]] = (),
+        before_request: BeforeRequest | None = None,
         **options: Any,
     ) -> None:
-        check_count("max_steps", max_steps)
-        check_count("max_total_tokens", max_total_tokens, or_none=True)
-        check_count("output_limit", output_limit, least=0)
-        check_kind("instructions", instructions, str)
-        check_kind("name", name, str)
+        _check_limits(max_steps, max_total_tokens, output_limit)
+        _check_texts(instructions=instructions, name=name)
         check_computer(computer)
         self.provider = self._provider_of(client, protocol)
         self.model = model
@@ -111,6 +110,8 @@ class AgentCore:
             self.add_tool(tool)
         self.fields: dict[str, str] = {**(fields or {})}
         self.messages: list[Message] = as_messages(messages)
+        self.before_request = checked_before_request(before_request, accepts_async=self._accepts_async)
+        self._other_provider: Provider | None = None  # of the newest request that another client has sent
         self._live: StreamState | None = None  # the newest stream that has started
         self._newest_input: Sequence[Message] = ()  # what it added to the conversation
 
@@ -119,6 +120,25 @@ class AgentCore:
         provider = Provider(client, protocol)
         if provider.is_async and not self._accepts_async:
             raise UsageError(f"{type(client).__name__} is asynchronous: use `AsyncAgent`")
+        return provider
+
+    def provider_of(self, request: ModelRequest) -> Provider:
+        """Return the provider that sends a request: the agent's, unless `before_request` has put in another client.
+
+        Raises:
+            UsageError: the client is not recognised, or is asynchronous where the agent is not; or it has no such option.
+        """
+        provider = self.provider
+        if request.client is not provider.client:
+            other = self._other_provider
+            provider = (
+                other
+                if other is not None and other.client is request.client
+                else self._provider_of(request.client, None)
+            )
+            self._other_provider = provider
+        if self.before_request is not None:
+            provider.check_options(request.options, _ARGUMENTS)
         return provider
 
     def check_options(self, options: Mapping[str, Any]) -> None:
@@ -277,6 +297,19 @@ class AgentCore:
             raise UsageError(f"two tools have the name {name!r}")
         if name == CODE_TOOL and self.computer is not None:
             raise UsageError(f"a tool cannot have the name {name!r}: that tool runs code on the computer")
+
+
+def _check_limits(max_steps: int, max_total_tokens: int | None, output_limit: int) -> None:
+    """Raise `UsageError` where one of an agent's limits is not a count."""
+    check_count("max_steps", max_steps)
+    check_count("max_total_tokens", max_total_tokens, or_none=True)
+    check_count("output_limit", output_limit, least=0)
+
+
+def _check_texts(**texts: str) -> None:
+    """Raise `UsageError` where one of an agent's texts is none."""
+    for name, text in texts.items():
+        check_kind(name, text, str)
 
 
 def _checked_tools(tools: object) -> Iterable[AnyTool]:

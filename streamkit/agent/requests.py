@@ -21,6 +21,7 @@ from ..errors import UsageError
 from ..messages import Message, TextMessage
 from ..protocols import to_input
 from ..protocols.values import as_object, is_object
+from .model_request import ModelRequest
 
 __all__ = ["Provider", "outputs_after_calls", "tool_name"]
 
@@ -84,35 +85,24 @@ class Provider:
             if not takes_any and name not in accepted:
                 raise UsageError(_unknown_option(name, [*own, *accepted], create))
 
-    def request(
-        self,
-        model: str,
-        messages: Iterable[Message | Confirmation],
-        instructions: str,
-        tools: Sequence[Mapping[str, Any]],
-        options: Mapping[str, Any],
-        metadata: Mapping[str, Any] | None = None,
-    ) -> Callable[[], Any]:
+    def request(self, request: ModelRequest, metadata: Mapping[str, Any] | None = None) -> Callable[[], Any]:
         """Return a function that sends the request. It returns the client's stream, or an awaitable of it (async
         clients).
 
         Args:
-            model: the model's name.
-            messages: the conversation, as `model_view` returns it.
-            instructions: come before the conversation, as the system prompt.
-            tools: schemas of functions in any provider's form, and tools that the provider runs itself.
-            options: further arguments of the request.
+            request: its tools may be schemas of functions in any provider's form, and tools that the provider runs itself.
             metadata: of the run that the request goes on with, as the decoder has it.
 
         Raises:
             UsageError: the provider does not accept a message.
         """
-        instructions, rest = _leading_instructions(messages, instructions)
+        instructions, rest = _leading_instructions(request.messages, request.instructions)
         input = to_input(rest, self.protocol, host=_host(self.client))
-        arguments = self._api.arguments(input, instructions, tools)
+        arguments = self._api.arguments(input, instructions, request.tools)
+        options = request.options
         if self.protocol == "anthropic" and (container := as_object(as_object(metadata).get("container")).get("id")):
             arguments["container"] = container  # code that waits for an output waits there
-        arguments = {"model": model, "stream": True, **arguments, **options}
+        arguments = {"model": request.model, "stream": True, **arguments, **options}
         create = self._api.create(self.client)
         if self.protocol != "openai_chat" or "stream_options" in options or self._takes_usage is False:
             return lambda: create(**arguments)

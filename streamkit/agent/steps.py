@@ -6,9 +6,8 @@ form one stream: at the end of each, its `next_source` returns what opens the ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
 
 from ..events import Event
 from ..messages import ToolCallMessage
@@ -16,6 +15,7 @@ from ..sources.source import SourceTraits
 from ..streams.state import StreamState
 from .calls import PendingCall
 from .code import CodeRun
+from .model_request import BeforeRequest, ModelRequest
 
 __all__ = [
     "OWN_EVENTS",
@@ -26,24 +26,23 @@ __all__ = [
     "Step",
     "continues_in_next_source",
     "decline_run",
-    "following_sources",
     "has_unanswered_calls",
     "is_cut_short",
     "prepare_for_agent",
     "raise_if_source_incomplete",
 ]
 
-
-_Opened = TypeVar("_Opened")
-
 # Of a source with the agent's own events. They belong to the run step of the model call that asked for them.
 OWN_EVENTS: Final = SourceTraits(protocol="streamkit", read_to_end=True, edits=True, same_step=True)
 
 
 class CallModel(NamedTuple):
-    """Send a request to the model. `send` returns the client's stream, or an awaitable of it."""
+    """Send a request to the model, as `before` leaves it. `sending` returns the protocol of its answer and what sends it: a function
+    that returns the client's stream, or an awaitable of it."""
 
-    send: Callable[[], Any]
+    request: ModelRequest
+    before: BeforeRequest | None
+    sending: Callable[[ModelRequest], tuple[str, Callable[[], Any]]]
 
 
 class CallTools(NamedTuple):
@@ -66,19 +65,6 @@ class EmitEvents(NamedTuple):
 
 
 Step = CallModel | CallTools | RunCode | EmitEvents
-
-
-def following_sources(
-    course: Iterator[Step], open_step: Callable[[Step], _Opened]
-) -> Callable[[], Callable[[], _Opened] | None]:
-    """Return the `next_source` of each source of a turn: takes the next step and returns what opens it, None after the
-    last."""
-
-    def next_source() -> Callable[[], _Opened] | None:
-        step = next(course, None)
-        return None if step is None else partial(open_step, step)
-
-    return next_source
 
 
 def prepare_for_agent(stream: StreamState, executes: Callable[[ToolCallMessage], bool]) -> None:

@@ -10,15 +10,18 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import msgspec
 
+from ..core.steps import ChosenSource
 from ..events import Event
 from ..sources.interrupt import Interruptible, Stopped
 from ..sources.open import open_sync
 from ..sources.source import Source
 from .calls import Mailbox, PendingCall
 from .code import INTERRUPT_PERIOD, CodeRun
+from .model_request import prepared
 from .steps import (
     OWN_EVENTS,
     CallModel,
@@ -26,28 +29,36 @@ from .steps import (
     EmitEvents,
     RunCode,
     Step,
-    following_sources,
 )
 
 __all__ = ["first_source"]
 
 
-def first_source(course: Iterator[Step]) -> Callable[[], Source]:
-    """Return a function that opens the source of the first step. Each source opens the one after it."""
+def first_source(course: Iterator[Step]) -> ChosenSource:
+    """Return the source of the first step. Each source chooses the one after it."""
 
     def opened(step: Step) -> Source:
         source = _source_of(step)
         source.traits = msgspec.structs.replace(source.traits, next_source=next_source)
         return source
 
-    next_source = following_sources(course, opened)
-    return lambda: opened(next(course))
+    def next_source() -> Callable[[], Source] | None:
+        """Take the next step, and return what opens it; None after the last."""
+        step = next(course, None)
+        if isinstance(step, CallModel):
+            step = step._replace(request=prepared(step.request, step.before))
+        return None if step is None else partial(opened, step)
+
+    return ChosenSource(next_source)
 
 
 def _source_of(step: Step) -> Source:
     match step:
-        case CallModel(send):
-            return open_sync(send)
+        case CallModel(request, _, sending):
+            protocol, send = sending(request)
+            source = open_sync(send)
+            source.traits = msgspec.structs.replace(source.traits, protocol=protocol)
+            return source
         case EmitEvents(events):
             return Source(iter([events]), lambda: None, OWN_EVENTS)
         case RunCode(run):

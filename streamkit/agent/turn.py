@@ -31,6 +31,7 @@ from .computer_protocol import Computing, supports_language
 from .conversation import as_messages, changed, replace_message
 from .core import AgentCore
 from .history import model_view, unread_images
+from .model_request import ModelRequest
 from .outcomes import Outcomes
 from .steps import (
     CallModel,
@@ -143,7 +144,7 @@ class Turn:
             self._answer_begins = len(self.stream.messages)
             self._outcomes.begin([])
             self._answer_is_complete = False
-            yield CallModel(self._request(answered))
+            yield CallModel(self._request(number + 1, answered), self._agent.before_request, self._sending)
             raise_if_source_incomplete(self.stream)
             self._answer_is_complete = True
             messages = self.stream.messages[self._answer_begins :]
@@ -159,15 +160,20 @@ class Turn:
         most, usage = self._agent.max_total_tokens, self.stream.usage
         return most is not None and usage is not None and usage.total_tokens > most
 
-    def _request(self, answered: Sequence[Confirmation]) -> Callable[[], Any]:
+    def _request(self, step: int, answered: Sequence[Confirmation]) -> ModelRequest:
+        """Return the request of a model call."""
         agent = self._agent
         agent.messages[:] = as_messages(agent.messages)  # the application may have added dicts
         view = model_view(agent.messages, limit=agent.output_limit, images=agent.images, answered=answered)
-        run = self.stream.current_run
-        metadata = None if run is None else run.metadata
-        return agent.provider.request(
-            agent.model, view, agent.instructions, agent.tool_schemas, self._options, metadata
+        options, tools = dict(self._options), agent.tool_schemas
+        return ModelRequest(
+            agent.provider.client, agent.model, view, agent.instructions, tools, options, step, self._deps
         )
+
+    def _sending(self, request: ModelRequest) -> tuple[str, Callable[[], Any]]:
+        """Return the protocol of a request, and what sends it."""
+        run, provider = self.stream.current_run, self._agent.provider_of(request)
+        return provider.protocol, provider.request(request, None if run is None else run.metadata)
 
     def _must_continue(self, messages: Sequence[Message], answered: Sequence[Confirmation]) -> bool:
         """Whether the answer asks for something that the next request brings."""

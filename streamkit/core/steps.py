@@ -18,13 +18,36 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ..answers import Answer
+from ..errors import StreamkitError
 from ..limits import Limits
 
-__all__ = ["CLOSE", "END", "PULL", "CallForSource", "OpenSource", "Step", "Stopped", "WaitForAnswers"]
+__all__ = [
+    "CLOSE",
+    "END",
+    "PULL",
+    "ApplicationFailed",
+    "CallForSource",
+    "ChosenSource",
+    "OpenSource",
+    "Step",
+    "Stopped",
+    "WaitForAnswers",
+]
 
 
 class Stopped(BaseException):
     """Ends the stream because `close` or `cancel` was called. It is not an error, so nothing may handle it as one."""
+
+
+class ApplicationFailed(StreamkitError):
+    """Carries an error of the application's own function past what takes errors for the source's. It is the `__cause__`."""
+
+
+class ChosenSource:
+    """In the place of a run's first source: a function that returns it, which may take its time before anything is opened."""
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self.function = function
 
 
 class Step:

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from time import monotonic
-from typing import Any
+from typing import Any, NoReturn
 
 from ..core.delivery import BatchDecoder, HookStopped, Steps, add_note
-from ..core.steps import CLOSE, CallForSource, OpenSource, Stopped, WaitForAnswers
+from ..core.steps import CLOSE, ApplicationFailed, CallForSource, ChosenSource, OpenSource, Stopped, WaitForAnswers
 from ..errors import RunFailedError, StreamkitError, UsageError
 from ..events import Event, RunDone, RunStep, StreamEnd
 from ..sources.interrupt import stop_with_caller
@@ -66,15 +66,14 @@ class Lifecycle(StreamState):
         except GeneratorExit:  # garbage collected: the driver of the steps ends the stream
             raise
         except BaseException as error:
-            if (yield from self._end_early(error)):
-                raise
+            failure = _own_error(error)
+            if (yield from self._end_early(failure)):
+                _raise_own(failure, error)
         finally:
             self._finish()
 
     def _end_early(self, error: BaseException) -> Generator[Any, Any, bool]:
         """End the stream because of an error. Returns whether the error is to be raised."""
-        if isinstance(error, HookStopped):
-            error = error.__cause__ or error
         if isinstance(error, Stopped):
             yield from self._fail(Stopped())
             return False
@@ -100,8 +99,9 @@ class Lifecycle(StreamState):
         except Stopped:
             yield from self._fail(Stopped())
         except BaseException as error:
-            yield from self._fail(error)
-            raise
+            failure = _own_error(error)
+            yield from self._fail(failure)
+            _raise_own(failure, error)
 
     def _stop(self) -> Steps:
         """End a stream that is not running."""
@@ -139,6 +139,9 @@ class Lifecycle(StreamState):
         if self._times.start is None:
             self._claim_handlers()
             self._times.start = monotonic()
+        if isinstance(value, ChosenSource):
+            value = yield CallForSource(value.function)
+            self._check()
         if self._clock is not None:
             self._clock.restart()
         try:
@@ -338,8 +341,7 @@ class Lifecycle(StreamState):
             try:
                 yield from self._emit(event)
             except BaseException as raised:
-                cause = raised.__cause__ if isinstance(raised, HookStopped) else None
-                first = _first_of(first, event, cause or raised)
+                first = _first_of(first, event, _own_error(raised))
                 if isinstance(first, Exception):
                     self._error = first  # what `on_exception` gets, if that is still to come
         self._closing = True
@@ -358,6 +360,18 @@ def _first_of(error: BaseException, event: Event, another: BaseException) -> Bas
         return another
     add_note(error, event, another)
     return error
+
+
+def _own_error(error: BaseException) -> BaseException:
+    """Return the error of the application that another one carries; else the error itself."""
+    return (error.__cause__ or error) if isinstance(error, (ApplicationFailed, HookStopped)) else error
+
+
+def _raise_own(failure: BaseException, error: BaseException) -> NoReturn:
+    """Raise an application's error in the place of the one that carried it, or that is it."""
+    if failure is error:
+        raise failure
+    raise failure from failure.__cause__
 
 
 def _weight(error: BaseException) -> int:

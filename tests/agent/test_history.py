@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import streamkit as sk
 from streamkit.agent.history import UNRECORDED, model_view
+from streamkit.agent.model_request import ModelRequest
 from streamkit.agent.requests import Provider, outputs_after_calls
 from streamkit.testing import ModelServer, Reply
 
@@ -231,7 +232,7 @@ def test_every_call_has_one_output_with_every_provider(provider: str, given: lis
     """With its id, after it, and before anything that is not an output or call of its round."""
     view = model_view([sk.Message.from_dict(message) for message in given], limit=1000)
     with ModelServer(Reply("I see.")) as server, _client(provider, server) as client:
-        sk.stream(Provider(client, provider).request("m", view, "", [], {})).until_done()
+        sk.stream(Provider(client, provider).request(ModelRequest(client, "m", view, "", [], {}, 1))).until_done()
         sent = server.requests[0].body
     calls, outputs = _pairs(provider, sent["input"] if provider == "openai_responses" else sent["messages"])
     assert calls == outputs
