@@ -320,7 +320,8 @@ def _explanation(fields: Mapping[str, Any], depth: int) -> str:
     """Return what explains an error's message."""
     metadata = fields.get("metadata")
     raw = cast("Mapping[str, Any]", metadata).get("raw") if isinstance(metadata, Mapping) else None
-    return _message_in(fields.get("error_description") or raw or fields.get("message"), depth + 1)
+    more = [fields.get(key) for key in ("error_description", "message", "detail", "details")]
+    return _message_in(next(filter(None, (raw, *more)), None), depth + 1)
 
 
 def _interrupt_in(error: BaseException | None) -> BaseException | None:

@@ -178,6 +178,41 @@ async def test_an_application_that_fails_after_the_answer_is_told(face: Face, ap
 
 
 @every_face
+@pytest.mark.parametrize("api", ["responses", "messages"])  # of Chat nothing is read after `[DONE]`
+@body
+async def test_an_error_of_the_applications_own_transport_is_raised(face: Face, api: str) -> None:
+    """What it makes of the response's bytes raises after the answer."""
+    with ModelServer(REPLY) as server, FaultyProxy(server) as proxy:
+        events = events_of(api, proxy)
+        async with requests(face, api, proxy) as request:
+            ask = request("ended", len(events))
+
+            def refusing(stream: Any) -> Any:
+                body, body_async = stream.response.iter_bytes(), stream.response.aiter_bytes()
+
+                def read() -> Iterator[bytes]:
+                    yield from body
+                    raise LookupError("the application's own")
+
+                async def read_async() -> AsyncIterator[bytes]:
+                    async for chunk in body_async:
+                        yield chunk
+                    raise LookupError("the application's own")
+
+                stream.response.iter_bytes, stream.response.aiter_bytes = read, read_async
+                return stream
+
+            async def ask_async() -> Any:
+                return refusing(await ask())
+
+            stream = face.stream(ask_async if face.is_async else lambda: refusing(ask()))
+            error = await outcome(stream)
+            assert isinstance(error, sk.SourceError)
+            assert "the application's own" in str(error)
+            assert pieces_of(stream) == pieces_in(events)
+
+
+@every_face
 @pytest.mark.parametrize("api", API)
 @body
 async def test_a_slow_connection_gives_the_same(face: Face, api: str) -> None:

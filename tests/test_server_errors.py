@@ -29,6 +29,7 @@ BODIES: dict[str, tuple[str, Any]] = {
     "an error that is a text": ('{"error": "the model is asleep"}', "the model is asleep"),
     "errors": ('{"errors": ["the model is asleep", {"message": "so am I"}]}', "the model is asleep; so am I"),
     "a message": ('{"message": "the model is asleep"}', "the model is asleep"),
+    "an error and a detail": ('{"error": "Bad Request", "detail": "it is asleep"}', "Bad Request: it is asleep"),
     "OAuth": ('{"error": "invalid_token", "error_description": "it is asleep"}', "invalid_token: it is asleep"),
     "NestJS": ('{"statusCode": 400, "error": "Bad Request", "message": "it is asleep"}', "Bad Request: it is asleep"),
     "OpenRouter": (
@@ -172,6 +173,12 @@ IN_A_BODY: dict[str, str] = {
     "an object of several lines": '{\n  "error": {\n    "message": "asleep"\n  }\n}\n',
     "an object among events": '{"error": {"message": "asleep"}}\n\ndata: {}\n\n',
 }
+NOT_ERRORS = {
+    "a comment in braces": ": hello\n{not json}\n\n",
+    "a field that begins with a brace": "{x: y\n\n",
+    "an empty field `error`": "error:\n\n",
+    "a field `error` that is null": "error: null\n\n",
+}
 SERVED = {name: item for name, item in BEGIN.items() if name not in ("vercel_ui", "ag_ui")}
 
 
@@ -186,6 +193,14 @@ def test_an_error_in_any_form_in_a_body_says_it_too(protocol: str, form: str, si
     pieces = [text[start : start + size] for start in range(0, len(text), size)]
     with pytest.raises(sk.RunFailedError, match="asleep"):
         sk.stream(iter(pieces), protocol=protocol).until_done()
+
+
+@pytest.mark.parametrize("block", NOT_ERRORS)
+def test_a_block_that_is_no_error_changes_nothing(block: str) -> None:
+    done = {**BEGIN["openai_chat"], "choices": [{**_CHOICE, "delta": {}, "finish_reason": "stop"}]}
+    text = f"data: {json.dumps(BEGIN['openai_chat'])}\n\n{NOT_ERRORS[block]}data: {json.dumps(done)}\n\n"
+    stream = sk.stream(iter([text.encode()]))
+    assert (stream.get_final_text(), stream.status, stream.warnings) == ("a", "completed", ())
 
 
 @pytest.mark.parametrize("as_bytes", [True, False], ids=["bytes", "items"])

@@ -207,11 +207,38 @@ def _base_client(stream: Any) -> Any:
     return _module(stream, "_base_client").BaseClient
 
 
+class _Descriptor:
+    """What a class has in the place of a method, as wrapt makes it."""
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self._method = method
+
+    def __get__(self, value: Any, kind: Any = None) -> Any:
+        return _redacting(self._method.__get__(value, kind))
+
+
+def _mixed_in(kind: Any) -> Any:
+    """A subclass that only another class changes."""
+
+    class Redacting:
+        def json(self) -> Any:
+            return _redacting(super().json)()  # type: ignore[misc]
+
+    return type(kind.__name__, (Redacting, kind), {"__module__": kind.__module__})
+
+
 # What the SDK's own loop goes through, each with the object and the method that an application may replace.
 SEAMS: dict[str, tuple[Callable[[Any], Any], str, Callable[..., Any]]] = {
     "one decoder": (lambda stream: stream._decoder, "decode", _redacting),
     "the decoders' class": (lambda stream: _module(stream).SSEDecoder, "decode", _redacting),
     "the events' class": (lambda stream: _module(stream).ServerSentEvent, "json", _redacting),
+    "a descriptor": (lambda stream: _module(stream).SSEDecoder, "decode", _Descriptor),
+    "another class of events": (lambda stream: _module(stream), "ServerSentEvent", _mixed_in),
+    "a function in place of that class": (
+        _module,
+        "ServerSentEvent",
+        lambda kind: lambda **data: _mixed_in(kind)(**data),
+    ),
     "one client": (lambda stream: stream._client, "_process_response_data", _makes_redacted),
     "a class of clients": (lambda stream: type(stream._client), "_process_response_data", _makes_redacted),
     "the base of all clients": (_base_client, "_process_response_data", _makes_redacted),

@@ -180,12 +180,12 @@ class Delivery:
         try:
             raise_source_error(error)
         except SourceError:
-            if self._has_response_answered():
+            if self._has_answered_before(error):
                 return END
             raise
 
-    def _has_response_answered(self) -> bool:
-        """Whether the source is an HTTP response, and has brought the end of its run."""
+    def _has_answered_before(self, error: Exception) -> bool:
+        """Whether this is an error of the connection of an HTTP response that has brought the end of its run."""
         raise NotImplementedError("the manager's")
 
     def _check(self) -> bool:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from ..errors import LimitError
 from ..limits import Limits
-from ..messages.json_text import LONG
+from ..messages.json_text import LONG, read_json
 from ..shared_names import share_names
 from .framer import Framer
 from .frames import Frame, Frames, as_frame
@@ -291,7 +291,7 @@ class SseFramer(Framer):
             if not line:
                 if data:
                     frames.append((id, name, b"\n".join(data)))
-                elif bare:
+                if bare and read_json(b"\n".join(bare)) is not None:
                     frames.append((id, b"error", b"\n".join(bare)))
                 id = name = b""
                 data, bare = [], []
@@ -305,7 +305,7 @@ class SseFramer(Framer):
                     name = value
                 case b"id":
                     id = value if b"\0" not in value else id
-                case b"error":
+                case b"error" if value not in (b"", b"null"):
                     name, data = b"error", [value]
                 case _:  # a comment, `retry`, or a field that the specification says to ignore
                     if bare or line[:1] == b"{":

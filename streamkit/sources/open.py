@@ -42,7 +42,7 @@ from .recognition import (
     wants_async,
 )
 from .sdk_streams import unread_response
-from .source import LIVE, NO_TRAITS, RESPONSE, Batch, Readable, Source, SourceTraits, call_source
+from .source import LIVE, NO_TRAITS, Batch, Readable, Source, SourceTraits, call_source, traits_of_response
 
 __all__ = ["CANCELLED", "distinct", "open_sync", "source_of_stream", "wants_async"]
 
@@ -83,7 +83,7 @@ def _of_response(response: Any, limits: Limits, value: Any = None) -> Source:
     if not is_framed(response):
         response.close()
         raise unread_body(response)
-    return Source(iter(response.iter_bytes()), response.close, RESPONSE, response=response)
+    return Source(iter(response.iter_bytes()), response.close, traits_of_response(response), response=response)
 
 
 def _beginning(chunks: Iterator[bytes], limit: int) -> bytes:

@@ -38,7 +38,17 @@ from .recognition import (
     unread_body,
 )
 from .sdk_streams import unread_response
-from .source import LIVE, NO_TRAITS, RESPONSE, AsyncSource, Batch, Readable, Source, SourceTraits, await_source
+from .source import (
+    LIVE,
+    NO_TRAITS,
+    AsyncSource,
+    Batch,
+    Readable,
+    Source,
+    SourceTraits,
+    await_source,
+    traits_of_response,
+)
 from .threads import call_off_loop, direct, in_thread, threaded
 
 __all__ = ["open_async", "source_of_async_stream"]
@@ -125,7 +135,7 @@ async def _of_async_response(response: Any, limits: Limits) -> AsyncSource:
     if not is_framed(response):
         await _close_all(chunks, response)
         raise unread_body(response)
-    return GeneratorSource(chunks, partial(_close_all, chunks, response), RESPONSE, nested=True)
+    return GeneratorSource(chunks, partial(_close_all, chunks, response), traits_of_response(response), nested=True)
 
 
 async def _async_beginning(chunks: AsyncIterator[bytes], limit: int) -> bytes:

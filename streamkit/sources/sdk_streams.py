@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from types import FunctionType
-from typing import Any
+from types import FunctionType, GetSetDescriptorType
+from typing import Any, Generic
 
 from .recognition import class_of, is_framed, is_response
 
@@ -79,11 +79,20 @@ def _is_unaltered(value: Any, kind: Any, module: Mapping[str, Any]) -> bool:
 
 
 def _is_own(value: Any, kind: Any, module: Mapping[str, Any]) -> bool:
-    """Whether the methods of a class are functions of this module, and this object has no others."""
-    own: Any = kind.__dict__
-    if not all(_is_of(method, module) for method in map(_function_of, own.values()) if callable(method)):
+    """Whether the methods of a class are functions of this module, and this object, if there is one, has no others."""
+    if not isinstance(kind, type):
         return False
-    return value is None or not any(callable(own.get(name)) for name in value.__dict__)
+    declared = [one for one in kind.__mro__ if one not in (Generic, object)]
+    attributes = [attribute for one in declared for attribute in vars(one).values()]
+    if not all(_is_of(_function_of(one), module) for one in attributes if _is_method(one)):
+        return False
+    return value is None or not any(_is_method(vars(kind).get(name)) for name in value.__dict__)
+
+
+def _is_method(attribute: object) -> bool:
+    """Whether a class's attribute is called, or computes what is read; not those that Python itself makes."""
+    is_computed = callable(attribute) or hasattr(type(attribute), "__get__")
+    return is_computed and type(attribute) is not GetSetDescriptorType
 
 
 def _function_of(attribute: Any) -> Any:

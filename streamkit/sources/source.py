@@ -21,7 +21,6 @@ from .items import Batch, Items
 __all__ = [
     "LIVE",
     "NO_TRAITS",
-    "RESPONSE",
     "AsyncSource",
     "Batch",
     "Opened",
@@ -31,6 +30,8 @@ __all__ = [
     "SourceTraits",
     "await_source",
     "call_source",
+    "package_of",
+    "traits_of_response",
 ]
 
 
@@ -62,7 +63,7 @@ class SourceTraits(msgspec.Struct, frozen=True, kw_only=True):
         was_live: whether it is the recording of such a producer: it has the same questions, and their outcomes.
         was_answered: whether it is the recording of a stream that could answer all confirmations: it has their outcomes.
         edits: whether an approval may carry edited code.
-        is_response: whether its bytes are those of an HTTP response, so that it is the connection that fails in a pull.
+        http_library: the package of the HTTP response that it reads, whose errors in a pull are the connection's; "" for others.
         read_to_end: whether it is read until it has no more items, although an item says that the run has ended. True of
             recordings, and of other streams.
         was_nested: whether it is the recording of a source that a hook read inside the one before, with the calls' outputs.
@@ -83,7 +84,7 @@ class SourceTraits(msgspec.Struct, frozen=True, kw_only=True):
     was_answered: bool = False
     was_nested: bool = False
     edits: bool = False
-    is_response: bool = False
+    http_library: str = ""
     read_to_end: bool = False
     next_source: Callable[[], Any] | None = None
     same_step: bool = False
@@ -100,8 +101,15 @@ NO_TRAITS = SourceTraits()
 LIVE = SourceTraits(live=True)
 """Of a producer that continues only when it is pulled."""
 
-RESPONSE = SourceTraits(is_response=True)
-"""Of an HTTP response."""
+
+def traits_of_response(response: object) -> SourceTraits:
+    """Return the traits of an HTTP response as a source."""
+    return SourceTraits(http_library=package_of(type(response)))
+
+
+def package_of(kind: type) -> str:
+    """Return the top-level package that a class is declared in."""
+    return kind.__module__.partition(".")[0]
 
 
 class Opened:

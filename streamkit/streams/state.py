@@ -26,7 +26,7 @@ from ..messages import ToolCallMessage
 from ..messages.message import JOINING
 from ..protocols import Decoder
 from ..sources.decoding import SourceDecoder
-from ..sources.source import AsyncSource, RecordedEnd, Source, SourceTraits
+from ..sources.source import AsyncSource, RecordedEnd, Source, SourceTraits, package_of
 from .failures import details_of, error_of
 from .options import StreamOptions, decoder_of
 from .view import StreamView
@@ -128,11 +128,13 @@ class StreamState(StreamView):
         assert self._source_decoder is not None
         return self._source_decoder.decode(batch) or ()
 
-    def _has_response_answered(self) -> bool:
+    def _has_answered_before(self, error: Exception) -> bool:
         source_decoder = self._source_decoder
-        if source_decoder is None or not source_decoder.source.traits.is_response:
+        if source_decoder is None or self._engine.runs.outcome is None or not source_decoder.complete:
             return False
-        return self._engine.runs.outcome is not None and source_decoder.complete
+        library = source_decoder.source.traits.http_library
+        is_connections = isinstance(error, (OSError, SourceTimeoutError)) or package_of(type(error)) == library
+        return bool(library) and is_connections
 
     def _source_finished(self) -> Iterator[Event]:
         """Yield the events of the source's end: those of its last bytes, and the ends of messages that are still
