@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -104,7 +105,13 @@ LIVE = SourceTraits(live=True)
 
 def traits_of_response(response: object) -> SourceTraits:
     """Return the traits of an HTTP response as a source."""
-    return SourceTraits(http_library=package_of(type(response)))
+    return _traits_with(package_of(type(response)))
+
+
+@lru_cache(maxsize=8)
+def _traits_with(http_library: str) -> SourceTraits:
+    """Return the traits of all responses of one library."""
+    return SourceTraits(http_library=http_library)
 
 
 def package_of(kind: type) -> str:

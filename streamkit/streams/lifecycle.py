@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from time import monotonic
-from typing import Any, NoReturn
+from typing import Any
 
 from ..core.delivery import BatchDecoder, HookStopped, Steps, add_note
 from ..core.steps import CLOSE, ApplicationFailed, CallForSource, ChosenSource, OpenSource, Stopped, WaitForAnswers
@@ -66,9 +66,10 @@ class Lifecycle(StreamState):
         except GeneratorExit:  # garbage collected: the driver of the steps ends the stream
             raise
         except BaseException as error:
-            failure = _own_error(error)
-            if (yield from self._end_early(failure)):
-                _raise_own(failure, error)
+            if (yield from self._end_early(_own_error(error))):
+                if isinstance(error, _CARRIERS):
+                    raise _own_error(error) from _own_error(error).__cause__
+                raise
         finally:
             self._finish()
 
@@ -99,9 +100,10 @@ class Lifecycle(StreamState):
         except Stopped:
             yield from self._fail(Stopped())
         except BaseException as error:
-            failure = _own_error(error)
-            yield from self._fail(failure)
-            _raise_own(failure, error)
+            yield from self._fail(_own_error(error))
+            if isinstance(error, _CARRIERS):
+                raise _own_error(error) from _own_error(error).__cause__
+            raise
 
     def _stop(self) -> Steps:
         """End a stream that is not running."""
@@ -362,16 +364,12 @@ def _first_of(error: BaseException, event: Event, another: BaseException) -> Bas
     return error
 
 
+_CARRIERS = (ApplicationFailed, HookStopped)
+
+
 def _own_error(error: BaseException) -> BaseException:
     """Return the error of the application that another one carries; else the error itself."""
-    return (error.__cause__ or error) if isinstance(error, (ApplicationFailed, HookStopped)) else error
-
-
-def _raise_own(failure: BaseException, error: BaseException) -> NoReturn:
-    """Raise an application's error in the place of the one that carried it, or that is it."""
-    if failure is error:
-        raise failure
-    raise failure from failure.__cause__
+    return (error.__cause__ or error) if isinstance(error, _CARRIERS) else error
 
 
 def _weight(error: BaseException) -> int:
