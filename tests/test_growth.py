@@ -276,17 +276,6 @@ def _unstreamed_items(count: int) -> list[bytes]:
     return _response(*texts, *({"id": f"f{n}", "call_id": f"c{n}", **call} for n in range(count)))
 
 
-def _items_of_one_id(count: int) -> list[bytes]:
-    """As of a server that gives each item of its response the same id."""
-    response = {"id": "r", "object": "response", "status": "in_progress", "output": []}
-    item = {"id": "m", "type": "message", "role": "assistant", "status": "completed"}
-    parts = ([{"type": "output_text", "text": f"{n}", "annotations": []}] for n in range(count))
-    done = "response.output_item.done"
-    items = ({"type": done, "output_index": n, "item": {**item, "content": part}} for n, part in enumerate(parts))
-    end = {"type": "response.completed", "response": {**response, "status": "completed"}}
-    return _sse({"type": "response.created", "response": response}, *items, end)
-
-
 def _parts_of_an_item(count: int) -> list[bytes]:
     texts = [{"type": "output_text", "text": f"{n}", "annotations": []} for n in range(count)]
     summary = [{"type": "summary_text", "text": f"{n}"} for n in range(count)]
@@ -347,7 +336,6 @@ def _pings(count: int) -> list[bytes]:
         _unknown_blocks,
         _citations,
         _unstreamed_items,
-        _items_of_one_id,
         _parts_of_an_item,
         _repaired_items,
         _choices,

@@ -18,7 +18,6 @@ from typing import Any, ClassVar
 from ...events import Delta, Event, RawEvent, RunStatus, StreamWarning
 from ...messages import AudioMessage, TextMessage
 from .. import base
-from ..message_ids import MessageIds
 from ..values import WireObject
 from .fields import EventFields, read_event
 from .item_index import ItemIndex
@@ -63,7 +62,7 @@ class Decoder(base.Decoder):
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)
-        self._response = ResponseState(self.new_id, ItemIndex(MessageIds(self.new_id)))
+        self._response = ResponseState(self.new_id, ItemIndex(self.new_id))
 
     @classmethod
     def recognises(cls, item: WireObject) -> bool:

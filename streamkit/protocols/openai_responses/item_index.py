@@ -15,9 +15,11 @@ If there is none, the event begins an item. Which items a response's final outpu
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
-from ..message_ids import MessageIds
+from ...core.unique_ids import UniqueIds
 from .fields import EventFields, ObjectFields
 from .item import Item
 
@@ -28,12 +30,11 @@ class ItemIndex(msgspec.Struct, eq=False):
     """The output items of one response, in the order in which they began.
 
     Attributes:
-        ids: the ids of the items.
         items: the items.
         is_stored: whether the provider stores the response.
     """
 
-    ids: MessageIds
+    _new_id: Callable[[], str]
     items: list[Item] = []
     is_stored: bool = True
     _by_id: dict[str, Item] = {}
@@ -45,7 +46,7 @@ class ItemIndex(msgspec.Struct, eq=False):
     def add(self, id: str, type: str, output_index: int | None, call_id: str = "") -> Item:
         """Return a new item. It has this id, unless that is empty or another item has it."""
         earlier = self._earlier(id, type, output_index, call_id)
-        own_id = self.ids.unused(id)
+        own_id = UniqueIds(self._by_id).free(id) if id else self.made_id()
         item = Item(own_id, type, output_index)
         item.received_id = id
         if earlier is not None:
@@ -70,6 +71,10 @@ class ItemIndex(msgspec.Struct, eq=False):
         if item is None and (called := self._by_call_id.get(call_id)) is not None:
             item = called if not id or output_index == called.output_index else None
         return item if item is not None and item.is_done and item.type == type else None
+
+    def made_id(self) -> str:
+        """Return an id that no item has."""
+        return UniqueIds(self._by_id).free(self._new_id())
 
     def begin(self, own: ObjectFields, output_index: int | None) -> Item:
         """Return the item that begins: a new one, unless its parts came before it."""

@@ -183,7 +183,7 @@ def read_speech(
         return []
     events: list[Event] = []
     if id is None:
-        id = state.items.ids.unused()
+        id = state.items.made_id()
         state.speech_ids[message_class] = id
         events.append(message_class.created_event(message_class(id, metadata=metadata)))
     events.append(message_class.delta_event(id, value))

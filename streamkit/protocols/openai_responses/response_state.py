@@ -9,7 +9,6 @@ import msgspec
 
 from ...messages import Message
 from ..held_values import HeldSize
-from ..message_ids import MessageIds
 from ..values import WireObject
 from .item import Item
 from .item_index import ItemIndex
@@ -69,7 +68,7 @@ class ResponseState(msgspec.Struct, eq=False):
     def reset(self) -> None:
         """Begin anew, because another response begins."""
         self.has_begun = self.has_ended = self.is_complete = self.has_summaries = False
-        self.items = ItemIndex(MessageIds(self.new_id))
+        self.items = ItemIndex(self.new_id)
         self.speech_ids.clear()
         self.targets.clear()
 
