@@ -124,7 +124,6 @@ EVENTS: list[tuple[str, dict[str, Any]]] = [
     ("openai_chat", {"error": {"message": "asleep"}}),
     ("openai_chat", {"error": "asleep"}),
     ("openai_chat", {"object": "error", "message": "asleep"}),
-    ("openai_chat", {"detail": "asleep"}),
     ("openai_chat", {"error": {"message": "Provider returned error", "metadata": {"raw": "asleep"}}}),
     ("openai_responses", {"error": {"message": "Provider returned error", "metadata": {"raw": "asleep"}}}),
     ("anthropic", {"type": "error", "error": {"detail": [{"msg": "asleep"}]}}),
@@ -176,6 +175,11 @@ IN_A_BODY: dict[str, str] = {
 NOT_ERRORS = {
     "a comment in braces": ": hello\n{not json}\n\n",
     "a field that begins with a brace": "{x: y\n\n",
+    "an object that is no error": '{"type": "ping"}\n\n',
+    "an object whose error is null": '{"error": null}\n\n',
+    "an empty object": "{}\n\n",
+    "a chunk without choices": 'data: {"detail": null}\n\n',
+    "another chunk without choices": 'data: {"detail": "ok"}\n\n',
     "an empty field `error`": "error:\n\n",
     "a field `error` that is null": "error: null\n\n",
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 from itertools import takewhile
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
 
 from ..errors import LimitError
 from ..limits import Limits
@@ -47,12 +47,16 @@ def _head_after(line: bytes, heeded_names: frozenset[bytes] | None) -> _Head:
     return found
 
 
+def _has_error(value: Any) -> bool:
+    return isinstance(value, dict) and bool(cast("dict[str, Any]", value).get("error"))
+
+
 class SseFramer(Framer):
     """Server-Sent Events.
 
     Beyond the specification: a block that the end of the body cut short is returned if it has data; an `error:` field without
-    a `data:` field, which some servers send, becomes an event named `error`; and so does a JSON object without any field, which
-    a server sends that fails once it has begun to stream.
+    a `data:` field, which some servers send, becomes an event named `error`; and so does a JSON object with a key
+    `error` that stands outside of all fields, as servers send it that fail once they have begun to stream.
 
     Most bodies are runs of blocks with the same head: the same event name, and no id. So the framer remembers the head of
     the newest block, and searches for the next separator with that head rather than for lines. Its state:
@@ -291,7 +295,7 @@ class SseFramer(Framer):
             if not line:
                 if data:
                     frames.append((id, name, b"\n".join(data)))
-                if bare and read_json(b"\n".join(bare)) is not None:
+                if bare and _has_error(read_json(b"\n".join(bare))):
                     frames.append((id, b"error", b"\n".join(bare)))
                 id = name = b""
                 data, bare = [], []

@@ -75,13 +75,12 @@ def error_of(chunk: WireObject, holders: Iterable[WireObject]) -> WireObject | N
     None.
 
     The forms: `error` in one of these places, as an object or as text; or, without `choices`, the error's own keys as the
-    item, or FastAPI's `detail`.
+    item.
     """
     error = first_value("error", holders)
     if error is None and "choices" not in chunk:
         is_error = "code" in chunk or chunk.get("type") == "error" or chunk.get("object") == "error"
-        is_error = ("message" in chunk and is_error) or "detail" in chunk
-        error = chunk if is_error else chunk.get("error")  # which may be an empty object
+        error = chunk if is_error and "message" in chunk else chunk.get("error")  # which may be an empty object
     if error is None or error is False or error == "":
         return None
     return error_object(
