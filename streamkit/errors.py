@@ -275,7 +275,7 @@ def server_message(body: Any) -> str:
 
     It is OpenAI's `{"error": {"message": …}}` or a part of it, `{"error": "text"}`, FastAPI's `{"detail": …}` with a text or a
     list, `{"errors": […]}`, `{"message": …}`, or any other text or JSON as it is. What explains it follows: an `error_description`,
-    OpenRouter's `metadata.raw`, which is what the provider behind it said, or a `message` beside an `error`.
+    OpenRouter's `metadata.raw`, which is what the provider behind it said, or a `message` or a `detail` beside an `error`.
     """
     return _shortened(_message_in(body))
 
