@@ -143,6 +143,7 @@ def test_pictures_and_text_files_are_dropped_and_pasted(tab: Tab) -> None:
     assert tab.count("#attached .chip") == 0
     assert tab.page.locator(".bubble").all_inner_texts() == ["notes.md", "hello files"]
     tab.page.click(".bubble summary")
+    tab.wait(".bubble .code >> text=a ```` b")  # it is laid out with the next frame
     assert tab.text(".bubble .code").strip() == "a ```` b"
     assert tab.text("#title") == "hello files"
     picture = tab.page.locator(".turn.user .picture img")
