@@ -24,7 +24,6 @@ from streamkit.answers import Confirmation
 from streamkit.core.engine import Engine
 from streamkit.errors import UsageError
 from streamkit.events import EVENTS, Event
-from streamkit.messages import kinds as kinds_module
 from streamkit.protocols import codec
 
 from .costs import assert_costs, seconds_of
@@ -373,29 +372,6 @@ def test_arguments_that_are_no_object_are_empty(text: str) -> None:
         call = grown(m.ToolCallMessage, [text], done=done) if text else m.ToolCallMessage("a", content=text)
         assert isinstance(call, m.ToolCallMessage)
         assert call.arguments == {} or "ud800" in text
-
-
-def test_reading_arguments_on_every_delta_is_linear(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The text that is parsed over a whole call is a small multiple of its length."""
-    parsed: list[int] = []
-
-    def counted(read: Callable[[str], Any]) -> Callable[[str], Any]:
-        def counting(text: str) -> Any:
-            parsed.append(len(text))
-            return read(text)
-
-        return counting
-
-    for name in ("readable_part", "read_arguments"):
-        monkeypatch.setattr(kinds_module, name, counted(getattr(kinds_module, name)))
-    engine = Engine()
-    pieces = ['{"code": "', *["print(1) # "] * 5000, '"}']
-    for piece in pieces:
-        list(engine.complete([events.ToolCallDelta("a", piece)]))
-        engine.messages.all[0].arguments  # type: ignore[attr-defined]  # noqa: B018
-    list(engine.complete([events.MessageDone(m.ToolCallMessage("a", name="f"))]))
-    assert engine.messages.all[0].arguments == {"code": "print(1) # " * 5000}  # type: ignore[attr-defined]
-    assert len(parsed) > 1 and sum(parsed) < 12 * sum(map(len, pieces))
 
 
 def test_a_call_without_an_answer_raises_the_reason() -> None:

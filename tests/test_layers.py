@@ -67,7 +67,6 @@ ALLOWED = {
     "importlib",
     "inspect",
     "itertools",
-    "jiter",
     "json",
     "math",
     "msgspec",

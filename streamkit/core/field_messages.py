@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 
 from ..events import Delta, Event, MessageDone, ToolCallDelta
 from ..messages import COMPACT_AT, CodeMessage, Message, Status
+from ..messages.json_tokens import all_plain
 from .field_choices import FieldChoice, FieldChoices
 from .json_fields import FieldText, JsonFields
 from .json_paths import join_path, split_path
-from .json_tokens import all_plain
 
 __all__ = ["CallFields", "caused_by"]
 

@@ -271,7 +271,7 @@ class Hooks(Handler, Generic[R]):
     def on_tool_call_delta(self, delta: ToolCallDelta, snapshot: ToolCallMessage, /) -> R:
         """Called for each delta of a tool call's arguments.
 
-        `snapshot.content` is their JSON text so far, `snapshot.arguments` the part of it that can be parsed already.
+        `snapshot.content` is their JSON text so far, `snapshot.arguments` what has come of them, live.
         """
         return self._nothing
 

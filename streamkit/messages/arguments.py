@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, cast
 
 from .json_text import decode_json
 
-__all__ = ["Repaired", "read_arguments", "readable_part", "repaired_arguments"]
+__all__ = ["Repaired", "read_arguments", "repaired_arguments"]
 
 
 class Repaired(NamedTuple):
@@ -29,17 +29,6 @@ def read_arguments(text: str) -> dict[str, Any] | None:
     except (ValueError, RecursionError):  # not JSON, or nested too deep to be read
         return None
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None  # JSON's keys are str
-
-
-def readable_part(text: str) -> dict[str, Any]:
-    """Return what can be read already of arguments that are not complete; {} if nothing can."""
-    import jiter  # imported only when arguments are read
-
-    try:
-        value = jiter.from_json(text.encode("utf-8", "replace"), partial_mode="trailing-strings", allow_inf_nan=False)
-    except ValueError:
-        return {}
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def repaired_arguments(text: str) -> Repaired | None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import msgspec
 
 from ..errors import UsageError
 from .answer import Answer
-from .arguments import read_arguments, readable_part
+from .arguments import read_arguments
 from .json_text import has_surrogates, well_formed
 from .message import CLASSES, FIELDS, Annotation, Message
 from .typed_json import converter
@@ -189,30 +189,36 @@ class ToolCallMessage(Message):
         answer_slot: where the output is put; None if the stream takes none. For streamkit itself.
     """
 
-    __slots__ = ("_parsed", "answer_slot", "provider_executed")
+    __slots__ = ("answer_slot", "provider_executed")
     default_type = "tool_call"
 
     def __init__(self, id: str = "", *, provider_executed: bool = False, **fields: Any) -> None:
         super().__init__(id, **fields)
         self.provider_executed = provider_executed
         self.answer_slot: Answer | None = None
-        self._parsed: tuple[int, dict[str, Any]] = (-1, {})
 
     @property
     def arguments(self) -> dict[str, Any]:
         """The parsed arguments; {} if the content is not a JSON object.
 
-        While they stream it is the part that can be parsed already. It is parsed again only when the number of deltas has
-        grown by an eighth, so that reading it at every delta takes linear time in all.
+        While they stream it is what has come of them, exactly: a live dict that grows in place when this is read, and {} before it
+        begins. Reading it at every delta takes linear time in all.
         """
-        count, parsed = self._parsed
-        pieces = self.delta_count
-        if self.status == "in_progress" and pieces < count + (count >> 3) + 1:
-            return parsed
-        if pieces != count:
-            parsed = (read_arguments(self.content) or {}) if self.status == "completed" else readable_part(self.content)
-            self._parsed = (pieces, parsed)
-        return parsed
+        held: Any = self._json
+        if isinstance(held, dict):
+            return cast("dict[str, Any]", held)
+        read = None if held is None and self.status == "completed" else self._live_arguments()
+        if self.status == "completed":
+            whole = read_arguments(self.content) or {}
+            read = read if read == whole else whole
+            self._json = read
+        return read or {}
+
+    def _live_arguments(self) -> dict[str, Any] | None:
+        from .json_tree import JsonTree  # only where arguments are read while they stream
+
+        value: Any = self.json_tree(JsonTree).value
+        return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
     @property
     def malformed(self) -> bool:
@@ -281,7 +287,6 @@ class ToolCallMessage(Message):
         other = super().header()
         other.provider_executed = self.provider_executed
         other.answer_slot = None
-        other._parsed = (-1, {})
         return other
 
 

@@ -8,7 +8,7 @@ that still grows. The static form (`to_dict`) is Open Interpreter's flat message
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast, get_args
 
 import msgspec
@@ -17,6 +17,7 @@ from ..errors import UsageError
 
 if TYPE_CHECKING:
     from ..events import Created, Delta, Done
+    from .json_tree import JsonTree
 
 __all__ = ["CLASSES", "COMPACT_AT", "FIELDS", "JOINING", "ROLES", "Annotation", "Message", "Status", "message_class"]
 
@@ -89,6 +90,7 @@ class Message:
     __slots__ = (
         "_compacted",
         "_has_content",
+        "_json",
         "_read",
         "_text",
         "call_id",
@@ -156,6 +158,7 @@ class Message:
         self.pieces: list[str] = []
         self._read = 0  # the pieces that are in the text already, because it was read
         self._compacted = 0
+        self._json: Any = None  # what reads the content as JSON, once somebody asked for that
 
     @property
     def content(self) -> str:
@@ -207,9 +210,22 @@ class Message:
         with JOINING:
             self._compacted += len(self.pieces) + 1
             self._text = content
+            self._json = None
             if self.pieces:
                 self.pieces.clear()
                 self._read = 0
+
+    def json_tree(self, new: Callable[[], JsonTree]) -> JsonTree:
+        """Return what reads the content as JSON, after it has read all that there is. A replaced content has another one.
+
+        Args:
+            new: makes one.
+        """
+        tree: JsonTree | None = self._json
+        if tree is None:
+            tree = self._json = new()
+        tree.advance(self.content)
+        return tree
 
     def to_dict(self) -> dict[str, Any]:
         """Return the static form: a dict for JSON, without fields that are unset. `Message.from_dict(m.to_dict()) ==
@@ -292,6 +308,7 @@ class Message:
         other.pieces = []
         other._read = 0
         other._compacted = 0
+        other._json = None
         return other
 
     @property

@@ -8,9 +8,7 @@ from typing import Any
 
 __all__ = [
     "ESCAPES",
-    "LONGEST_WORD",
     "REPLACEMENT",
-    "WORDS",
     "all_plain",
     "any_text",
     "escape_beginning",
@@ -48,6 +46,4 @@ low_surrogate_beginning = re.compile(r"(?:\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?
 number_beginning = re.compile(r"-?(?:(0|[1-9][0-9]*)(?:\.|(\.[0-9]+)?(?:([eE])([+-])?([0-9]+)?)?)?)?").fullmatch
 
 ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
-WORDS = ("true", "false", "null", "NaN", "Infinity", "-Infinity")
-LONGEST_WORD = max(map(len, WORDS))
 REPLACEMENT = "\ufffd"
