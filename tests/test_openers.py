@@ -24,11 +24,14 @@ import pytest
 
 import streamkit as sk
 from streamkit.compat.openai import AssistantEventHandler, AsyncAssistantEventHandler
+from streamkit.testing import ModelServer, Reply
 
 from .agent.parts import PROVIDERS
 from .faces import Face, Shaped, async_faces, body, calls, every_face, every_pair
 from .gated_server import GatedServer, gated_server
 from .test_other_clients import BEDROCK, SSE, bedrock_body
+from .test_wrapped_streams import APIS as WRAPPED
+from .test_wrapped_streams import opened, resource_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:The Assistants API is deprecated:DeprecationWarning")
 
@@ -446,3 +449,35 @@ async def test_a_stream_that_was_ended_keeps_no_client_alive(
         await end(stream)
         assert stream.messages[0].content.startswith("It rains")
     assert opener.are_gone
+
+
+@every_face
+@pytest.mark.parametrize("helper", [False, True], ids=["create", "stream"])
+@pytest.mark.parametrize("api", ["chat", "responses", "messages"])
+@body
+async def test_a_stream_that_was_read_leaves_nothing_to_the_garbage_collector(
+    face: Face, api: str, helper: bool
+) -> None:
+    """An SDK's stream and its iterator refer to each other, and to the request and the response. In the SDK's own loop they go
+    when the iterator ends; here its bytes are read."""
+    gone: list[str] = []
+
+    async def read(resource: Any) -> None:
+        request = WRAPPED[api].request
+        source = resource.stream(**request) if helper else await opened(face, api, resource)
+        weakref.finalize(source, gone.append, "stream")
+        assert await face.stream(source).get_final_text() == "hello"
+
+    with ModelServer([Reply("hello")] * 2) as server:
+        async with resource_of(face, api, server) as resource:
+            await read(resource)  # what is done only once
+            gc.collect()
+            gc.disable()
+            try:
+                await read(resource)
+                assert gone == ["stream", "stream"]
+                assert not [
+                    thing for thing in gc.get_objects() if isinstance(thing, (openai.Stream, openai.AsyncStream))
+                ]
+            finally:
+                gc.enable()

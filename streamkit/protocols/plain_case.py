@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from ..messages.sdk_objects import json_text_of
+from ..messages.sdk_objects import json_writer
 from ..messages.typed_json import converter, decoder
 
 __all__ = ["NO_PLAIN_ITEM", "PlainReaders", "plain_readers"]
@@ -83,7 +83,7 @@ def _item_reader(struct: Any) -> Callable[[Any], Any]:
 
     def read(item: Any) -> Any:
         if item.__class__ is not dict:
-            return decode(json_text_of(item))
+            return decode(json_writer(item.__class__)(item, by_alias=True, warnings=False))
         found = convert({"item": item}).item
         _check_encodable(found)
         return found

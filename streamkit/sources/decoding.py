@@ -19,7 +19,7 @@ from ..protocols.base import Decoder
 from ..protocols.framing import Framer, Frames, as_data, as_frame, framer_for, is_frame, without_leading_space
 from .chained import UpstreamConfirmations
 from .held_items import failed_run, is_plain, parsed_item, protocol_of, unknown_framing, unrecognised
-from .items import Items
+from .items import Items, is_parsed
 from .live import ForeignQuestions, decoder_of_possible_question, ends_with_question, expect_questions
 from .source import AsyncSource, Source, SourceTraits
 
@@ -61,6 +61,7 @@ class SourceDecoder:
     __slots__ = (
         "__weakref__",
         "_common_case",
+        "_common_items",
         "_engine",
         "_fields",
         "_foreign",
@@ -99,6 +100,7 @@ class SourceDecoder:
         self._framer: Framer | None = None
         # What makes frames of bytes, and events of frames, once nothing else takes part.
         self._common_case: tuple[Callable[[bytes], Frames], Callable[[Frames], Sequence[Event]]] | None = None
+        self._common_items: Callable[[Sequence[Any]], Sequence[Event]] | None = None  # the same of parsed items
         self._start = b""  # bytes that do not show yet how the source is framed
         self._seen = b""  # the source's first bytes, until the protocol is known
         self._held: tuple[Any, ...] = ()  # items, until the protocol is known
@@ -148,6 +150,8 @@ class SourceDecoder:
         if self._common_case is not None and batch.__class__ is bytes:
             frames_of, events_of = self._common_case
             return events_of(frames_of(batch))
+        if self._common_items is not None and is_parsed(batch.__class__):
+            return self._common_items((batch,))
         if batch is END or (batch is None and self.source.items is None):
             return None
         if self.source.items is not None:
@@ -164,9 +168,12 @@ class SourceDecoder:
             return self._filtered(events)
         items = self.source.items
         framer, is_body = self._framer, items is None or items.is_plain
-        if framer is not None and self.decoder is not None and is_body and not self._receivers:
-            frames_of = framer.feed if framer.is_question is None else framer.feed_live
-            self._common_case = frames_of, self.decoder.feed_frames
+        if self.decoder is not None and not self._receivers:
+            if framer is not None and is_body:
+                frames_of = framer.feed if framer.is_question is None else framer.feed_live
+                self._common_case = frames_of, self.decoder.feed_frames
+            if items is not None and self._upstream is None:
+                self._common_items = self.decoder.feed_items
         return events
 
     def _filtered(self, events: Sequence[Event]) -> Sequence[Event]:
@@ -284,7 +291,9 @@ class SourceDecoder:
         self.source = _ENDED
         if self.decoder is not None:
             self.decoder = self.decoder.remainder()
-        self.resumption = self._fields = self._framer = self._common_case = self._upstream = self._foreign = None
+        self.resumption = self._fields = self._framer = self._common_case = self._common_items = self._upstream = (
+            self._foreign
+        ) = None
 
     def finish(self, *, not_approved: bool) -> Iterator[Sequence[Event]]:
         """Yield the events of the source's end: the rest of its bytes, then what its decoder reports at the end. Each

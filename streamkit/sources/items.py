@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 from ..events import EVENTS, Event
 from ..messages.sdk_objects import as_item, is_helper_event, is_plain_model, without_helper
 from .body import BodyJoiner, is_piece
 
-__all__ = ["Batch", "Items", "batches_of"]
+__all__ = ["Batch", "Items", "batches_of", "is_parsed"]
 
 Batch = Any  # bytes, or a list of items; a tuple if all of them are dicts or plain models
 
@@ -19,7 +20,8 @@ _TOGETHER = (
 )
 
 
-def _is_plain(kind: type) -> bool:
+@lru_cache(maxsize=1000)
+def is_parsed(kind: type) -> bool:
     """Whether items of this class are objects of JSON that a decoder takes as they are."""
     return kind is dict or is_plain_model(kind)
 
@@ -49,14 +51,12 @@ class Items(BodyJoiner):
     def batch(self, value: Any) -> Batch:
         """Return the item as a batch of its own: bytes, or a tuple or list of one object."""
         kind = value.__class__
-        if kind is dict:
+        if is_parsed(kind):
             return (value,)
         if kind is bytes:
             return self.feed(value)
         if kind in _EVENTS:
             return [value]
-        if is_plain_model(kind):
-            return (value,)
         if is_helper_event(kind):
             return next((self.batch(chunk) for chunk in without_helper((value,))), ())
         item = self.item(value)
@@ -74,7 +74,7 @@ def batches_of(values: Sequence[Any]) -> Iterator[Batch]:
 
 
 def _batches_of(values: Sequence[Any], kinds: set[type]) -> Iterator[Batch]:
-    if kinds and all(map(_is_plain, kinds)):
+    if kinds and all(map(is_parsed, kinds)):
         taken = tuple(values)
         yield from (taken[start : start + _TOGETHER] for start in range(0, len(taken), _TOGETHER))
         return

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -41,7 +42,7 @@ from .recognition import (
     unread_body,
     wants_async,
 )
-from .sdk_streams import unread_response
+from .sdk_streams import iterators_of, unread_response
 from .source import LIVE, NO_TRAITS, Batch, Readable, Source, SourceTraits, call_source, traits_of_response
 
 __all__ = ["CANCELLED", "distinct", "open_sync", "source_of_stream", "wants_async"]
@@ -83,7 +84,17 @@ def _of_response(response: Any, limits: Limits, value: Any = None) -> Source:
     if not is_framed(response):
         response.close()
         raise unread_body(response)
-    return Source(iter(response.iter_bytes()), response.close, traits_of_response(response), response=response)
+    close = response.close if value is None else partial(_close_unread, response, value)
+    return Source(iter(response.iter_bytes()), close, traits_of_response(response), response=response)
+
+
+def _close_unread(response: Any, stream: Any) -> None:
+    """Close a response that was read in the place of an SDK's stream."""
+    try:
+        response.close()
+    finally:
+        for iterator in iterators_of(stream):
+            iterator.close()
 
 
 def _beginning(chunks: Iterator[bytes], limit: int) -> bytes:

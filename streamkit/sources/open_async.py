@@ -37,7 +37,7 @@ from .recognition import (
     unknown_source,
     unread_body,
 )
-from .sdk_streams import unread_response
+from .sdk_streams import iterators_of, unread_response
 from .source import (
     LIVE,
     NO_TRAITS,
@@ -70,7 +70,7 @@ async def open_async(value: Any, limits: Limits = DEFAULT_LIMITS, after: str | N
 async def _open(value: Any, limits: Limits, after: str | None) -> AsyncSource:
     response = unread_response(value)
     if response is not None and not is_sync_response(response):
-        return await _of_async_response(response, limits)
+        return await _of_async_response(response, limits, *iterators_of(value))
     refuse_read(value)
     if isinstance(value, AsyncSource):
         return value
@@ -122,7 +122,8 @@ def source_of_async_stream(manager: Any, chunks: AsyncChunks | None = None) -> A
     return AsyncSource(pull, manager.close, SourceTraits(protocol=protocol, read_to_end=True, chunks=chunks))
 
 
-async def _of_async_response(response: Any, limits: Limits) -> AsyncSource:
+async def _of_async_response(response: Any, limits: Limits, *unread: Any) -> AsyncSource:
+    """Return the bytes of a response as a source. Closing it closes these iterators, too."""
     chunks: AsyncGenerator[bytes, None] = response.aiter_bytes()
     if response.status_code >= 400:
         try:
@@ -135,7 +136,8 @@ async def _of_async_response(response: Any, limits: Limits) -> AsyncSource:
     if not is_framed(response):
         await _close_all(chunks, response)
         raise unread_body(response)
-    return GeneratorSource(chunks, partial(_close_all, chunks, response), traits_of_response(response), nested=True)
+    close = partial(_close_all, chunks, response, *unread)
+    return GeneratorSource(chunks, close, traits_of_response(response), nested=True)
 
 
 async def _async_beginning(chunks: AsyncIterator[bytes], limit: int) -> bytes:
@@ -148,14 +150,15 @@ async def _async_beginning(chunks: AsyncIterator[bytes], limit: int) -> bytes:
     return body[:limit]
 
 
-async def _close_all(chunks: Any, response: Any) -> None:
+async def _close_all(chunks: Any, response: Any, *unread: Any) -> None:
     await response.aclose()
     # The client's generators are nested, and not all of them close the inner one. Reading on until one reads the closed
     # connection ends them all; otherwise trio warns of those that the garbage collector finds.
     with anyio.move_on_after(0), contextlib.suppress(Exception):
         async for _ in chunks:
             pass
-    await chunks.aclose()
+    for iterator in (chunks, *unread):
+        await iterator.aclose()
 
 
 class _AsyncIterableSource(AsyncSource):

@@ -12,13 +12,14 @@ No SDK is imported: a class is looked up in its module, which the application ha
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from operator import is_
 from types import FunctionType, GetSetDescriptorType
 from typing import Any, Generic
 
 from .recognition import class_of, is_framed, is_response
 
-__all__ = ["OpenedStream", "unread_response"]
+__all__ = ["OpenedStream", "iterators_of", "unread_response"]
 
 # The SDKs' classes by name: the modules that declare one, and the attribute of a helper with the stream that it reads.
 _CLASSES: Mapping[str, tuple[tuple[str, ...], str]] = {
@@ -29,6 +30,10 @@ _CLASSES: Mapping[str, tuple[tuple[str, ...], str]] = {
     "MessageStream": (("anthropic.lib.streaming._messages",), "_raw_stream"),
     "BetaMessageStream": (("anthropic.lib.streaming._beta_messages",), "_raw_stream"),
 }
+
+
+_own_attributes: dict[type, Sequence[Any]] = {}
+"""The attributes with which a class was found to be the SDK's own: most streams are of a class that has these still."""
 
 
 class OpenedStream:
@@ -59,8 +64,25 @@ def unread_response(value: Any) -> Any:
             return None
         if not inner:
             return _unread(value, declared)
-        value = getattr(value, f"_{kind.__name__}{inner}" if inner.startswith("__") else inner, None)
+        value = _attribute(value, inner)
     return None
+
+
+def iterators_of(value: Any) -> Iterator[Any]:
+    """Yield the generators that an SDK's stream, and the one inside a helper, have made to iterate themselves. Where the
+    bytes were read in their place they have not begun, and are to be closed: a stream and its generator refer to each
+    other, so that without this only the garbage collector frees them, and with them the request and the connection."""
+    value = value.stream if isinstance(value, OpenedStream) else value
+    while value is not None:
+        if (iterator := value.__dict__.get("_iterator")) is not None:
+            yield iterator
+        _, inner = _CLASSES.get(class_of(value).__name__.replace("Async", "", 1), ((), ""))
+        value = _attribute(value, inner) if inner else None
+
+
+def _attribute(value: Any, name: str) -> Any:
+    """Return an attribute of a helper, whose name is private to its class if it begins with two underscores."""
+    return getattr(value, f"_{class_of(value).__name__}{name}" if name.startswith("__") else name, None)
 
 
 def _declares(module: str, kind: Any) -> bool:
@@ -84,8 +106,11 @@ def _is_own(value: Any, kind: Any, module: Mapping[str, Any]) -> bool:
         return False
     declared = [one for one in kind.__mro__ if one not in (Generic, object)]
     attributes = [attribute for one in declared for attribute in vars(one).values()]
-    if not all(_is_of(_function_of(one), module) for one in attributes if _is_method(one)):
-        return False
+    known = _own_attributes.get(kind, ())
+    if len(known) != len(attributes) or not all(map(is_, known, attributes)):
+        if not all(_is_of(_function_of(one), module) for one in attributes if _is_method(one)):
+            return False
+        _own_attributes[kind] = attributes
     return value is None or not any(_is_method(vars(kind).get(name)) for name in value.__dict__)
 
 
