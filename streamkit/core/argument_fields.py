@@ -178,5 +178,6 @@ class ArgumentFields:
             base = f"{id}.{self._repeats[id]}"
         self._ids.add(id)
         is_call = message_class(message.type, message.format, message.role) is ToolCallMessage
+        is_call = is_call and message.parent_id is None  # a sub-agent has fields of its own
         self._open[id] = call = CallFields(message, base, self._choices) if is_call else None
         return call

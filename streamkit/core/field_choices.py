@@ -80,8 +80,10 @@ class FieldChoices:
         """Whether a message of the source was already made from a field, which would be made here again.
 
         Then the source is another stream with `fields=`. The message's metadata show it, or its id, if the protocol
-        between them carries no metadata.
+        between them carries no metadata. Those of sub-agents are not made again.
         """
+        if message.parent_id is not None:
+            return False
         field = message.metadata.get("field")
         if message.call_id is not None and isinstance(field, str) and (keys := _keys(field)):
             return any(choice.matches(keys[1:]) for choice in self.of_tool(keys[0]))

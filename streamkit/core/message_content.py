@@ -297,6 +297,8 @@ def _take_header(message: Message, final: Message) -> None:
         message.name = final.name
     if final.call_id is not None:
         message.call_id = final.call_id
+    if final.parent_id is not None:
+        message.parent_id = final.parent_id
     if final.recipient is not None:
         message.recipient = final.recipient
     if final.created_at is not None:

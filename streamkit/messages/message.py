@@ -77,6 +77,7 @@ class Message:
         content: the text, code, path or base64 data; None where it is not known (it then reads as "").
         name: the tool's name.
         call_id: the provider's id of the tool call that it is, or that it belongs to.
+        parent_id: the call id of the tool call whose sub-agent produced it; None if it is of the stream's own agent.
         status: `in_progress` while it grows, then `completed`, `incomplete`, `cancelled` or `failed`.
         created_at: when it began, in Unix seconds.
         group: the id of the provider's own message or item that this one is a part of.
@@ -102,6 +103,7 @@ class Message:
         "index",
         "metadata",
         "name",
+        "parent_id",
         "pieces",
         "recipient",
         "role",
@@ -129,6 +131,7 @@ class Message:
         content: str | None = None,
         name: str | None = None,
         call_id: str | None = None,
+        parent_id: str | None = None,
         status: Status = "completed",
         created_at: float | None = None,
         group: str | None = None,
@@ -145,6 +148,7 @@ class Message:
         self.recipient = recipient
         self.name = name
         self.call_id = call_id
+        self.parent_id = parent_id
         self.status: Status = status
         self.created_at = created_at
         self.group = group
@@ -295,6 +299,7 @@ class Message:
         other.recipient = self.recipient
         other.name = self.name
         other.call_id = self.call_id
+        other.parent_id = self.parent_id
         other.created_at = self.created_at
         other.group = self.group
         other.index = self.index

@@ -22,6 +22,8 @@ class Encoder:
         choices: False if the protocol has no place for choices other than the first. Their events are then left out.
         fields: True if the protocol has a place for the code and reasoning that `fields=` extracts from the arguments of a
             call. If False they are left out, as the call has them too.
+        sub_agents: True if the protocol has a place for the messages of sub-agents, which have a `parent_id`. If False they are
+            left out: the output of the call that began the sub-agent has what it answered.
         headers: what an HTTP response in this protocol has besides the headers of every event stream.
         sse_ids: False if the provider's own client cannot read the `id:` and `retry:` of an event stream: it takes a block of
             either without data for an event.
@@ -33,6 +35,7 @@ class Encoder:
     sse_ids: ClassVar[bool] = True
     choices: ClassVar[bool] = True
     fields: ClassVar[bool] = False
+    sub_agents: ClassVar[bool] = False
 
     def feed(self, event: Event) -> Iterable[dict[str, Any]]:
         """Return the wire items of one event, in order."""
@@ -50,6 +53,8 @@ class Encoder:
         message: Any = getattr(event, "snapshot", None)
         if message is None:
             return self.feed(event)
+        if message.parent_id is not None and not self.sub_agents:
+            return ()
         if message.choice and not self.choices:
             return ()
         if "field" in message.metadata and not self.fields and not isinstance(message, TextMessage):

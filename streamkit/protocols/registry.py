@@ -167,7 +167,8 @@ def to_input(
 ) -> list[Any]:
     """Messages as the input of a request in a protocol: the value of its `messages=` or `input=`.
 
-    What has the recipient `user` is not sent to a model: only `open_interpreter` and protocols of user interfaces have it.
+    What a sub-agent said and did (`parent_id`) is in the input of `streamkit` alone: for others, the output of the call that began
+    it has its answer. What has the recipient `user` is not sent to a model: only `open_interpreter` and protocols of user interfaces have it.
     What came over this protocol goes back as it came: reasoning with its signatures, what the provider's own tools found,
     compactions. What came from elsewhere goes as far as the protocol has a place for it. What is left out, `report` is
     called with:
@@ -195,15 +196,20 @@ def to_input(
     options = {
         name: value for name, value in (("report", report), ("host", host)) if name in taken and value is not None
     }
+    if protocol != "streamkit":
+        flat = _without(flat, _is_of_sub_agent, "it is of a sub-agent, whose answer is the output of its call", report)
     if protocol not in _FOR_PEOPLE:
-        flat = _for_model(flat, report)
-    values = convert(flat if protocol in _WITHOUT_CALLS else _without_fields(flat), **options)
+        flat = _without(flat, _is_for_user, "it is for the user, not for a model", report)
+    return _sendable(convert(flat if protocol in _WITHOUT_CALLS else _without_fields(flat), **options))
+
+
+def _sendable(values: list[Any]) -> list[Any]:
+    """Return these values without halves of surrogate pairs, which no client could send: names of files that are not UTF-8 have
+    them."""
     try:
         msgspec.json.encode(values, enc_hook=str)
-    except (
-        UnicodeEncodeError
-    ):  # no client could send half of a surrogate pair, as file names have for what is not UTF-8
-        values = [*well_formed(values).value]
+    except UnicodeEncodeError:
+        return [*well_formed(values).value]
     except (TypeError, ValueError, RecursionError):
         pass  # what a request cannot take is the client's to say
     return values
@@ -216,16 +222,23 @@ def _with_its_class(message: Any) -> Any:
     return Message.from_dict(message.to_dict()) if type(message) is Message else message
 
 
-def _for_model(messages: Sequence[Any], report: Report | None) -> list[Any]:
-    """Return these messages without those of which only the user is the recipient."""
+def _without(messages: Sequence[Any], is_out: Callable[[Any], bool], why: str, report: Report | None) -> list[Any]:
+    """Return these messages without those that are left out for a reason."""
     remaining: list[Any] = []
     for message in messages:
-        if isinstance(message, Message) and message.recipient == "user":
-            if report is not None:
-                report(LeftOut(message, "it is for the user, not for a model"))
-        else:
+        if not is_out(message):
             remaining.append(message)
+        elif report is not None and isinstance(message, Message):
+            report(LeftOut(message, why))
     return remaining
+
+
+def _is_for_user(message: Any) -> bool:
+    return isinstance(message, Message) and message.recipient == "user"
+
+
+def _is_of_sub_agent(message: Any) -> bool:
+    return (message.subject if isinstance(message, Confirmation) else message).parent_id is not None
 
 
 def _without_fields(messages: Sequence[Any]) -> list[Any]:

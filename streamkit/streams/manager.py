@@ -135,8 +135,7 @@ class Manager(Lifecycle, Readable):
         return list(self._engine.messages.all)
 
     def _final_text(self) -> str:
-        texts = [m for m in self._final() if isinstance(m, TextMessage) and m.role == "assistant" and m.choice == 0]
-        texts = [text for text in texts if text.content]
+        texts = [m for m in self._final() if isinstance(m, TextMessage) and is_of_answer(m) and m.content]
         return "".join(text.content for text in texts if text.step_id == texts[-1].step_id)
 
     def _final_run(self) -> Run:
@@ -183,8 +182,12 @@ class AnswerText:
 
 
 def is_answer_text(event: Event) -> TypeGuard[TextDelta]:
-    """Whether an event adds to the assistant's text (choice 0). A repair that replaces text does not."""
+    """Whether an event adds to the assistant's text (choice 0), not a sub-agent's. A repair that replaces text does not."""
     if type(event) is not TextDelta or event.replace:
         return False
-    snapshot: Message = event.snapshot
-    return snapshot.role == "assistant" and snapshot.choice == 0
+    return is_of_answer(event.snapshot)
+
+
+def is_of_answer(message: Message) -> bool:
+    """Whether a message is of the assistant's answer (choice 0), and not of a sub-agent's."""
+    return message.role == "assistant" and message.choice == 0 and message.parent_id is None

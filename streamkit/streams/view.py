@@ -82,12 +82,13 @@ class StreamView(Delivery):
     @property
     def tool_outputs(self) -> Sequence[ToolOutputMessage]:
         """The outputs of tools in the present run step, else in the last one: what the next request sends back (`then=`).
-        Those that the provider's own tools gave are among them; `to_input` leaves these out."""
+        Those that the provider's own tools gave are among them; `to_input` leaves these out. A sub-agent's are not."""
         step = self.current_run_step_snapshot
         of_step = takewhile(
             lambda message: step is not None and message.step_id == step.id, reversed(self._engine.messages.all)
         )
-        return tuple(message for message in of_step if isinstance(message, ToolOutputMessage))[::-1]
+        outputs = (one for one in of_step if isinstance(one, ToolOutputMessage) and one.parent_id is None)
+        return tuple(outputs)[::-1]
 
     @property
     def confirmations(self) -> Sequence[Confirmation]:

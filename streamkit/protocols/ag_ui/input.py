@@ -32,7 +32,7 @@ def to_input(messages: Iterable[Message | Confirmation], report: Report = report
     """
     history = _History(report)
     for message in messages:
-        if isinstance(message, Confirmation) or message.choice:
+        if isinstance(message, Confirmation) or message.choice or message.parent_id is not None:
             continue
         if "field" in message.metadata and not isinstance(message, m.TextMessage):
             continue  # it was read out of the arguments of a call, which is there; as `Encoder.items` has it

@@ -18,6 +18,7 @@ class Encoder(base.Encoder):
 
     name = "streamkit"
     fields = True
+    sub_agents = True
 
     def feed(self, event: Event) -> Iterable[dict[str, Any]]:
         """Yield the wire form of one event."""

@@ -37,7 +37,8 @@ def to_input(
         UsageError: there is no such version.
     """
     everything = [*messages]
-    flat = [message for message in everything if not isinstance(message, Confirmation) and message.choice == 0]
+    messages_alone = [message for message in everything if not isinstance(message, Confirmation)]
+    flat = [message for message in messages_alone if message.choice == 0 and message.parent_id is None]
     confirmations = [message for message in everything if isinstance(message, Confirmation)]
     questions = {confirmation.subject.id: confirmation for confirmation in confirmations}
     questions |= {

@@ -26,6 +26,8 @@ export interface FlatMessage {
   content?: string;
   name?: string;
   call_id?: string;
+  /** The call id of the tool call whose sub-agent produced it. */
+  parent_id?: string;
   status?: MessageStatus;
   created_at?: number;
   group?: string;
@@ -50,6 +52,7 @@ export class Message implements FlatMessage {
   readonly content: string;
   readonly name?: string;
   readonly call_id?: string;
+  readonly parent_id?: string;
   readonly status: MessageStatus;
   readonly created_at?: number;
   readonly group?: string;

@@ -392,6 +392,11 @@ function isAbout(event, phase) {
   return event.type.endsWith(phase) && typeof event.message?.id === "string";
 }
 
+/** Whether a message is of the assistant's answer (choice 0), and not of a sub-agent's. */
+function isOfAnswer(message) {
+  return message.role === "assistant" && (message.choice ?? 0) === 0 && message.parent_id == null;
+}
+
 function isDelta(event) {
   return event.type.endsWith("_delta") && typeof event.message_id === "string" && typeof event.value === "string";
 }
@@ -515,7 +520,7 @@ class RunStream extends RunState {
   async *textDeltas() {
     for await (const event of this) {
       const message = event.snapshot;
-      if (event.type !== "text_delta" || event.replace || message.role !== "assistant" || (message.choice ?? 0) !== 0) continue;
+      if (event.type !== "text_delta" || event.replace || !isOfAnswer(message)) continue;
       const before = this.#answerMessage;
       this.#answerMessage = message;
       yield before && before.step_id !== message.step_id ? STEP_BREAK + event.value : event.value;
@@ -535,7 +540,7 @@ class RunStream extends RunState {
   /** The assistant's last answer: its text (choice 0) in the last run step that has one. */
   async getFinalText() {
     await this.untilDone();
-    const isAnswer = (m) => m.type === "message" && !m.format && m.role === "assistant" && (m.choice ?? 0) === 0 && m.content;
+    const isAnswer = (m) => m.type === "message" && !m.format && isOfAnswer(m) && m.content;
     const texts = this.messages.filter(isAnswer);
     return texts.filter((m) => m.step_id === texts.at(-1).step_id).map((m) => m.content).join("");
   }
