@@ -18,6 +18,7 @@ from .answers import Confirmation
 from .errors import (
     IncompleteStreamError,
     LimitError,
+    OutputError,
     ProtocolError,
     RequestError,
     RunFailedError,
@@ -51,6 +52,7 @@ from .streams.timing import Timing
 
 if TYPE_CHECKING:
     from .agent import Agent, AsyncAgent, tool
+    from .messages.json_tree import JsonValue
     from .protocols.event_stream import SSE_HEADERS
     from .recorder import Recorder
     from .relay import MemoryRelay, RedisRelay
@@ -79,10 +81,12 @@ __all__ = [
     "Hooks",
     "ImageMessage",
     "IncompleteStreamError",
+    "JsonValue",
     "LimitError",
     "Limits",
     "MemoryRelay",
     "Message",
+    "OutputError",
     "ProtocolError",
     "ReasoningMessage",
     "Recorder",
@@ -120,6 +124,7 @@ if not TYPE_CHECKING:
             "AsyncAgent": ".agent",
             "AsyncStreamManager": ".streams.aio",
             "Emitter": ".relay.emitter",
+            "JsonValue": ".messages.json_tree",
             "MemoryRelay": ".relay",
             "Recorder": ".recorder",
             "RedisRelay": ".relay.redis",

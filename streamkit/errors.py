@@ -11,6 +11,7 @@
     │   ├── SourceTimeoutError   the transport timed out; it is a `TimeoutError` too
     │   └── StoredDataError      what a relay or a store holds cannot be read
     ├── IncompleteStreamError    the stream stopped before its protocol's end
+    ├── OutputError              the answer cannot be read as the stream's `output_type`
     └── RunFailedError           the provider reported that the run failed
 
 Every error that ends a stream has the messages that had arrived: `error.messages`. The client's error is its `__cause__`.
@@ -19,7 +20,7 @@ Every error that ends a stream has the messages that had arrived: `error.message
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, cast
 
 if TYPE_CHECKING:
     from .messages import Message
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "IncompleteStreamError",
     "LimitError",
+    "OutputError",
     "ProducerFenced",
     "ProtocolError",
     "RequestError",
@@ -183,6 +185,30 @@ class StoredDataError(SourceError):
 
 class IncompleteStreamError(StreamkitError):
     """The source was cut off: it ended before its protocol's end."""
+
+
+_NoOutput: TypeAlias = Literal["invalid", "missing", "refused", "incomplete", "requires_action"]
+
+
+class OutputError(StreamkitError):
+    """The answer cannot be read as the stream's `output_type`. The stream itself has not failed.
+
+    Attributes:
+        reason: `missing` (the answer has no JSON), `invalid` (it is malformed, or not of the type: `__cause__` is the error of
+            what read it), `incomplete` (the answer was cut short before it closed), `refused` (the model refused), or
+            `requires_action` (the run ended before its answer).
+        text: the answer, or the refusal; "" if there is none.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        reason: _NoOutput,
+        text: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.reason: _NoOutput = reason
+        self.text = text
 
 
 class RunFailedError(StreamkitError):

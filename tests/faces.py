@@ -170,6 +170,10 @@ class Face:
     def generator(self, source: Source) -> Any:
         return source.generate()
 
+    def generator_of(self, items: Iterable[Any], *, error: BaseException | None = None) -> Any:
+        """A generator of this face's own kind."""
+        return self.generator(Source(items, error=error))
+
     @asynccontextmanager
     async def client(self, server: ModelServer | str, **options: Any) -> AsyncIterator[Any]:
         """The real OpenAI client of this face. It never tries again."""
@@ -262,6 +266,16 @@ class Shaped:
     @property
     def text_deltas(self) -> Any:
         return _shape(self.manager.text_deltas)
+
+    @property
+    def partial_outputs(self) -> Any:
+        return _shape(self.manager.partial_outputs)
+
+    def output_items(self) -> Any:
+        return _shape(self.manager.output_items())
+
+    async def get_final_output(self) -> Any:
+        return self.manager.get_final_output()
 
     def chunks(self, protocol: str) -> Any:
         return _shape(self.manager.chunks(protocol))

@@ -34,6 +34,7 @@ SHARED = (
     "until_done",
     "get_final_messages",
     "get_final_text",
+    "get_final_output",
     "get_final_run",
     "get_final_run_steps",
     "chunks",

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from ..events import Run, RunStep
 from ..handlers import EventHandler, Handler
@@ -161,8 +161,8 @@ class Agent(_BaseAgent):
 
     def close(self) -> None:
         """Close the stream that is running, if there is one. It returns when code and tools have stopped."""
-        if isinstance(self._live, StreamManager):
-            self._live.close()
+        if self._live is not None:
+            cast("StreamManager", self._live).close()
 
 
 class AsyncAgent(_BaseAgent):
@@ -256,8 +256,8 @@ class AsyncAgent(_BaseAgent):
 
     async def close(self) -> None:
         """Close the stream that is running, if there is one. It returns when code and tools have stopped."""
-        if isinstance(self._live, AsyncStreamManager):
-            await self._live.close()
+        if self._live is not None:
+            await cast("AsyncStreamManager", self._live).close()
 
 
 class _ConversationRecorder(EventHandler):

@@ -14,12 +14,15 @@ half of an escape or of a surrogate pair is held. A key appears with its value, 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from .json_reader import JsonReader
 from .json_tokens import all_plain
 
-__all__ = ["JsonTree"]
+__all__ = ["JsonTree", "JsonValue"]
+
+JsonValue: TypeAlias = "dict[str, Any] | list[Any] | str | int | float | bool | None"
+"""A plain value of JSON."""
 
 _WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
 

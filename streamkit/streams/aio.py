@@ -10,7 +10,7 @@ import types
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Generic, Self
 
 import anyio
 
@@ -25,11 +25,13 @@ from ..sources.recognition import wants_async
 from ..sources.source import AsyncSource, Source, await_source, call_source
 from .in_event_loop import EventLoopManager
 from .lifecycle import NO_STEPS
+from .manager import I, T
 from .options import StreamOptions
 from .readers import Loop
 from .tasks import is_called_by, shielded
 
 if TYPE_CHECKING:
+    from ..messages.json_tree import JsonValue
     from ..protocols import Encoder
     from .event_stream import OnDisconnect
     from .event_stream_aio import AsyncEventStream
@@ -39,7 +41,7 @@ __all__ = ["AsyncStreamManager"]
 _NOT_BEGUN: Final = object()  # in the place of a signal, where there is none yet
 
 
-class AsyncStreamManager(EventLoopManager):
+class AsyncStreamManager(EventLoopManager, Generic[T]):
     """A stream that the calling task drives, on asyncio or trio: made by `astream(…)`.
 
     Use it in one of three ways, which agree with each other and with the handlers:
@@ -81,6 +83,18 @@ class AsyncStreamManager(EventLoopManager):
         self._check_text_is_left()
         return Loop(partial(self._next, self._answer_text.piece))
 
+    @property
+    def partial_outputs(self) -> AsyncIterator[JsonValue]:
+        """As `StreamManager.partial_outputs`."""
+        self._check_text_is_left()
+        return Loop(partial(self._next, self.output.partial_after))
+
+    def output_items(self: AsyncStreamManager[list[I]]) -> AsyncIterator[I]:
+        """As `StreamManager.output_items`."""
+        self._check_text_is_left()
+        self.output.item_reader()
+        return Loop(self._next_item)
+
     async def until_done(self) -> None:
         """Run to the end. Raises as iteration does."""
         await self._drain()
@@ -96,6 +110,12 @@ class AsyncStreamManager(EventLoopManager):
         What it said before it called tools is not in it. Raises as iteration does."""
         await self._drain()
         return self._final_text()
+
+    async def get_final_output(self) -> T:
+        """As `StreamManager.get_final_output`."""
+        await self._drain()
+        output: T = self._final_output()
+        return output
 
     async def get_final_run(self) -> Run:
         """Run to the end, and return the run. Raises as iteration does."""
@@ -231,6 +251,16 @@ class AsyncStreamManager(EventLoopManager):
                 return picked
         self._final()
         raise StopAsyncIteration
+
+    async def _next_item(self) -> Any:
+        """Return the next element of the output. Raises as `_next`, and as `StreamManager.output_items`."""
+        while not self.output.has_item:
+            try:
+                await self._next(self.output.item_came)
+            except StopAsyncIteration:
+                self._final_output()
+                raise
+        return self.output.next_item()
 
     @types.coroutine
     def _advance(

@@ -6,6 +6,7 @@ The two managers are thin shells around one course of events (`lifecycle.py`); t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import UnionType
 from typing import TYPE_CHECKING, Any, Never
 
 from ..errors import UsageError
@@ -13,6 +14,7 @@ from ..handlers import Handler
 from ..limits import Limits, Timeouts
 from ..protocols import Decoder
 from ..sources.source import Readable
+from .manager import T
 from .options import MAX_STEPS, StreamOptions
 from .state import StreamState
 from .sync import StreamManager
@@ -36,8 +38,9 @@ def stream(
     after: str | None = None,
     limits: Limits | None = None,
     timeouts: Timeouts | None = None,
+    output_type: type[T] | UnionType | None = None,
     **unknown: Never,
-) -> StreamManager:
+) -> StreamManager[T]:
     """Return a manager for a stream, driven by the caller's thread.
 
         sk.stream(lambda: client.responses.create(model=…, input=…, stream=True), Printer()).until_done()
@@ -64,14 +67,16 @@ def stream(
         limits: the sizes that end the stream with a `LimitError`; without it, those of `Limits()`.
         timeouts: how long to wait for content, before the stream fails with a `SourceTimeoutError`; without it, only the
             client's own timeouts hold.
+        output_type: what `get_final_output()` reads the JSON of the answer as: a dataclass, TypedDict, `msgspec.Struct`, pydantic
+            model, `list[...]`, `dict[str, ...]` or a union of objects. The request has to ask for it; `Agent(output_type=)` does.
 
     Raises:
         UsageError: a handler is async, or is on another live stream; there is no such protocol; a field is malformed;
-            `max_steps` is not a number from 1 on; there is no such argument.
+            `max_steps` is not a number from 1 on; no JSON object or list can be read as `output_type`; there is no such argument.
     """
     if unknown:
         _refuse_arguments("stream", unknown)
-    options = StreamOptions(protocol, strict, then, max_steps, fields, after, limits, timeouts)
+    options = StreamOptions(protocol, strict, then, max_steps, fields, after, limits, timeouts, output_type)
     return StreamManager(_for_stream(source), handlers, options)
 
 
@@ -87,8 +92,9 @@ def astream(
     after: str | None = None,
     limits: Limits | None = None,
     timeouts: Timeouts | None = None,
+    output_type: type[T] | UnionType | None = None,
     **unknown: Never,
-) -> AsyncStreamManager:
+) -> AsyncStreamManager[T]:
     """Return a manager for a stream, driven by the caller's task, on asyncio or trio.
 
         await sk.astream(client.responses.create(model=…, input=…, stream=True), Printer()).until_done()
@@ -103,7 +109,7 @@ def astream(
     """
     if unknown:
         _refuse_arguments("astream", unknown)
-    options = StreamOptions(protocol, strict, then, max_steps, fields, after, limits, timeouts)
+    options = StreamOptions(protocol, strict, then, max_steps, fields, after, limits, timeouts, output_type)
     from .aio import AsyncStreamManager  # it brings asyncio, which no sync stream needs
 
     return AsyncStreamManager(_for_stream(source), handlers, options)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+from typing_extensions import TypeVar
+
 from ..core.content import is_content
 from ..errors import ProtocolError, UsageError
 from ..events import ConfirmationCreated, ConfirmationDone, Event, Run, RunStep, StreamWarning, TextDelta
@@ -19,7 +21,10 @@ from .options import StreamOptions
 if TYPE_CHECKING:
     from .deadlines import Deadlines
 
-__all__ = ["AnswerText", "Manager", "is_answer_text"]
+__all__ = ["AnswerText", "I", "Manager", "T", "is_answer_text"]
+
+T = TypeVar("T", default=Any)  # what the stream's output is read as
+I = TypeVar("I")  # an element of it  # noqa: E741
 
 STEP_BREAK = "\n\n"  # between the texts of two run steps: a model that calls a tool often says something before
 
@@ -137,6 +142,10 @@ class Manager(Lifecycle, Readable):
     def _final_text(self) -> str:
         texts = [m for m in self._final() if isinstance(m, TextMessage) and is_of_answer(m) and m.content]
         return "".join(text.content for text in texts if text.step_id == texts[-1].step_id)
+
+    def _final_output(self) -> Any:
+        self._final()
+        return self.output.final(self._status)
 
     def _final_run(self) -> Run:
         self._final()

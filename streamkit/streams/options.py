@@ -29,6 +29,7 @@ class StreamOptions(msgspec.Struct, frozen=True):
     after: str | None = None
     limits: Limits | None = None
     timeouts: Timeouts | None = None
+    output_type: Any = None  # an `OutputType` where an agent asks for it
 
     def check(self) -> None:
         """Check what users passed to `stream`, who may use no type checker.

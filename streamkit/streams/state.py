@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ..core.argument_fields import ArgumentFields
     from ..limits import Timeouts
     from ..sources.timeouts import ContentClock
+    from .output import Output
 
 __all__ = ["StreamState"]
 
@@ -84,6 +85,8 @@ class StreamState(StreamView):
         if options.limits is not None:
             self._engine.messages.sizes.limits = options.limits
         self._clock = None if options.timeouts is None else _content_clock(options.timeouts)
+        if options.output_type is not None:
+            self._output = _output(self._engine, options.output_type)
 
     def _bind(self, handlers: Sequence[Handler]) -> None:
         """Attach the handlers: all of them or, if one refuses, none.
@@ -278,6 +281,12 @@ def _argument_fields(fields: Mapping[str, str]) -> ArgumentFields:
     from ..core.argument_fields import ArgumentFields
 
     return ArgumentFields(fields)
+
+
+def _output(engine: Engine, kind: Any) -> Output:
+    from .output import Output
+
+    return Output(engine, kind)
 
 
 def _content_clock(timeouts: Timeouts) -> ContentClock:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 from ..core.delivery import Steps
 from ..core.steps import CLOSE, CallForSource, OpenSource, Step, Stopped, WaitForAnswers
@@ -22,10 +22,11 @@ from ..sources.interrupt import Interruptible
 from ..sources.open import open_sync, source_of_stream
 from ..sources.source import AsyncSource, Source, call_source
 from .lifecycle import NO_STEPS
-from .manager import Manager
+from .manager import I, Manager, T
 from .options import StreamOptions
 
 if TYPE_CHECKING:
+    from ..messages.json_tree import JsonValue
     from ..protocols import Encoder
     from ..sources.timeouts import ContentClock
     from .event_stream import OnDisconnect
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["StreamManager"]
 
 
-class StreamManager(Manager):
+class StreamManager(Manager, Generic[T]):
     """A stream that the calling thread drives: made by `stream(…)`.
 
     Use it in one of three ways, which agree with each other and with the handlers:
@@ -87,16 +88,24 @@ class StreamManager(Manager):
             StreamkitError: as the stream ended.
             UsageError: the stream had ended before, or runs already.
         """
-        self._check_text_is_left()
-        piece_of = self._answer_text.piece
-        try:
-            for event in self._unread():
-                if (piece := piece_of(event)) is not None:
-                    yield piece
-        except ValueError as error:
-            if not self._is_refused(error):
-                raise
-        self._final()
+        return self._picked(self._answer_text.piece)
+
+    @property
+    def partial_outputs(self) -> Iterator[JsonValue]:
+        """`partial_output` after each delta of its text: the same live value each time. Raises as `text_deltas`."""
+        return self._picked(self.output.partial_after)
+
+    def output_items(self: StreamManager[list[I]]) -> Iterator[I]:
+        """Yield the elements of an output that is `list[I]`, each as it closes and before the next one begins.
+
+        Raises: as `text_deltas` and `get_final_output`; `OutputError` for an element that is no I, `UsageError` without a list.
+        """
+        output = self.output
+        output.item_reader()
+        came = self._picked(output.item_came)
+        while output.has_item or next(came, False):
+            yield output.next_item()
+        self._final_output()
 
     def until_done(self) -> None:
         """Run to the end. Raises as iteration does."""
@@ -109,10 +118,21 @@ class StreamManager(Manager):
         return self._final()
 
     def get_final_text(self) -> str:
-        """Run to the end, and return the assistant's last answer: its text (choice 0) in the last run step that has one.
-        What it said before it called tools is not in it. Raises as iteration does."""
+        """Run to the end, and return the assistant's last answer: its text (choice 0) in the last run step that has one. What it
+        said before it called tools is not in it. Raises as iteration does."""
         self._drain()
         return self._final_text()
+
+    def get_final_output(self) -> T:
+        """Run to the end, and return the JSON of the answer as the stream's `output_type`: of the last run step that ended
+        without a call of ours.
+
+        Raises:
+            OutputError: it has none; `reason` says why. Otherwise as iteration does; `UsageError` without an `output_type`.
+        """
+        self._drain()
+        output: T = self._final_output()
+        return output
 
     def get_final_run(self) -> Run:
         """Run to the end, and return the run. Raises as iteration does."""
@@ -308,6 +328,18 @@ class StreamManager(Manager):
             return self._events
         self._refuse_second_reader("thread")
         return iter(())
+
+    def _picked(self, pick: Callable[[Event], Any]) -> Iterator[Any]:
+        """Yield what `pick` makes of each event that is still to come, where that is not None."""
+        self._check_text_is_left()
+        try:
+            for event in self._unread():
+                if (picked := pick(event)) is not None:
+                    yield picked
+        except ValueError as error:
+            if not self._is_refused(error):
+                raise
+        self._final()
 
     def _drain(self) -> None:
         """Run to the end, without handing out events."""

@@ -19,6 +19,8 @@ from .timing import Times, Timing, timing_of
 
 if TYPE_CHECKING:
     from ..core.argument_fields import ArgumentFields
+    from ..messages.json_tree import JsonValue
+    from .output import Output
 
 __all__ = ["StreamView"]
 
@@ -26,11 +28,12 @@ __all__ = ["StreamView"]
 class StreamView(Delivery):
     """The part of a stream's state that is read from outside."""
 
-    __slots__ = ("_error", "_fields", "_source_decoder", "_source_number", "_status", "_times")
+    __slots__ = ("_error", "_fields", "_output", "_source_decoder", "_source_number", "_status", "_times")
 
     def __init__(self, engine: Engine, handlers: Sequence[Handler], *, awaits: bool) -> None:
         super().__init__(engine, handlers, awaits=awaits)
         self._fields: ArgumentFields | None = None
+        self._output: Output | None = None  # once it is read, or has a type
         self._source_decoder: SourceDecoder | None = None  # of the source that is being read, or was read last
         self._source_number: int = 0
         self._error: BaseException | None = None
@@ -122,6 +125,15 @@ class StreamView(Delivery):
         return self._fields is not None and self._fields.has_fields(call.name)
 
     @property
+    def partial_output(self) -> JsonValue | None:
+        """The JSON in the answer's newest text, as far as it has come: a plain value, not validated. None before it begins.
+
+        Its dicts and lists are live: they grow in place when this is read. A string appears at its quote and grows, a number when the
+        character after it came. The JSON begins at the first `{` or `[` that is the first character of the text or of a line.
+        """
+        return self.output.partial
+
+    @property
     def current_event(self) -> Event | None:
         """The newest event that was delivered."""
         return self._current
@@ -166,6 +178,15 @@ class StreamView(Delivery):
     def engine(self) -> Engine:
         """The engine that completes the stream's events. For streamkit's own packages, which may change with it."""
         return self._engine
+
+    @property
+    def output(self) -> Output:
+        """What reads the output. For streamkit's own packages."""
+        if self._output is None:
+            from .output import Output  # few streams have an output that is read
+
+            self._output = Output(self._engine)
+        return self._output
 
     @property
     def source_decoder(self) -> SourceDecoder | None:

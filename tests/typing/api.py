@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, assert_type
+from typing import Any, Literal, assert_type
 
 from openai import AsyncOpenAI, OpenAI
 from openai.types import beta as beta_events
@@ -346,3 +347,45 @@ def misused_agents() -> None:
     sk.Agent(client, model="m", computer=5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     sk.Agent(client, model="m").stream(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     send_mail(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+# -- typed output
+
+
+@dataclass
+class Weather:
+    city: str
+
+
+@dataclass
+class News:
+    title: str
+
+
+def an_output() -> None:
+    with sk.stream([], output_type=Weather) as stream:
+        assert_type(stream, sk.StreamManager[Weather])
+        assert_type(stream.partial_outputs, Iterator[sk.JsonValue])
+        assert_type(stream.partial_output, sk.JsonValue | None)
+        assert_type(stream.get_final_output(), Weather)
+        stream.output_items()  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+    assert_type(sk.stream([], output_type=dict[str, Weather]).get_final_output(), dict[str, Weather])
+    listed = sk.stream([], output_type=list[Weather])
+    assert_type(listed.get_final_output(), list[Weather])
+    assert_type(listed.output_items(), Iterator[Weather])
+    either: Weather | News = sk.stream([], output_type=Weather | News).get_final_output()
+    assert_type(sk.stream([]).get_final_output(), Any)
+    sk.stream([], output_type=Weather(""))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    try:
+        print(either)
+    except sk.OutputError as error:
+        assert_type(error.reason, Literal["invalid", "missing", "refused", "incomplete", "requires_action"])
+        assert_type(error.text, str)
+
+
+async def an_async_output() -> None:
+    stream = sk.astream([], output_type=list[Weather])
+    assert_type(stream, sk.AsyncStreamManager[list[Weather]])
+    async for item in stream.output_items():
+        assert_type(item, Weather)
+    assert_type(await stream.get_final_output(), list[Weather])

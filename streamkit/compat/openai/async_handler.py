@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Iterator
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import openai
@@ -118,7 +118,9 @@ class AsyncAssistantEventHandler(BoundHandler, openai.AsyncAssistantEventHandler
                 "AssistantEventHandler"
             )
         source = ClientStream(stream)
-        reader = self._streamkit_begin(source, AsyncStreamManager, AsyncNestedStream)
+        reader: AsyncStreamManager | AsyncNestedStream = self._streamkit_begin(
+            source, AsyncStreamManager, AsyncNestedStream
+        )
 
         async def close() -> None:
             try:
@@ -132,7 +134,8 @@ class AsyncAssistantEventHandler(BoundHandler, openai.AsyncAssistantEventHandler
         stream = self._streamkit_stream()
         if not isinstance(stream, AsyncStreamManager):
             raise UsageError(f"{type(self).__name__} is on a sync stream, which cannot run it: use `astream()`")
-        return stream
+        manager: AsyncStreamManager = cast("Any", stream)
+        return manager
 
     def _streamkit_reads_nested(self) -> bool:
         """Whether this task, which a hook started, reads a nested stream."""

@@ -6,7 +6,7 @@ import inspect
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import openai
 from openai.types.beta import AssistantStreamEvent
@@ -176,7 +176,7 @@ class AssistantEventHandler(BoundHandler, openai.AssistantEventHandler):
             )
         source = ClientStream(stream)
         try:
-            reader = self._streamkit_begin(source, StreamManager, NestedStream)
+            reader: StreamManager | NestedStream = self._streamkit_begin(source, StreamManager, NestedStream)
         except UsageError:
             source.close()
             raise
@@ -193,7 +193,8 @@ class AssistantEventHandler(BoundHandler, openai.AssistantEventHandler):
         stream = self._streamkit_stream()
         if not isinstance(stream, StreamManager):
             raise UsageError(f"{type(self).__name__} is on an async stream: use what `astream()` returned")
-        return stream
+        manager: StreamManager = cast("Any", stream)
+        return manager
 
     def _streamkit_needs_async(self) -> str | None:
         """Return the name of an async hook that was assigned to the object; None if there is none."""
