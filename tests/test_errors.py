@@ -23,6 +23,7 @@ MADE: dict[type, Callable[[], sk.StreamkitError]] = {
     errors.ProtocolError: lambda: errors.ProtocolError("bad-index", "it is bad", 7, "delta"),
     errors.LimitError: lambda: errors.LimitError("line", 5000),
     errors.RequestError: lambda: errors.RequestError("messages[2].role", "is no role"),
+    errors.OutputError: lambda: errors.OutputError("it is no JSON", "invalid", "Hello"),
     errors.RunFailedError: lambda: errors.RunFailedError("it failed", "server_error", {"message": ["it"]}),
 }
 

@@ -274,6 +274,8 @@ def test_the_output_is_in_the_newest_text_of_the_first_choice() -> None:
         sk.TextMessage("c", content='{"speed": 3}', choice=1),
         sk.TextMessage("d", content='{"speed": 4}', role="user"),
         sk.ReasoningMessage("e", content='{"speed": 5}'),
+        sk.TextMessage("f", content='{"speed": 6}', parent_id="call-1"),
+        sk.ToolCallMessage("g", name="f", content="{}", parent_id="call-1", provider_executed=True),
     )
     with sk.stream(source, protocol="streamkit", output_type=Wind) as stream:
         assert stream.get_final_output() == {"speed": 2}

@@ -1,10 +1,11 @@
-"""Which events bring content: what times and timeouts measure."""
+"""Which events bring content: what times and timeouts measure; and which messages are of the answer."""
 
 from __future__ import annotations
 
 from ..events import Delta, Done, Event
+from ..messages import Message
 
-__all__ = ["is_content"]
+__all__ = ["is_content", "is_of_answer"]
 
 _CONTENT_WHEN_EMPTY = frozenset({"tool_call", "tool_output"})  # a call without arguments is a call
 
@@ -21,3 +22,8 @@ def is_content(event: Event) -> bool:
         return False
     message = event.message
     return bool(message.content) or message.type in _CONTENT_WHEN_EMPTY or message.format == "redacted"
+
+
+def is_of_answer(message: Message) -> bool:
+    """Whether a message is of the assistant's answer (choice 0), and not of a sub-agent's."""
+    return message.role == "assistant" and message.choice == 0 and message.parent_id is None

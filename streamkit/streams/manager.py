@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from typing_extensions import TypeVar
 
-from ..core.content import is_content
+from ..core.content import is_content, is_of_answer
 from ..errors import ProtocolError, UsageError
 from ..events import ConfirmationCreated, ConfirmationDone, Event, Run, RunStep, StreamWarning, TextDelta
 from ..handlers import Handler
@@ -195,8 +195,3 @@ def is_answer_text(event: Event) -> TypeGuard[TextDelta]:
     if type(event) is not TextDelta or event.replace:
         return False
     return is_of_answer(event.snapshot)
-
-
-def is_of_answer(message: Message) -> bool:
-    """Whether a message is of the assistant's answer (choice 0), and not of a sub-agent's."""
-    return message.role == "assistant" and message.choice == 0 and message.parent_id is None

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeGuard, cast
 
+from ..core.content import is_of_answer
 from ..core.engine import Engine
 from ..errors import OutputError, UsageError
 from ..events import Event, TextDelta
@@ -168,7 +169,7 @@ class Output:
         """Return the newest text and refusal of the last step that ended without a call of ours."""
         of_step: dict[str | None, list[Message]] = {step.id: [] for step in self._engine.runs.steps}
         for message in self._engine.messages.all:
-            if message.choice == 0:
+            if message.choice == 0 and message.parent_id is None:
                 of_step.setdefault(message.step_id, []).append(message)
         for messages in reversed(of_step.values()):
             if not any(map(_is_call, messages)):
@@ -189,7 +190,7 @@ class Output:
 
 def _is_answer(message: Message) -> TypeGuard[TextMessage]:
     """Whether a message is a text of the answer."""
-    return isinstance(message, TextMessage) and message.role == "assistant" and message.choice == 0
+    return isinstance(message, TextMessage) and is_of_answer(message)
 
 
 def _is_call(message: Message) -> bool:
