@@ -15,6 +15,9 @@ from .events import Delta, Event
 from .handlers import Handler, no_handler
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from .messages import ToolCallMessage
     from .streams.state import StreamState
 
 __all__ = ["Throttled"]
@@ -99,6 +102,14 @@ class Throttled(Handler):
     def receive(self, items: Sequence[Any], /) -> None:
         """Pass on the source's raw items at once."""
         self._handler.receive(items)
+
+    def around_tool(self, call: ToolCallMessage, /) -> AbstractContextManager[object] | None:
+        """As the handler's."""
+        return self._handler.around_tool(call)
+
+    def streamkit_request(self, protocol: str | None, request: Any) -> None:
+        """As the handler's."""
+        self._handler.streamkit_request(protocol, request)
 
     def streamkit_receiver(self) -> Callable[[Sequence[Any]], None] | None:
         """As of the handler that the items are passed on to."""

@@ -35,7 +35,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("streams",),
     ("recorder",),
     ("redis_link",),
-    ("relay", "stores", "computer", "renderers", "testing", "json_fields"),
+    ("relay", "stores", "computer", "renderers", "telemetry", "testing", "json_fields"),
     ("agent",),
     ("compat", "server"),
     ("",),  # the package itself

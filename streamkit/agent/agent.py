@@ -59,7 +59,7 @@ class _BaseAgent(AgentCore):
         return StreamOptions(fields=fields or None, timeouts=self.timeouts)
 
     def _connect(self, turn: Turn, stream: StreamState) -> None:
-        turn.stream = stream
+        turn.stream, stream.agent_name = stream, self.name
         prepare_for_agent(stream, self.executes)
 
     def _start(self, messages: Sequence[Message], stream: StreamState) -> None:

@@ -157,10 +157,11 @@ class _AsyncToolCalls:
         try:
             value: Any = None
             with anyio.move_on_after(pending.tool.timeout) as scope:
-                value = pending.run() if pending.tool.is_async else await self._call_in_thread(pending)
-                if inspect.isawaitable(value):
-                    value = await value
-                value = await pending.collect(value)
+                if pending.tool.is_async:
+                    with pending.around():
+                        value = await _result_of(pending, pending.run())
+                else:
+                    value = await _result_of(pending, await self._call_in_thread(pending))
             if scope.cancelled_caught:
                 pending.time_out()
         except (Exception, SystemExit) as error:
@@ -183,7 +184,8 @@ class _AsyncToolCalls:
         values: list[Any] = []  # because trio forbids a thread's function to return an awaitable
 
         def work() -> None:
-            values.append(interruptible.call_user(pending.run))
+            with pending.around():
+                values.append(interruptible.call_user(pending.run))
 
         left_behind = pending.tool.timeout is not None
         try:
@@ -192,6 +194,11 @@ class _AsyncToolCalls:
             interruptible.stop()
             raise
         return values[0]
+
+
+async def _result_of(pending: PendingCall, value: Any) -> Any:
+    """Return what a function has returned, once it is there."""
+    return await pending.collect(await value if inspect.isawaitable(value) else value)
 
 
 def _is_cancelled() -> bool:

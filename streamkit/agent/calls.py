@@ -6,6 +6,7 @@ import inspect
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, cast
 
 from ..errors import UsageError
@@ -64,6 +65,10 @@ class PendingCall:
         self._mailbox = mailbox
         self._is_stopped = is_stopped
         current_progress.set(self.report_progress)
+
+    def around(self) -> AbstractContextManager[None]:
+        """Return the contexts that the stream's handlers have for this call."""
+        return self._stream.around_tool(self.call)
 
     def run(self) -> Any:
         """Call the function, and return what it returns. Raises what it raises."""

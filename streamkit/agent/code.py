@@ -10,6 +10,8 @@ import inspect
 import json
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 from ..core.engine import Engine
@@ -216,6 +218,7 @@ class CodeRun:
         code: the code.
         call: the call that asked for it.
         before: called in its thread before it begins; what it raises, `read` raises.
+        around: returns a context in which it runs, in its thread.
 
     Attributes:
         began: whether the computer began the run.
@@ -223,12 +226,18 @@ class CodeRun:
     """
 
     def __init__(
-        self, computer: Computing, code: ProposedCode, call: ToolCallMessage, before: Callable[[], None] | None = None
+        self,
+        computer: Computing,
+        code: ProposedCode,
+        call: ToolCallMessage,
+        before: Callable[[], None] | None = None,
+        around: Callable[[ToolCallMessage], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self._computer = computer
         self._before = before
         self._code = code
         self._call_id = call_id_of(call)
+        self._around = partial(around, call)
         self.began = False
         self.finished = False
         self._running: Running | None = None
@@ -301,7 +310,8 @@ class CodeRun:
         process = (id(self._computer), str(language_of(self._code.language)))
         if self._waits_for(process):
             try:
-                self._run()
+                with self._around():
+                    self._run()
             except BaseException as error:
                 self._error = error
             finally:

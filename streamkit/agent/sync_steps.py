@@ -159,7 +159,8 @@ class ToolsSource(Source):
 
     def _run(self, pending: PendingCall, interruptible: Interruptible) -> None:
         try:
-            value = interruptible.call_user(pending.run)
+            with pending.around():
+                value = interruptible.call_user(pending.run)
         except (Exception, SystemExit, asyncio.CancelledError) as error:
             pending.fail(error)
         else:

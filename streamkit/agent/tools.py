@@ -139,7 +139,16 @@ class Tool(Generic[P, R]):
 
 
 @overload
-def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
+def tool(
+    function: Callable[P, R],
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    confirm: bool | Callable[[ToolContext[Any]], bool] = False,
+    timeout: float | None = None,
+) -> Tool[P, R]: ...
 @overload
 def tool(
     *,
@@ -176,7 +185,7 @@ def tool(
         agent = sk.Agent(client, model="gpt-5-mini", tools=[delete])
 
     Args:
-        function: the function, where the decorator is used without arguments (`@sk.tool`).
+        function: the function, where the decorator is used without arguments (`@sk.tool`), or called (`sk.tool(f, confirm=True)`).
         name: what the model calls it; by default the function's name. Letters, digits, `_` and `-`, at most 64.
         description: what the model reads about it; by default the function's docstring without its sections.
         parameters: a JSON schema of the arguments, an object, in place of the one that the signature gives. It is sent as it is,
@@ -193,11 +202,10 @@ def tool(
         UsageError: the function has a parameter that cannot be described to a model; the name or the
             timeout is not allowed.
     """
-    if function is not None:
-        return Tool(function)
-    return functools.partial(
+    make = functools.partial(
         Tool[..., Any], name=name, description=description, parameters=parameters, confirm=confirm, timeout=timeout
     )
+    return make if function is None else make(function)
 
 
 def _name(function: Any) -> str:

@@ -173,6 +173,7 @@ class Turn:
     def _sending(self, request: ModelRequest) -> tuple[str, Callable[[], Any]]:
         """Return the protocol of a request, and what sends it."""
         run, provider = self.stream.current_run, self._agent.provider_of(request)
+        self.stream.announce_request(provider.protocol, request)
         return provider.protocol, provider.request(request, None if run is None else run.metadata)
 
     def _must_continue(self, messages: Sequence[Message], answered: Sequence[Confirmation]) -> bool:
@@ -325,7 +326,7 @@ class Turn:
                 edited = changed(code.message, content=confirmation.edited, metadata=metadata)
                 replace_message(self._agent.messages, code.message, edited)
         first = len(self.stream.messages)
-        run = CodeRun(computer, code, call, self.stream.before_actions)
+        run = CodeRun(computer, code, call, self.stream.before_actions, self.stream.around_tool)
         self._outcomes.start(action, run)
         yield RunCode(run)
         if not any(message.role == "computer" for message in self.stream.messages[first:]):

@@ -138,6 +138,11 @@ class RunTracker(msgspec.Struct, eq=False):
         self.requires_action = False
         yield e.RunStepCreated(step, position=cause.position, raw_item=cause.raw_item)
 
+    def note_reason(self, finish_reason: str | None) -> None:
+        """Note why the model stopped, in the open step: another source may follow in the same step, or in the same run."""
+        if self.step is not None:
+            self.step.finish_reason = self.step.finish_reason or finish_reason
+
     def end_step(self, template: e.RunStep, cause: e.Event) -> Iterator[e.Event]:
         """End the open step. An update of a step that is over is merged into it."""
         step = self.step

@@ -19,6 +19,9 @@ from .hook_names import hook_events
 from .signatures import check_arguments
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from ..messages import ToolCallMessage
     from ..streams.state import StreamState
 
 __all__ = ["Call", "Handler", "needs_async", "no_handler", "own_hooks", "plan"]
@@ -66,6 +69,22 @@ class Handler:
     def receive(self, items: Sequence[Any], /) -> None:
         """Called with the source's raw items before they are decoded: SSE frames as `(id, name, data)` in bytes, or the
         objects of an iterable. A recorder overrides it."""
+
+    def around_tool(self, call: ToolCallMessage, /) -> AbstractContextManager[object] | None:
+        """Return a context in which an agent runs this call of a tool or of code; None, the default, for no such context.
+
+        It is entered and left in the thread or task that runs the call, that of the first handler first: a tracer makes the
+        call's span the parent of what the tool does. What it raises is the call's failure.
+        """
+        return None
+
+    def streamkit_request(self, protocol: str | None, request: Any) -> None:
+        """Called before a source is opened: the request of a model call, or whatever else the stream reads.
+
+        Args:
+            protocol: of an agent's request, the protocol of its answer; else None.
+            request: of an agent, the `ModelRequest`; else None.
+        """
 
     def bind(self, stream: StreamState) -> None:
         """Attach this handler to a stream. Streams call it when they are made.

@@ -146,6 +146,8 @@ class Lifecycle(StreamState):
             self._check()
         if self._clock is not None:
             self._clock.restart()
+        if self.agent_name is None:
+            self.announce_request()
         try:
             source = yield OpenSource(value, self._engine.messages.sizes.limits, self._clock)
         except StreamkitError:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..answers import Confirmation, Outcome
@@ -55,6 +56,8 @@ class StreamState(StreamView):
     before_actions: Callable[[], None] | None
     """Called in a thread before tools or code of an agent run there. It may wait; what it raises ends the stream, and nothing
     runs. For streamkit itself."""
+    agent_name: str | None = None
+    """The name of the agent whose stream this is, "" if it has none; None for a stream that is no agent's."""
 
     def __init__(self, handlers: Sequence[Handler], options: StreamOptions, *, waker: Waker, awaitables: bool) -> None:
         attached = [_attachable(handler) for handler in handlers]
@@ -104,7 +107,21 @@ class StreamState(StreamView):
                 handler.unbind(self)
             raise
 
+    @contextmanager
+    def around_tool(self, call: ToolCallMessage) -> Generator[None, None, None]:
+        """The contexts that the handlers have for a call. For an agent, which enters it where the call runs."""
+        with ExitStack() as stack:
+            for handler in self._handlers:
+                if (context := handler.around_tool(call)) is not None:
+                    stack.enter_context(context)
+            yield
+
     # -- sources
+
+    def announce_request(self, protocol: str | None = None, request: Any = None) -> None:
+        """Tell the handlers that a source is about to be opened. For streamkit itself; see `Handler.streamkit_request`."""
+        for handler in self._handlers:
+            handler.streamkit_request(protocol, request)
 
     def _source_opened(self, source: Source | AsyncSource) -> None:
         """Get ready to decode a source's items."""

@@ -190,8 +190,13 @@ def test_methods_and_objects_are_functions_too() -> None:
     assert [Tool(one).is_async for one in (Counter().wait, Counter().up)] == [True, False]
 
 
+def rest_of(x: int) -> int:
+    """What is left."""
+    return x
+
+
 def test_a_decorated_function_is_still_the_function() -> None:
-    """With and without arguments of the decorator."""
+    """With and without arguments of the decorator, and where it is called with the function."""
 
     @tool
     def plain(x: int) -> int:
@@ -202,7 +207,10 @@ def test_a_decorated_function_is_still_the_function() -> None:
     def named(x: int) -> int:
         return x
 
-    assert (plain(2), named(x=3)) == (2, 3)
+    called = tool(rest_of, name="rest", confirm=True, timeout=2)
+
+    assert (plain(2), named(x=3), called(x=4)) == (2, 3, 4)
+    assert (called.name, called.confirm, called.timeout) == ("rest", True, 2)
     assert (plain.name, plain.description, plain.confirm) == ("plain", "Plain.", False)
     assert (named.name, named.description, named.confirm) == ("other_name", "Said otherwise.", True)
 
