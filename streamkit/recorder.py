@@ -175,6 +175,8 @@ class Recorder(Handler):
         line: dict[str, Any] = {"source": stream.source_number}
         if stream.fields:
             line["fields"] = dict(stream.fields)
+        if stream.reasoning_tag is not None:
+            line["reasoning_tag"] = stream.reasoning_tag
         if kind is not None and (name := registry.name_of(kind)):
             line["protocol"] = name
         self._write([{**line, **{name: True for name, is_set in flags.items() if is_set}}])

@@ -56,7 +56,7 @@ class _BaseAgent(AgentCore):
 
     def _stream_options(self) -> StreamOptions:
         fields = {**(FIELDS if self.computer is not None else {}), **self.fields}
-        return StreamOptions(fields=fields or None, timeouts=self.timeouts)
+        return StreamOptions(fields=fields or None, timeouts=self.timeouts, reasoning_tag=self.reasoning_tag)
 
     def _connect(self, turn: Turn, stream: StreamState) -> None:
         turn.stream, stream.agent_name = stream, self.name
@@ -106,6 +106,7 @@ class Agent(_BaseAgent):
             api.openai.com, `openai_chat` at any other address, and `anthropic` for its client.
         fields: further string arguments of tools that become messages of their own, as in `streamkit.stream`:
             `{"send_message.message": "text"}`.
+        reasoning_tag: the tag in which the model writes its reasoning into the text, as in `streamkit.stream`.
         output_limit: characters that the model reads of one run's console output or of one tool's, 10,000 by default; the
             middle of a longer output is left out. `messages` keep all of it.
         images: whether the model takes images, the user's and those that code displays; True by default. Otherwise it
@@ -121,7 +122,7 @@ class Agent(_BaseAgent):
             between two streams.
         model, name, computer, instructions, auto_run, fields, options: as the constructor received them. They may be set
             between two streams.
-        max_steps, max_total_tokens, output_limit, timeouts, images, handlers, before_request: the same.
+        max_steps, max_total_tokens, output_limit, timeouts, images, handlers, before_request, reasoning_tag: the same.
         tools: the functions that the agent calls, a dict of `Tool`s by name. Do not change it.
 
     Raises:
@@ -200,6 +201,7 @@ class AsyncAgent(_BaseAgent):
             api.openai.com, `openai_chat` at any other address, and `anthropic` for its client.
         fields: further string arguments of tools that become messages of their own, as in `streamkit.stream`:
             `{"send_message.message": "text"}`.
+        reasoning_tag: the tag in which the model writes its reasoning into the text, as in `streamkit.stream`.
         output_limit: characters that the model reads of one run's console output or of one tool's, 10,000 by default; the
             middle of a longer output is left out. `messages` keep all of it.
         images: whether the model takes images, the user's and those that code displays; True by default. Otherwise it
@@ -215,7 +217,7 @@ class AsyncAgent(_BaseAgent):
             between two streams.
         model, name, computer, instructions, auto_run, fields, options: as the constructor received them. They may be set
             between two streams.
-        max_steps, max_total_tokens, output_limit, timeouts, images, handlers, before_request: the same.
+        max_steps, max_total_tokens, output_limit, timeouts, images, handlers, before_request, reasoning_tag: the same.
         tools: the functions that the agent calls, a dict of `Tool`s by name. Do not change it.
 
     Raises:

@@ -80,6 +80,7 @@ class AgentCore:
         max_total_tokens: int | None = None,
         protocol: str | None = None,
         fields: Mapping[str, str] | None = None,
+        reasoning_tag: str | None = None,
         output_limit: int = 10_000,
         images: bool = True,
         messages: Iterable[Message | Mapping[str, Any]] = (),
@@ -90,15 +91,13 @@ class AgentCore:
         _check_texts(instructions=instructions, name=name)
         check_computer(computer)
         self.provider = self._provider_of(client, protocol)
-        self.model = model
-        self.name = name
+        self.model, self.name = model, name
         self.handlers = _checked_handlers(handlers)
         self.timeouts = timeouts if timeouts is None or isinstance(timeouts, Timeouts) else Timeouts(total=timeouts)
         self.computer = computer
         self.instructions = instructions
         self.auto_run = check_auto_run(auto_run)
-        self.max_steps = max_steps
-        self.max_total_tokens = max_total_tokens
+        self.max_steps, self.max_total_tokens = max_steps, max_total_tokens
         self.output_limit = output_limit
         self.images = images
         self.check_options(options)
@@ -109,6 +108,7 @@ class AgentCore:
         for tool in _checked_tools(tools):
             self.add_tool(tool)
         self.fields: dict[str, str] = {**(fields or {})}
+        self.reasoning_tag = _checked_tag(reasoning_tag)
         self.messages: list[Message] = as_messages(messages)
         self.before_request = checked_before_request(before_request, accepts_async=self._accepts_async)
         self._other_provider: Provider | None = None  # of the newest request that another client has sent
@@ -310,6 +310,15 @@ def _check_texts(**texts: str) -> None:
     """Raise `UsageError` where one of an agent's texts is none."""
     for name, text in texts.items():
         check_kind(name, text, str)
+
+
+def _checked_tag(tag: str | None) -> str | None:
+    """Return the `reasoning_tag` of an agent. Raises `UsageError` where it is no name."""
+    if tag is not None:
+        from ..core.reasoning_tag import ReasoningTag  # few agents have one
+
+        ReasoningTag(tag)
+    return tag
 
 
 def _checked_tools(tools: object) -> Iterable[AnyTool]:

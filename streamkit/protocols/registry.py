@@ -200,7 +200,7 @@ def to_input(
         flat = _without(flat, _is_of_sub_agent, "it is of a sub-agent, whose answer is the output of its call", report)
     if protocol not in _FOR_PEOPLE:
         flat = _without(flat, _is_for_user, "it is for the user, not for a model", report)
-    return _sendable(convert(flat if protocol in _WITHOUT_CALLS else _without_fields(flat), **options))
+    return _sendable(convert(flat if protocol in _WITHOUT_CALLS else _without_extracted(flat), **options))
 
 
 def _sendable(values: list[Any]) -> list[Any]:
@@ -241,12 +241,18 @@ def _is_of_sub_agent(message: Any) -> bool:
     return (message.subject if isinstance(message, Confirmation) else message).parent_id is not None
 
 
-def _without_fields(messages: Sequence[Any]) -> list[Any]:
-    """Return these messages without what was extracted from calls that are among them and go into the request."""
+def _without_extracted(messages: Sequence[Any]) -> list[Any]:
+    """Return these messages without what streamkit extracted: from calls that are among them and go into the request, and the reasoning
+    that stood in a text."""
     calls = {
         call.call_id or call.id
         for call in messages
         if isinstance(call, ToolCallMessage) and call.status == "completed" and not call.provider_executed
     }
     kinds = (TextMessage, ReasoningMessage, CodeMessage)
-    return [m for m in messages if not (isinstance(m, kinds) and "field" in m.metadata and m.call_id in calls)]
+    return [
+        message
+        for message in messages
+        if not isinstance(message, kinds)
+        or not ("reasoning_tag" in message.metadata or ("field" in message.metadata and message.call_id in calls))
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -24,16 +24,23 @@ from .live import ForeignQuestions, decoder_of_possible_question, ends_with_ques
 from .source import AsyncSource, Source, SourceTraits
 
 if TYPE_CHECKING:
-    from ..core.argument_fields import ArgumentFields
     from ..core.resume import Resumption
 
-__all__ = ["SourceDecoder"]
+__all__ = ["SourceDecoder", "Stage"]
 
 _SHOWN = 60  # bytes of an unknown source that an error shows
 _UNRECOGNISED_LIMIT = 200  # items held while the protocol is not known
 
 
 _ENDED = Source(iter(()), lambda: None)  # the source of a stream that is over
+
+
+class Stage(Protocol):
+    """Changes the events of a stream, between the decoder and the engine."""
+
+    def feed(self, events: Sequence[Event]) -> Sequence[Event]:
+        """Return these events, changed."""
+        ...
 
 
 class SourceDecoder:
@@ -47,7 +54,7 @@ class SourceDecoder:
         kind: the decoder's class; None if the protocol is to be recognised.
         receivers: are called with each batch of frames or items before it is decoded: those of recorders.
         after: the cursor after which the stream resumes; None for the beginning.
-        fields: makes messages of the arguments that `fields=` names.
+        stages: change its events, one after the other: those of `reasoning_tag=` and `fields=`.
 
     Attributes:
         source: what is read.
@@ -63,13 +70,13 @@ class SourceDecoder:
         "_common_case",
         "_common_items",
         "_engine",
-        "_fields",
         "_foreign",
         "_framer",
         "_held",
         "_read_to_end",
         "_receivers",
         "_seen",
+        "_stages",
         "_start",
         "_upstream",
         "_was_complete",
@@ -87,7 +94,7 @@ class SourceDecoder:
         kind: type[Decoder] | None,
         receivers: Sequence[Callable[[Sequence[Any]], None]],
         after: str | None,
-        fields: ArgumentFields | None = None,
+        stages: Sequence[Stage] = (),
     ) -> None:
         self.source = source
         self.decoder: Decoder | None = None
@@ -96,7 +103,7 @@ class SourceDecoder:
         self.resumption: Resumption | None = None
         self._engine = engine
         self._receivers = receivers
-        self._fields = fields
+        self._stages = stages
         self._framer: Framer | None = None
         # What makes frames of bytes, and events of frames, once nothing else takes part.
         self._common_case: tuple[Callable[[bytes], Frames], Callable[[Frames], Sequence[Event]]] | None = None
@@ -164,7 +171,7 @@ class SourceDecoder:
             events = self._decode_frames(_frames_of(self._framer, batch))
         if self.decoder is None and type(batch) is bytes and len(self._seen) < _SHOWN:
             self._seen += batch[:_SHOWN]
-        if self._fields is not None or self.resumption is not None:
+        if self._stages or self.resumption is not None:
             return self._filtered(events)
         items = self.source.items
         framer, is_body = self._framer, items is None or items.is_plain
@@ -177,10 +184,9 @@ class SourceDecoder:
         return events
 
     def _filtered(self, events: Sequence[Event]) -> Sequence[Event]:
-        """Return these events, with the messages that `fields=` makes of them, and without what comes before the
-        cursor."""
-        if self._fields is not None:
-            events = self._fields.feed(events)
+        """Return these events as the stages change them, and without what comes before the cursor."""
+        for stage in self._stages:
+            events = stage.feed(events)
         return events if self.resumption is None else self.resumption.feed(events)
 
     def _decode_items(self, batch: Any) -> Sequence[Event]:
@@ -291,9 +297,8 @@ class SourceDecoder:
         self.source = _ENDED
         if self.decoder is not None:
             self.decoder = self.decoder.remainder()
-        self.resumption = self._fields = self._framer = self._common_case = self._common_items = self._upstream = (
-            self._foreign
-        ) = None
+        self._stages = ()
+        self.resumption = self._framer = self._common_case = self._common_items = self._upstream = self._foreign = None
 
     def finish(self, *, not_approved: bool) -> Iterator[Sequence[Event]]:
         """Yield the events of the source's end: the rest of its bytes, then what its decoder reports at the end. Each

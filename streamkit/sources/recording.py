@@ -126,6 +126,7 @@ class _FirstLine(msgspec.Struct):
 class _SourceLine(msgspec.Struct):
     source: int = 0
     fields: dict[str, str] | None = None
+    reasoning_tag: str | None = None
     protocol: str | None = None
     live: bool = False
     answered: bool = False
@@ -239,6 +240,7 @@ def _source(
         next_source=next_part,
         read_to_end=content.is_recording,
         fields=next((source.fields for source in content.sources if source.fields), None),
+        reasoning_tag=next((source.reasoning_tag for source in content.sources if source.reasoning_tag), None),
         protocol=line.protocol if line.same_step else None,
         recorded_protocol=line.protocol,
         same_step=line.same_step,

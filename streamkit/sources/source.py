@@ -73,6 +73,7 @@ class SourceTraits(msgspec.Struct, frozen=True, kw_only=True):
         resume: called before the first pull with the stream's `after` cursor. Returns the cursor up to which handlers receive
             nothing. None if the source has no cursors of its own.
         fields: the arguments of tools that become messages, where the stream was opened without `fields=`.
+        reasoning_tag: the tag whose content is reasoning, where the stream was opened without `reasoning_tag=`.
         chunks: the chunks of another stream, if that is what it reads.
         executed: the ids of the calls that were answered by the source itself when it was recorded.
         recorded_end: how a recorded source ended, beyond its items. It is filled while they are read.
@@ -91,6 +92,7 @@ class SourceTraits(msgspec.Struct, frozen=True, kw_only=True):
     same_step: bool = False
     resume: Callable[[str | None], str | None] | None = None
     fields: Mapping[str, str] | None = None
+    reasoning_tag: str | None = None
     chunks: Chunks | None = None
     executed: frozenset[str] = frozenset()
     recorded_end: RecordedEnd | None = None

@@ -38,6 +38,7 @@ def stream(
     after: str | None = None,
     limits: Limits | None = None,
     timeouts: Timeouts | None = None,
+    reasoning_tag: str | None = None,
     output_type: type[T] | UnionType | None = None,
     **unknown: Never,
 ) -> StreamManager[T]:
@@ -67,6 +68,8 @@ def stream(
         limits: the sizes that end the stream with a `LimitError`; without it, those of `Limits()`.
         timeouts: how long to wait for content, before the stream fails with a `SourceTimeoutError`; without it, only the
             client's own timeouts hold.
+        reasoning_tag: the tag in which a model writes its reasoning into the text, such as "think" for `<think>…</think>`: what is
+            in it at the beginning of a text becomes a reasoning message.
         output_type: what `get_final_output()` reads the JSON of the answer as: a dataclass, TypedDict, `msgspec.Struct`, pydantic
             model, `list[...]`, `dict[str, ...]` or a union of objects. The request has to ask for it; `Agent(output_type=)` does.
 
@@ -76,7 +79,9 @@ def stream(
     """
     if unknown:
         _refuse_arguments("stream", unknown)
-    options = StreamOptions(protocol, strict, then, max_steps, fields, after, limits, timeouts, output_type)
+    options = StreamOptions(
+        protocol, strict, then, max_steps, fields, after, limits, timeouts, reasoning_tag, output_type
+    )
     return StreamManager(_for_stream(source), handlers, options)
 
 
@@ -92,6 +97,7 @@ def astream(
     after: str | None = None,
     limits: Limits | None = None,
     timeouts: Timeouts | None = None,
+    reasoning_tag: str | None = None,
     output_type: type[T] | UnionType | None = None,
     **unknown: Never,
 ) -> AsyncStreamManager[T]:
@@ -109,7 +115,9 @@ def astream(
     """
     if unknown:
         _refuse_arguments("astream", unknown)
-    options = StreamOptions(protocol, strict, then, max_steps, fields, after, limits, timeouts, output_type)
+    options = StreamOptions(
+        protocol, strict, then, max_steps, fields, after, limits, timeouts, reasoning_tag, output_type
+    )
     from .aio import AsyncStreamManager  # it brings asyncio, which no sync stream needs
 
     return AsyncStreamManager(_for_stream(source), handlers, options)

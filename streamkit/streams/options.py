@@ -29,6 +29,7 @@ class StreamOptions(msgspec.Struct, frozen=True):
     after: str | None = None
     limits: Limits | None = None
     timeouts: Timeouts | None = None
+    reasoning_tag: str | None = None
     output_type: Any = None  # an `OutputType` where an agent asks for it
 
     def check(self) -> None:

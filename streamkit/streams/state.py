@@ -34,6 +34,7 @@ from .view import StreamView
 
 if TYPE_CHECKING:
     from ..core.argument_fields import ArgumentFields
+    from ..core.reasoning_tag import ReasoningTag
     from ..limits import Timeouts
     from ..sources.timeouts import ContentClock
     from .output import Output
@@ -81,6 +82,7 @@ class StreamState(StreamView):
         options.check()
         self._protocol: type[Decoder] | None = decoder_of(options.protocol)
         self._fields = None if options.fields is None else _argument_fields(options.fields)
+        self._tag = None if options.reasoning_tag is None else _reasoning_tag(options.reasoning_tag)
         self._then: Callable[[Any], Any] | None = options.then
         self._after: str | None = options.after
         self._max_steps: int = options.max_steps
@@ -128,7 +130,8 @@ class StreamState(StreamView):
         after = None if self._source_number else self._after
         self._source_number += 1
         self._take_traits(source.traits)
-        self._source_decoder = SourceDecoder(source, self._engine, self._protocol, self._receivers, after, self._fields)
+        stages = [stage for stage in (self._tag, self._fields) if stage is not None]
+        self._source_decoder = SourceDecoder(source, self._engine, self._protocol, self._receivers, after, stages)
 
     def _take_traits(self, traits: SourceTraits) -> None:
         """Apply the traits of a source that is opened."""
@@ -136,6 +139,8 @@ class StreamState(StreamView):
         self._engine.pending.takes_edits = traits.edits
         if traits.fields and self._fields is None:
             self._fields = _argument_fields(traits.fields)
+        if traits.reasoning_tag and self._tag is None:
+            self._tag = _reasoning_tag(traits.reasoning_tag)
         if executed := traits.executed:
             self._engine.pending.executes = lambda call: (call.call_id or call.id) in executed
 
@@ -169,6 +174,8 @@ class StreamState(StreamView):
         for events in source_decoder.finish(not_approved=engine.pending.not_approved):
             yield from engine.complete(events)
         complete = engine.pending.not_approved or source_decoder.complete
+        if self._tag is not None:
+            yield from engine.complete(self._tag.finish())
         if self._fields is not None:
             outcome = engine.runs.outcome
             end = outcome.status if outcome is not None else "completed" if complete else "incomplete"
@@ -304,6 +311,12 @@ def _output(engine: Engine, kind: Any) -> Output:
     from .output import Output
 
     return Output(engine, kind)
+
+
+def _reasoning_tag(tag: str) -> ReasoningTag:
+    from ..core.reasoning_tag import ReasoningTag
+
+    return ReasoningTag(tag)
 
 
 def _content_clock(timeouts: Timeouts) -> ContentClock:

@@ -19,6 +19,7 @@ from .timing import Times, Timing, timing_of
 
 if TYPE_CHECKING:
     from ..core.argument_fields import ArgumentFields
+    from ..core.reasoning_tag import ReasoningTag
     from ..messages.json_tree import JsonValue
     from .output import Output
 
@@ -28,11 +29,12 @@ __all__ = ["StreamView"]
 class StreamView(Delivery):
     """The part of a stream's state that is read from outside."""
 
-    __slots__ = ("_error", "_fields", "_output", "_source_decoder", "_source_number", "_status", "_times")
+    __slots__ = ("_error", "_fields", "_output", "_source_decoder", "_source_number", "_status", "_tag", "_times")
 
     def __init__(self, engine: Engine, handlers: Sequence[Handler], *, awaits: bool) -> None:
         super().__init__(engine, handlers, awaits=awaits)
         self._fields: ArgumentFields | None = None
+        self._tag: ReasoningTag | None = None
         self._output: Output | None = None  # once it is read, or has a type
         self._source_decoder: SourceDecoder | None = None  # of the source that is being read, or was read last
         self._source_number: int = 0
@@ -119,6 +121,11 @@ class StreamView(Delivery):
     def fields(self) -> Mapping[str, str]:
         """The arguments of tools that become messages: those of `fields=`, else of a recording, else none."""
         return self._fields.fields if self._fields is not None else {}
+
+    @property
+    def reasoning_tag(self) -> str | None:
+        """The tag whose content is reasoning: that of `reasoning_tag=`, else of a recording, else None."""
+        return self._tag.tag if self._tag is not None else None
 
     def has_fields(self, call: ToolCallMessage) -> bool:
         """Whether arguments of this call become messages, because `fields=` names its tool."""
