@@ -31,6 +31,7 @@ __all__ = [
     "as_waiting",
     "complete_records",
     "interrupted_output",
+    "is_inside",
     "is_question",
     "not_run_output",
     "open_calls",
@@ -73,6 +74,11 @@ class RecordedAction:
         self.settled = True
         self._put(messages, self.call)
 
+    def suspend(self, messages: list[Message]) -> None:
+        """It had begun, and waits: it goes on where it is taken up, and is not confirmed again."""
+        self.question = None
+        self.mark(messages, WAITING)
+
     def results(self, messages: Sequence[Message]) -> list[Message]:
         """Return the messages of the conversation that the call has given so far."""
         index = next((index for index, message in enumerate(messages) if message is self._present), 0)
@@ -82,6 +88,12 @@ class RecordedAction:
     def _put(self, messages: list[Message], message: ToolCallMessage) -> None:
         replace_message(messages, self._present, message)
         self._present = message
+
+
+def is_inside(message: Message, call_id: str) -> bool:
+    """Whether a message is of the agent that this call has asked, or of one inside that."""
+    parent = message.parent_id
+    return parent is not None and (parent == call_id or parent.startswith(f"{call_id}/"))
 
 
 def is_question(message: Message) -> bool:
@@ -202,7 +214,8 @@ def _record(complete: list[Message], over: Sequence[ToolCallMessage], reader: _C
         partial = [message for message in before if isinstance(message, ToolOutputMessage)]
         complete[:] = [message for message in complete if all(message is not one for one in partial)]
         text = "".join(m.content for m in before if isinstance(m, ToolOutputMessage | ConsoleMessage))
-        complete.append(interrupted_output(call, text, limit=limit) if state == BEGAN else not_run_output(call))
+        has_begun = state == BEGAN or (call.call_id or call.id) in reader.begun
+        complete.append(interrupted_output(call, text, limit=limit) if has_begun else not_run_output(call))
 
 
 class _ConversationReader:
@@ -211,16 +224,21 @@ class _ConversationReader:
     Attributes:
         open: the calls of the newest answer that have no result, by the id of the call.
         began: the messages of actions that had begun, which may be all of their output or the beginning of it.
+        begun: the ids of the calls whose sub-agents have begun.
     """
 
     def __init__(self) -> None:
         self.open: dict[str, ToolCallMessage] = {}
         self.began: dict[str, list[Message]] = {}
+        self.begun: set[str] = set()
         self._answer: tuple[str | None, str | None] = (None, None)  # run and step of the newest answer
 
     def add(self, message: Message) -> list[ToolCallMessage]:
         """Take the next message. Returns the calls that were open when the conversation went on with it."""
         over: list[ToolCallMessage] = []
+        if message.parent_id is not None:  # of a sub-agent, whose conversation is its own
+            self.begun.add(message.parent_id)
+            return over
         answer = (message.run_id, message.step_id)
         if message.role in ("user", "system") or (message.role == "assistant" and answer != self._answer):
             over = [*self.open.values()]

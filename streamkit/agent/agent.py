@@ -10,13 +10,14 @@ emitted while the model still writes it, and runs only when it is approved (`aut
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
+from ..answers import Confirmation
 from ..events import Run, RunStep
 from ..handlers import EventHandler, Handler
-from ..messages import CodeMessage, Message
+from ..messages import CodeMessage, Message, ToolCallMessage
 from ..streams.aio import AsyncStreamManager
 from ..streams.options import StreamOptions
 from ..streams.state import StreamState
@@ -28,6 +29,8 @@ from .conversation import UserInput
 from .core import AgentCore
 from .steps import prepare_for_agent
 from .sync_steps import first_source
+from .tool_context import ToolContext
+from .tools import Tool
 from .turn import Turn
 
 __all__ = ["Agent", "AsyncAgent"]
@@ -41,6 +44,53 @@ class _BaseAgent(AgentCore):
         return (
             f"<{type(self).__name__} {self.model} {self.provider.protocol}, {count} message{'' if count == 1 else 's'}>"
         )
+
+    @property
+    def pending(self) -> Mapping[str, Confirmation | ToolCallMessage]:
+        """What waits for an answer: confirmations by their id, calls of the application's tools by their call id.
+
+        While a stream runs these are its own. Afterwards, and in a conversation that was loaded, they say what the next
+        `stream()` asks again: its hooks get them anew, and the answers are given there. What agents ask that are tools of this one
+        is among them.
+        """
+        pending = super().pending
+        if (self._live is not None and not self._live.ended) or not any(tool.agent for tool in self.tools.values()):
+            return pending
+        from .sub_agent import inner_pending
+
+        return {**pending, **inner_pending(self)}
+
+    def as_tool(
+        self,
+        name: str | None = None,
+        description: str = "",
+        *,
+        confirm: bool | Callable[[ToolContext[Any]], bool] = False,
+        timeout: float | None = None,
+    ) -> Tool[[str], Any]:
+        """Return this agent as a tool of another one.
+
+            researcher = sk.Agent(client, model="gpt-5-mini", name="research", tools=[search])
+            editor = sk.Agent(client, model="gpt-5", tools=[researcher.as_tool(description="Looks something up.")])
+
+        The tool takes a text, `input`. Each call asks a copy of this agent with an empty conversation, its own handlers, tools and
+        limits, and the `deps` of the outer run; its output is the copy's final text. What the copy says and does comes on the outer
+        stream, between the call and its output: those messages have the call's id as `parent_id`. Its questions are asked there
+        too. An agent may be inside others, at most 8 deep.
+
+        Args:
+            name: what the model calls it; by default the agent's `name`.
+            description: what the model reads about it.
+            confirm: whether each call is a `Confirmation` first, as `tool(confirm=)` has it.
+            timeout: seconds that a call may take; None means no limit. The inner run is then stopped.
+
+        Raises:
+            UsageError: neither has a name, or it is not allowed.
+        """
+        from .sub_agent import AgentTool
+
+        is_async = self._accepts_async
+        return AgentTool(self, name, description, is_async=is_async, confirm=confirm, timeout=timeout)
 
     def _new_turn(
         self, input: UserInput | Handler, handlers: tuple[Handler, ...], deps: object, options: Mapping[str, Any]
@@ -288,6 +338,8 @@ class _ConversationRecorder(EventHandler):
 
     def on_code_created(self, message: CodeMessage, /) -> None:
         computer, language = self._agent.computer, (message.format or "").lower()
-        is_ours = message.metadata.get("field") in FIELDS  # not code that the provider runs
+        is_ours = (
+            message.parent_id is None and message.metadata.get("field") in FIELDS
+        )  # not code that the provider runs
         if computer is not None and is_ours and supports_language(computer, language):
             computer.start(language)

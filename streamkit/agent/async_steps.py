@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Any
@@ -182,16 +183,23 @@ class _AsyncToolCalls:
         interruptible = Interruptible()
         self._calls_in_threads.append(interruptible)
         values: list[Any] = []  # because trio forbids a thread's function to return an awaitable
+        over = threading.Event()
 
         def work() -> None:
-            with pending.around():
-                values.append(interruptible.call_user(pending.run))
+            try:
+                with pending.around():
+                    values.append(interruptible.call_user(pending.run))
+            finally:
+                over.set()
 
         left_behind = pending.tool.timeout is not None
         try:
             await anyio.to_thread.run_sync(work, limiter=anyio.CapacityLimiter(1), abandon_on_cancel=left_behind)
         except anyio.get_cancelled_exc_class():
             interruptible.stop()
+            if pending.tool.agent is not None:  # it stops, and what it had begun ends before its output comes
+                with anyio.CancelScope(shield=True):
+                    await anyio.to_thread.run_sync(over.wait, limiter=anyio.CapacityLimiter(1))
             raise
         return values[0]
 

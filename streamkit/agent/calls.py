@@ -7,10 +7,12 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
+
+from msgspec.structs import replace
 
 from ..errors import UsageError
-from ..events import Event, StreamWarning, ToolOutputCreated, ToolOutputDelta, ToolOutputDone
+from ..events import Delta, Event, StreamWarning, ToolOutputCreated, ToolOutputDelta, ToolOutputDone
 from ..messages import ImageMessage, Message, Status, TextMessage, ToolCallMessage, ToolOutputMessage, output_text
 from ..sources.interrupt import Stopped
 from ..streams.state import StreamState
@@ -38,6 +40,7 @@ class PendingCall:
         deps: the application's own object, for the same.
 
     Attributes:
+        suspended: whether it waits for an answer that nobody gave, so that it has no output: of agents' calls.
         images: the images of its output.
         began: whether the function was called.
         output: its output once it has ended, whether the stream still emits it or not; None before that.
@@ -48,12 +51,17 @@ class PendingCall:
         self.tool = tool
         self._stream = stream
         self._deps = deps
-        self.began = False
+        self.began = self.suspended = False
         self.output: ToolOutputMessage | None = None
         self.images: list[Message] = []
         self._timed_out = False
         self._progress: list[str] = []
         self._lock = threading.Lock()
+
+    @property
+    def inner_messages(self) -> list[Message]:
+        """The conversation of the agent that it has asked, as the outer one has it; [] of a function."""
+        return []
 
     def prepare(self, mailbox: Mailbox, is_stopped: Callable[[], bool]) -> None:
         """Get ready to be called, in the context of the call.
@@ -147,7 +155,8 @@ class PendingCall:
     def time_out(self) -> None:
         """Its time is over: emit that as the output. What the function still does or returns counts for nothing."""
         self._timed_out = True
-        rest = "was stopped" if self.tool.is_async else "could not be stopped, and may still run"
+        stops = self.tool.is_async or self.tool.agent is not None
+        rest = "was stopped" if stops else "could not be stopped, and may still run"
         self.fail(ToolTimeoutError(f"the tool took longer than {self.tool.timeout:g} seconds and {rest}"))
 
     def fail(self, error: BaseException) -> None:
@@ -210,28 +219,32 @@ def _output(
     )
 
 
-class _Progress:
-    """The progress of one call that was not taken yet."""
+class _Pieces:
+    """The deltas of one message that were not taken yet, as one."""
 
-    def __init__(self, message_id: str) -> None:
-        self.message_id = message_id
-        self.pieces: list[str] = []
+    def __init__(self, first: Delta) -> None:
+        self.first = first
+        self.values: list[str] = []
 
-    def delta(self) -> ToolOutputDelta:
-        return ToolOutputDelta(self.message_id, "".join(self.pieces), metadata={"progress": True})
+    def delta(self) -> Delta:
+        return replace(self.first, value="".join(self.values))
+
+
+Later: TypeAlias = Callable[[], Sequence[Event]]
 
 
 class Mailbox:
     """Batches of events: tools put them, from any thread or task, and the stream's source takes them. It is bounded by the
-    number of calls: progress that was not taken yet is joined, so that between two outputs there is at most one delta of each.
+    number of calls and of an inner agent's messages: deltas that were not taken yet are joined, so that between two other events
+    there is at most one of each message.
 
     Attributes:
-        wake: called after each `put`, `put_progress` and `end`, in the thread that called it.
+        wake: called after each `put…` and `end`, in the thread that called it.
     """
 
     def __init__(self) -> None:
         self.wake: Callable[[], object] = lambda: None
-        self._batches: deque[list[Event] | _Progress] = deque()
+        self._batches: deque[list[Event] | _Pieces | Later] = deque()
         self._lock = threading.Lock()
         self._ended = False
         self._error: BaseException | None = None
@@ -244,20 +257,34 @@ class Mailbox:
 
     def put_progress(self, message_id: str, text: str) -> None:
         """Add progress of a call. It is joined to that call's earlier progress, if that was not taken yet."""
+        self.put_delta(ToolOutputDelta(message_id, text, metadata={"progress": True}))
+
+    def put_delta(self, delta: Delta) -> None:
+        """Add a delta. It is joined to the earlier ones of its message that were not taken yet."""
         with self._lock:
-            self._untaken_progress(message_id).pieces.append(text)
+            self._untaken(delta).values.append(delta.value)
         self.wake()
 
-    def _untaken_progress(self, message_id: str) -> _Progress:
-        """Return the call's progress at the end of the queue; a new one if an output was put after it."""
+    def put_later(self, later: Later) -> None:
+        """Add a function that returns events. It is called in the stream's own thread, when all that was put before it was
+        delivered."""
+        with self._lock:
+            self._batches.append(later)
+        self.wake()
+
+    def _untaken(self, delta: Delta) -> _Pieces:
+        """Return the deltas like this one at the end of the queue; new ones if another event was put after them."""
         for batch in reversed(self._batches):
-            if not isinstance(batch, _Progress):
+            if not isinstance(batch, _Pieces) or delta.replace:
                 break
-            if batch.message_id == message_id:
-                return batch
-        progress = _Progress(message_id)
-        self._batches.append(progress)
-        return progress
+            first = batch.first
+            if first.message_id == delta.message_id:
+                if type(first) is type(delta) and not first.replace and first.metadata == delta.metadata:
+                    return batch
+                break
+        pieces = _Pieces(delta)
+        self._batches.append(pieces)
+        return pieces
 
     def end(self, error: BaseException | None = None) -> None:
         """Say that nothing more will be put. `error` is raised in the thread that takes, after the last batch."""
@@ -272,10 +299,19 @@ class Mailbox:
         Raises:
             BaseException: what `end` was called with.
         """
-        with self._lock:
-            if self._batches:
+        while True:
+            with self._lock:
+                if not self._batches:
+                    if self._error is not None:
+                        raise self._error
+                    return [] if self._ended else None
                 batch = self._batches.popleft()
-                return [batch.delta()] if isinstance(batch, _Progress) else batch
-            if self._error is not None:
-                raise self._error
-            return [] if self._ended else None
+            match batch:
+                case _Pieces():
+                    return [batch.delta()]
+                case list():
+                    return batch
+                case _:
+                    events = [*batch()]
+            if events:
+                return events

@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from difflib import get_close_matches
 from functools import wraps
-from typing import Any, ParamSpec, TypeAlias, cast
+from typing import Any, ParamSpec, Self, TypeAlias, cast
 
 from ..answers import Confirmation
 from ..arguments import check_count, check_kind
@@ -59,8 +60,10 @@ class AgentCore:
     Attributes:
         provider: the client, and the protocol in which requests are sent.
         application_tools: the names of the tools that the application answers.
+        depth: how many agents it is inside, as their tool.
     """
 
+    depth = 0
     _accepts_async = False  # whether clients and tools may be asynchronous
 
     @_checks_names
@@ -165,6 +168,13 @@ class AgentCore:
         if self._live is not None and not self._live.ended:
             return self._live.pending
         return pending_of(self.messages, self.open_calls())
+
+    def copy_inside(self, depth: int) -> Self:
+        """Return a copy with an empty conversation, which is inside this many agents."""
+        other = copy(self)
+        other.messages, other.depth = [], depth
+        other._live, other._newest_input = None, ()
+        return other
 
     def executes(self, call: ToolCallMessage) -> bool:
         """Whether the agent answers a call itself, not the application. It answers calls of unknown tools as well."""
@@ -286,7 +296,8 @@ class AgentCore:
         # `isinstance` cannot check type parameters, so the casts name them.
         function = cast("Tool[..., Any]", tool) if isinstance(tool, Tool) else Tool(cast("Callable[..., Any]", tool))
         if function.is_async and not self._accepts_async:
-            raise UsageError(f"tool {function.name} is `async def`: use `AsyncAgent`")
+            kind = "`async def`" if function.agent is None else f"an {type(function.agent).__name__}"
+            raise UsageError(f"tool {function.name} is {kind}: use `AsyncAgent`")
         self._check_name(function.name)
         self.tools[function.name] = function
         schema = {"name": function.name, "description": function.description, "parameters": function.parameters}

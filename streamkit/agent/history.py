@@ -50,7 +50,7 @@ def model_view(
         images: whether the model takes images; otherwise its outputs mention them in words.
         answered: the provider's own questions in its newest answer, which the request answers.
     """
-    conversation = list(messages)
+    conversation = [message for message in messages if message.parent_id is None]
     provider_ids = {message.call_id or message.id for message in conversation if _ran_at_provider(message)}
     view = _View(limit, provider_ids, images=images, answered=answered)
     for message in conversation:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from ..answers import Confirmation
 from ..messages import ConsoleMessage, Message, ToolCallMessage, ToolOutputMessage
-from .actions import BEGAN, WAITING, RecordedAction, interrupted_output, is_question, not_run_output
+from .actions import BEGAN, WAITING, RecordedAction, interrupted_output, is_inside, is_question, not_run_output
 from .calls import PendingCall, call_id_of
 from .code import CodeRun, console_of
 from .conversation import replace_message
@@ -63,6 +63,15 @@ class Outcomes:
         self._work[action] = work
         action.mark(self._agent.messages, BEGAN)
 
+    def settle_calls(self, calls: Iterable[tuple[RecordedAction, PendingCall]]) -> None:
+        """The functions of these have ended. A call whose agent waits for an answer waits, too."""
+        for action, call in calls:
+            self._put_inner(action, call)
+            if call.suspended:
+                action.suspend(self._agent.messages)
+            else:
+                action.settle(self._agent.messages)
+
     def settle(self, actions: Iterable[RecordedAction]) -> None:
         """The conversation has the outcome of these, because the stream has emitted it."""
         for action in actions:
@@ -81,6 +90,7 @@ class Outcomes:
         for confirmation in questions:
             self._finish_question(confirmation)
         is_open = any(map(_is_unanswered, confirmations[-1:])) or any(map(_is_unanswered, questions))
+        is_open = is_open or any(work.suspended for work in self._work.values() if isinstance(work, PendingCall))
         if not self._actions:  # the turn did not come to answering the calls
             self._actions = [RecordedAction(call) for call in calls]
         for action in self._actions:
@@ -101,7 +111,10 @@ class Outcomes:
     def _finish(self, action: RecordedAction, *, is_open: bool) -> None:
         messages = self._agent.messages
         match self._work.get(action):
+            case PendingCall(suspended=True):
+                return  # it waits already
             case PendingCall(began=True) as call:
+                self._put_inner(action, call)
                 self._put_output(action, call.output or self._interrupted(action, call.progress))
                 self._put_images(action, call.images)
             case CodeRun(began=True) as run:
@@ -131,6 +144,18 @@ class Outcomes:
             replace_message(messages, emitted[-1], output)
         else:
             messages.append(output)
+
+    def _put_inner(self, action: RecordedAction, call: PendingCall) -> None:
+        """The conversation of the agent that a call has asked, in the place of what the stream emitted of it."""
+        messages, parent = self._agent.messages, call_id_of(action.call)
+        inner = call.inner_messages
+        if not inner:
+            return
+        for message in inner:
+            message.run_id = action.call.run_id
+        first = next((index for index, one in enumerate(messages) if is_inside(one, parent)), len(messages))
+        others = [message for message in messages[first:] if not is_inside(message, parent)]
+        messages[first:] = [*inner, *others]
 
     def _put_images(self, action: RecordedAction, images: Sequence[Message]) -> None:
         """The images of a function's output that the stream did not emit any more."""

@@ -75,7 +75,9 @@ def prepare_for_agent(stream: StreamState, executes: Callable[[ToolCallMessage],
         executes: whether the agent answers a call itself.
     """
     stream.engine.pending.takes_outputs = True
-    stream.engine.pending.executes = executes
+    stream.engine.pending.executes = lambda call: (
+        executes(call) if call.parent_id is None else call.answer_slot is None  # a sub-agent's, which says so
+    )
     stream.engine.pending.takes_approvals = True  # the next request answers what the provider itself asks
 
 

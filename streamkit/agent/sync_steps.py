@@ -141,8 +141,13 @@ class ToolsSource(Source):
         thread.start()
         thread.join(pending.tool.timeout)
         if thread.is_alive() and not self._stopped.is_set():
-            pending.time_out()
-            interruptible.stop()
+            if pending.tool.agent is not None:
+                interruptible.stop()
+                thread.join()  # an agent stops, and what it had begun ends before its output comes
+                pending.time_out()
+            else:
+                pending.time_out()
+                interruptible.stop()
         elif thread.is_alive():
             interruptible.stop()
             thread.join()

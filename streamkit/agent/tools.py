@@ -48,11 +48,14 @@ class Tool(Generic[P, R]):
     Attributes:
         parameters: the JSON schema of the arguments: an object.
         is_async: whether calling it returns an awaitable.
+        agent: the agent that it asks, where `as_tool` made it; None for a function.
 
     Raises:
         UsageError: `function` cannot be called, or has a parameter that cannot be described to a model;
             the name or the timeout is not allowed.
     """
+
+    agent: Any = None  # any, because agents depend on tools
 
     def __init__(
         self,

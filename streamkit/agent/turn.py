@@ -15,7 +15,7 @@ from ..errors import UsageError
 from ..events import ConfirmationCreated, ConsoleDone, Event, Run, RunDone, ToolCallDone
 from ..messages import CodeMessage, Message, ReasoningMessage, ToolCallMessage, ToolOutputMessage
 from ..streams.state import StreamState
-from .actions import WAITING, RecordedAction, is_question
+from .actions import WAITING, RecordedAction, is_inside, is_question
 from .argument_schema import ArgumentsError
 from .calls import PendingCall, call_id_of, declined_output, failure_events
 from .code import (
@@ -123,7 +123,8 @@ class Turn:
         failed = self.stream.error is not None and not self._answer_is_complete
         newest = () if failed else self.stream.messages[self._answer_begins :]
         calls = [call for call in newest if _is_call(call) and self._agent.executes(call)]
-        self._outcomes.finish(calls, self.stream.confirmations)
+        own = [confirmation for confirmation in self.stream.confirmations if confirmation.subject.parent_id is None]
+        self._outcomes.finish(calls, own)
 
     # -- the course
 
@@ -232,12 +233,14 @@ class Turn:
         for action in actions:
             tool = tools.get(action.call.name or "")
             if tool is not None and (yield from self._may_call(action, tool)):
-                approved.append((action, PendingCall(action.call, tool, self.stream, self._deps)))
+                approved.append((action, self._pending_call(action.call, tool)))
         if approved:
             for action, call in approved:
                 self._outcomes.start(action, call)
             yield CallTools([call for _, call in approved], self.stream.before_actions)
-            self._outcomes.settle(action for action, _ in approved)
+            self._outcomes.settle_calls(approved)
+        if any(call.suspended for _, call in approved):
+            raise _Unanswered
         for action in actions:
             if action.call.name in tools:
                 continue
@@ -246,6 +249,17 @@ class Turn:
             else:
                 yield EmitEvents(self._unknown_tool(action.call))
             self._outcomes.settle([action])
+
+    def _pending_call(self, call: ToolCallMessage, tool: Tool[..., Any]) -> PendingCall:
+        if tool.agent is None:
+            return PendingCall(call, tool, self.stream, self._deps)
+        from .sub_agent import AgentCall  # only where an agent is a tool
+
+        return AgentCall(call, tool, self.stream, self._deps, self._agent)
+
+    def _has_begun(self, call: ToolCallMessage, tool: Tool[..., Any]) -> bool:
+        """Whether a call has asked an agent already, whose run waited for an answer."""
+        return tool.agent is not None and any(is_inside(m, call_id_of(call)) for m in self._agent.messages)
 
     def _with_distinct_ids(self, messages: Sequence[Message]) -> tuple[list[ToolCallMessage], list[Message]]:
         """Return the calls that the agent answers, and all messages. Some models give several calls of an answer one
@@ -274,7 +288,8 @@ class Turn:
 
     def _may_call(self, action: RecordedAction, tool: Tool[..., Any]) -> Generator[Step, None, bool]:
         """Whether a call fits its tool, and needs no confirmation, or has one. Edited arguments are checked again."""
-        asks = yield from self._checked(action, tool, tool.must_confirm)
+        decide = _asks_nothing if self._has_begun(action.call, tool) else tool.must_confirm
+        asks = yield from self._checked(action, tool, decide)
         if not asks:
             return asks is not None
         return (yield from self._confirm_call(action)) and (
@@ -377,6 +392,11 @@ class _Unanswered(Exception):
     """Nobody answered a confirmation: the run ends, and the next stream asks again."""
 
 
+def _asks_nothing(context: ToolContext[Any]) -> bool:
+    """In the place of `Tool.must_confirm`, for a call that was confirmed before."""
+    return False
+
+
 def _cut_short(limit: str) -> EmitEvents:
     """Return the end of a run that has reached a limit, which is its `finish_reason`."""
     return EmitEvents([RunDone(Run(status="incomplete", finish_reason=limit))])
@@ -395,6 +415,7 @@ def _is_call(message: Message) -> TypeGuard[ToolCallMessage]:
         and message.status == "completed"
         and not message.provider_executed
         and message.choice == 0
+        and message.parent_id is None
     )
 
 

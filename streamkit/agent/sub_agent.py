@@ -1,0 +1,314 @@
+"""An agent as a tool of another one.
+
+The tool takes one text, `input`. Each call runs a copy of the agent with a conversation of its own. Its messages come on the stream of
+the outer agent, between the call and its output: their `parent_id` is the call's id, and their ids begin with it and a slash. So are its
+questions, which are answered there.
+
+The inner conversation is kept in the outer one, as the messages with this `parent_id`. A call whose inner run waits for an answer
+that nobody gave has no output: the next stream takes the inner conversation up from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec.structs import replace
+
+from .. import events as e
+from ..answers import Answer, Confirmation
+from ..errors import UsageError
+from ..handlers import Handler
+from ..messages import Message, TextMessage, ToolCallMessage
+from ..sources.interrupt import Stopped
+from ..streams.state import StreamState
+from .actions import is_inside
+from .calls import Mailbox, PendingCall, call_id_of
+from .conversation import changed
+from .tools import Tool
+
+if TYPE_CHECKING:
+    from .core import AgentCore
+
+__all__ = ["AgentCall", "AgentTool", "inner_pending"]
+
+_DEEPEST = 8  # agents inside each other
+_M = TypeVar("_M", bound=Message)
+
+
+class AgentTool(Tool[[str], Any]):
+    """The tool that `as_tool` returns. Called in Python it asks a copy of the agent, apart from any stream."""
+
+    def __init__(self, agent: AgentCore, name: str | None, description: str, *, is_async: bool, **options: Any) -> None:
+        name = agent.name if name is None else name
+        if not name:
+            raise UsageError("an agent as a tool needs a name: `as_tool(name)`, or the agent's own (`name=`)")
+
+        def ask(input: str) -> str:
+            text: str = copy().stream(input).get_final_text()
+            return text
+
+        async def ask_async(input: str) -> str:
+            text: str = await copy().stream(input).get_final_text()
+            return text
+
+        def copy() -> Any:  # `AgentCore` has no streams
+            return agent.copy_inside(0)
+
+        super().__init__(ask_async if is_async else ask, name=name, description=description, **options)
+        self.agent = agent
+
+
+class AgentCall(PendingCall):
+    """A call of an agent, and what became of it.
+
+    Args:
+        call: the outer model's call.
+        tool: the agent's.
+        stream: the outer agent's stream.
+        deps: the application's own object, for the inner run too.
+        outer: the outer agent. The conversation may have an inner one that is to be taken up.
+
+    """
+
+    def __init__(
+        self, call: ToolCallMessage, tool: Tool[..., Any], stream: StreamState, deps: object, outer: AgentCore
+    ) -> None:
+        super().__init__(call, tool, stream, deps)
+        self.stream = stream
+        self._names = InnerNames(call_id_of(call))
+        self._depth = outer.depth + 1
+        self._earlier = self._names.conversation(call, outer.messages)
+        self._agent: AgentCore | None = None
+
+    def run(self) -> Any:
+        """Run the agent. Returns its answer, or an awaitable of that. Raises what the inner stream does."""
+        self.began = True
+        arguments = self.tool.check(self.call.content)
+        if self._depth > _DEEPEST:
+            raise UsageError(f"agents are nested at most {_DEEPEST} deep")
+        assert self.tool.agent is not None
+        agent: Any = self.tool.agent.copy_inside(self._depth)
+        self._agent = agent
+        agent.messages = [*self._earlier]
+        input = None if self._earlier else arguments["input"]
+        stream = agent.stream(input, InnerEvents(self._names, self.stream, self._mailbox), deps=self._deps)
+        stream.before_actions = self.stream.before_actions
+        return self._run_async(stream) if self.tool.is_async else self._run_sync(stream)
+
+    def _run_sync(self, stream: Any) -> str | None:
+        try:
+            text = stream.get_final_text()
+        finally:
+            stream.close()
+        return self._answer(stream, text)
+
+    async def _run_async(self, stream: Any) -> str | None:
+        try:
+            text = await stream.get_final_text()
+        finally:
+            await stream.close()
+        return self._answer(stream, text)
+
+    def _answer(self, stream: Any, text: str) -> str | None:
+        """Return the output of the call: what the inner run ended with."""
+        run = stream.current_run
+        match stream.status:
+            case "requires_action":
+                self.suspended = True
+                return None
+            case "cancelled" if self._is_stopped():
+                raise Stopped
+            case "cancelled":
+                raise UsageError("the agent was stopped before it had answered")
+            case _ if run.finish_reason == "declined":
+                return _with_note(text, "the user declined what it wanted to do, so it stopped")
+            case "incomplete":
+                return _with_note(text, f"it was cut short: {run.finish_reason or 'incomplete'}")
+            case _:
+                return text
+
+    def succeed(self, value: object) -> None:
+        """Emit the output, unless the inner run waits."""
+        if not self.suspended:
+            super().succeed(value)
+
+    @property
+    def inner_messages(self) -> list[Message]:
+        """The inner conversation so far, as the outer one has it: with what became of each action, and without its input."""
+        if self._agent is None:
+            return [self._names.outer(message) for message in self._earlier[1:]]
+        return [self._names.outer(message) for message in self._agent.messages[1:]]
+
+
+class InnerNames:
+    """The ids of an inner run's messages on the outer stream, and back.
+
+    Args:
+        parent: the id of the outer call.
+    """
+
+    def __init__(self, parent: str) -> None:
+        self.parent = parent
+        self._prefix = f"{parent}/"
+
+    def id(self, id: str) -> str:
+        """Return an inner id as the outer stream has it."""
+        return self._prefix + id
+
+    def outer(self, message: _M) -> _M:
+        """Return a copy of an inner message as the outer stream has it."""
+        names = {key: None if value is None else self._prefix + value for key, value in _names_of(message).items()}
+        parent = self.parent if message.parent_id is None else self._prefix + message.parent_id
+        return self._renamed(message, {**names, "parent_id": parent})
+
+    def inner(self, message: Message) -> Message:
+        """Return a copy of an outer message as the inner conversation has it."""
+        names = {key: value and value.removeprefix(self._prefix) for key, value in _names_of(message).items()}
+        parent = None if message.parent_id == self.parent else (message.parent_id or "").removeprefix(self._prefix)
+        return self._renamed(message, {**names, "parent_id": parent})
+
+    def _renamed(self, message: _M, names: dict[str, Any]) -> _M:
+        question = names.pop("question")
+        copy = changed(message, **names)
+        if question is not None:
+            copy.metadata = {**copy.metadata, "confirmation": question}
+        return copy
+
+    def begun(self, message: Message) -> Message:
+        """Return the beginning of an inner message as the outer stream has it."""
+        beginning = self.outer(message).header()
+        beginning.run_id = beginning.step_id = None
+        return beginning
+
+    def done(self, message: Message) -> Message:
+        """Return an inner message that is done as the outer stream has it. A call still takes its answer."""
+        done = self.outer(message)
+        done.run_id = done.step_id = None
+        if isinstance(done, ToolCallMessage) and isinstance(message, ToolCallMessage):
+            done.answer_slot = message.answer_slot
+        return done
+
+    def confirmation(self, inner: Confirmation) -> Confirmation:
+        """Return an inner confirmation as the outer stream has it. The inner run takes its answer."""
+        outer = Confirmation(
+            self.id(inner.id),
+            self.done(inner.subject),
+            status=inner.status,
+            edited=inner.edited,
+            reason=inner.reason,
+            malformed=inner.malformed,
+            expires_at=inner.expires_at,
+        )
+        outer.editable, outer.answer_slot = inner.editable, inner.answer_slot
+        return outer
+
+    def conversation(self, call: ToolCallMessage, messages: Iterable[Message]) -> list[Message]:
+        """Return the inner conversation that an outer one contains, with its input; [] if it contains none."""
+        inner = [self.inner(message) for message in messages if is_inside(message, self.parent)]
+        input = str(call.arguments.get("input", ""))
+        return [TextMessage(role="user", content=input), *inner] if inner else []
+
+
+def _names_of(message: Message) -> dict[str, str | None]:
+    """Return what stands for a message, or for others, by the names of its fields; `question` is in its metadata."""
+    return {
+        "id": message.id,
+        "call_id": message.call_id,
+        "group": message.group,
+        "step_id": message.step_id,
+        "question": message.metadata.get("confirmation"),
+    }
+
+
+class InnerEvents(Handler):
+    """Puts the events of an inner stream into the mailbox of the outer one. It is the last handler of the inner stream.
+
+    Events of its run, its steps and its end are left out: the outer call and its output are the bracket. The tokens of each step are
+    added to those of the outer step.
+
+    Args:
+        names: of the inner messages on the outer stream.
+        outer: the outer stream.
+        mailbox: of its source.
+    """
+
+    def __init__(self, names: InnerNames, outer: StreamState, mailbox: Mailbox) -> None:
+        self._names = names
+        self._outer = outer
+        self._mailbox = mailbox
+
+    def handle(self, event: e.Event, /) -> None:
+        """Put an event into the mailbox."""
+        names, put = self._names, self._mailbox.put
+        match event:
+            case e.Delta():
+                delta = type(event)(names.id(event.message_id), event.value, event.replace, event.metadata)
+                self._mailbox.put_delta(delta)
+            case e.Created():
+                put([type(event)(names.begun(event.message))])
+            case e.Done(message=message):
+                slot = message.answer_slot if isinstance(message, ToolCallMessage) else None
+                self._ask(type(event)(names.done(message)), slot)
+            case e.ActiveLine():
+                put([e.ActiveLine(names.id(event.message_id), event.line)])
+            case e.AnnotationAdded():
+                put([e.AnnotationAdded(names.id(event.message_id), event.annotation)])
+            case e.ConfirmationCreated(confirmation=confirmation):
+                self._ask(e.ConfirmationCreated(names.confirmation(confirmation)), confirmation.answer_slot)
+            case e.ConfirmationDone():
+                put([e.ConfirmationDone(names.confirmation(event.confirmation))])
+            case e.RunStepDone(run_step=e.RunStep(usage=e.Usage() as usage)):
+                self._mailbox.put_later(lambda: self._added(usage))
+            case e.RunEvent() | e.RunStepEvent() | e.Usage() | e.RawEvent():
+                pass
+            case e.StreamTimeout() | e.StreamException() | e.StreamEnd():
+                pass
+            case _:
+                put([replace(event, position=None, item_index=None)])
+
+    def _ask(self, event: e.Event, slot: Answer | None) -> None:
+        """Put an event into the mailbox that may ask for an answer. The inner stream waits until the outer handlers were called."""
+        waits = slot is not None and slot.open and not slot.deferred
+        if slot is None or not waits:
+            self._mailbox.put([event])
+            return
+        slot.defer(None)
+        deferral = slot.deferrals
+        self._mailbox.put([event])
+
+        def stop_waiting() -> Sequence[e.Event]:
+            if slot.open and slot.deferrals == deferral:  # nobody has answered or deferred it
+                slot.expire(deferral)
+                slot.wake()
+            return ()
+
+        self._mailbox.put_later(stop_waiting)
+
+    def _added(self, usage: e.Usage) -> Sequence[e.Event]:
+        """Return the tokens of the outer step, with these."""
+        step = self._outer.current_run_step_snapshot
+        before = None if step is None else step.usage
+        own = e.Usage(usage.input_tokens, usage.output_tokens, usage.total_tokens, usage.details)
+        return [own if before is None else before + own]
+
+
+def inner_pending(agent: AgentCore) -> Mapping[str, Confirmation | ToolCallMessage]:
+    """Return what the inner runs of an agent's open calls wait for, by the ids that it has on the outer stream."""
+    pending: dict[str, Confirmation | ToolCallMessage] = {}
+    for call in agent.open_calls():
+        tool = agent.tools.get(call.name or "")
+        names = InnerNames(call_id_of(call))
+        if tool is None or tool.agent is None or not (conversation := names.conversation(call, agent.messages)):
+            continue
+        inner = tool.agent.copy_inside(agent.depth + 1)
+        inner.messages = conversation
+        for waiting in inner.pending.values():
+            outer = names.confirmation(waiting) if isinstance(waiting, Confirmation) else names.outer(waiting)
+            pending[outer.id if isinstance(outer, Confirmation) else call_id_of(outer)] = outer
+    return pending
+
+
+def _with_note(text: str, note: str) -> str:
+    """Return a text, followed by how the run ended. Both are for the outer model."""
+    return "\n".join(part for part in (text, f"({note})") if part)
