@@ -199,6 +199,8 @@ class MessageStore:
         is_output = isinstance(message, ToolOutputMessage) or message.role == "computer"
         if is_output and message.call_id is not None and not self._pending.call_answered(message.call_id):
             self._note_early_output(message.call_id)
+        if message.parent_id is not None:
+            self._pending.call_answered(message.parent_id)  # an agent answers the call: nobody else does
         if not key or key in self._by_id:
             message.id = self._ids.free(key or self.new_id())
         if message.run_id is None and (run := runs.run) is not None:

@@ -125,6 +125,11 @@ class Model:
                 return Reply(ToolCall("execute", {"language": "cobol", "code": "DISPLAY 'HELLO'."}))
             case "wide":
                 return Reply("# A\n\n### B\n\n|" + "a heading|" * 12 + "\n" + "|-" * 12 + "|\n" + "|cell" * 12 + "|")
+            case "nest":
+                return Reply(Text("I ask a *colleague*."), ToolCall("research", {"input": "inner question"}))
+            case "inner":
+                thought, code = Reasoning("I look it up."), execute("print(6 * 7)")
+                return Reply(thought, Text("Let me **compute**."), ToolCall("weather", {"city": "Oslo"}), code, delay=0.02)
             case "pay":
                 return Reply(ToolCall("pay", {"to": "Ann", "amount": 20}))
             case "tool":
@@ -218,8 +223,9 @@ def served(folder: Path) -> Generator[Proxy]:
 
     def make(context: Any) -> sk.Agent:
         computers.append(Computer())
-        options: dict[str, Any] = {"computer": computers[-1], "tools": [weather, pay], "images": TAKES_IMAGES}
-        return sk.Agent(client, model="m", protocol="openai_responses", **options)
+        common: dict[str, Any] = {"model": "m", "protocol": "openai_responses", "computer": computers[-1]}
+        inner = sk.Agent(client, name="research", tools=[weather], **common)
+        return sk.Agent(client, tools=[weather, pay, inner.as_tool()], images=TAKES_IMAGES, **common)
 
     http_client = openai.DefaultHttpxClient(trust_env=False)
     with (

@@ -157,6 +157,7 @@ export class ConversationView extends EventHandler {
     const part = this.#calls.get(confirmation.subject.call_id) ?? subject ?? this.#part(confirmation.subject);
     part.update(confirmation.subject);
     this.#newestCode = part;
+    for (let fold = foldAround(part.element); fold; fold = foldAround(fold)) fold.open = true;
     this.#questions.set(confirmation, part.ask(confirmation));
     this.#showQueue();
     this.announce(`${confirmation.subject.type === "code" ? "Code" : "A tool"} waits for your yes. Alt+A runs it, Alt+X declines.`);
@@ -212,7 +213,7 @@ export class ConversationView extends EventHandler {
     else if (part.ask) this.#addCall(message, part, call);
     else if (call && message.role === "computer") call.take(part, message);
     else if (message.type === "console" && this.#newestCode && !message.call_id) this.#newestCode.take(part, message);
-    else this.#answer().append(part.element);
+    else this.#place(message).append(part.element);
     if (message.type === "code" && part.ask) this.#newestCode = part;
     return part;
   }
@@ -233,7 +234,13 @@ export class ConversationView extends EventHandler {
       before.element.hidden = true;
     }
     this.#calls.set(message.call_id ?? message.id, part);
-    this.#answer().append(part.element);
+    this.#place(message).append(part.element);
+  }
+
+  /** Where a message is shown: in the answer, or in the call whose agent it is of. */
+  #place(message) {
+    const call = this.#calls.get(message.parent_id);
+    return call?.nest ? call.nest(message) : this.#answer();
   }
 
   #answer() {
@@ -261,12 +268,12 @@ export class ConversationView extends EventHandler {
   #close(turn, { usage, error, status, retry, model, seconds }) {
     turn.querySelector(":scope > footer")?.remove();
     if (error) turn.append(element("div", { class: "problem", role: "alert" }, element("strong", {}, "This answer failed. "), error));
-    const texts = () => [...this.#parts].filter(([, part]) => part instanceof TextPart && turn.contains(part.element)).map(([message]) => message.content).join("\n\n");
+    const texts = () => [...this.#parts].filter(([, part]) => part instanceof TextPart && part.element.parentElement === turn).map(([message]) => message.content).join("\n\n");
     const tokens = usage?.total_tokens ? `${(usage.input_tokens ?? 0).toLocaleString()} tokens in, ${(usage.output_tokens ?? 0).toLocaleString()} out` : null;
     const words = { cancelled: "Stopped", incomplete: "Cut short" }[status];
     for (const warning of this.#warnings) turn.append(element("p", { class: "note" }, warning));
     const notes = [words, model, seconds >= 0.05 ? duration(seconds) : null, tokens].filter(Boolean).join(" \u00b7 ");
-    turn.append(element("footer", {}, turn.querySelector(".text:not([hidden])") ? copyButton(texts, "Copy the answer") : null, retry, element("span", { class: "note" }, notes)));
+    turn.append(element("footer", {}, turn.querySelector(":scope > .text:not([hidden])") ? copyButton(texts, "Copy the answer") : null, retry, element("span", { class: "note" }, notes)));
   }
 
   // -- drawing
@@ -322,6 +329,11 @@ export class ConversationView extends EventHandler {
     this.scroller.scrollTop = this.scroller.scrollHeight;
     this.#seen.scrollTop = this.scroller.scrollTop;
   }
+}
+
+/** The fold that an element is in: that of a call whose agent asks. */
+function foldAround(element) {
+  return element.parentElement?.closest("details") ?? null;
 }
 
 function duration(seconds) {

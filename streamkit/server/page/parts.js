@@ -275,18 +275,22 @@ class CodePart {
   }
 }
 
-/** A tool call, folded, with its output. */
+/** A tool call, folded, with its output. Where an agent answers it, what that says and does stands in between. */
 class ToolPart {
   constructor() {
     this.summary = element("span", { class: "summary" });
     this.state = element("span", { class: "state" });
     this.view = new CodeView("json");
     this.output = element("div", { class: "output" });
-    this.fold = element("details", { class: "fold tool" }, element("summary", {}, this.summary, this.state), this.view.element, this.output);
+    this.inner = element("div", { class: "inner", role: "group", hidden: true });
+    const head = element("summary", { onclick: () => (this.isChosen = true) }, this.summary, this.state);
+    this.fold = element("details", { class: "fold tool" }, head, this.view.element, this.inner, this.output);
     this.decision = element("div"); // the question, then what was decided
     this.element = element("div", {}, this.fold, this.decision);
     this.confirmation = null;
+    this.nested = []; // messages of the agent that answers it
     this.outputs = []; // messages
+    this.isChosen = false; // whether a person has opened or closed it
     this.isBehind = false; // whether another question is open
   }
 
@@ -340,9 +344,19 @@ class ToolPart {
 
   runs() {}
 
+  /** Where a message of the agent that answers the call is shown. While it works, a person sees it. */
+  nest(message) {
+    this.nested.push(message);
+    this.inner.hidden = false;
+    this.inner.setAttribute("aria-label", `What ${this.message?.name ?? "the agent"} said and did`);
+    if (message.status === "in_progress" && !this.isChosen) this.fold.open = true;
+    return this.inner;
+  }
+
   take(part, message) {
     this.outputs.push(message);
     this.output.append(part.element);
+    if (this.nested.length && !this.isChosen) this.fold.open = false;
     this.showState();
   }
 
@@ -355,11 +369,13 @@ class ToolPart {
     const decision = this.confirmation?.status;
     const refusal = refusalIn(this.outputs);
     if (refusal) this.#showRefusal(refusal.declined);
-    let [kind, text] = this.message?.status === "in_progress" ? ["working", "Writing"] : this.isBehind ? QUEUED : ["working", "Calling"];
+    let [kind, text] = this.message?.status === "in_progress" ? ["working", "Writing"] : this.isBehind && !this.nested.length ? QUEUED : ["working", this.nested.length ? "Working" : "Calling"];
     if (decision === "pending" && !this.hasEnded) [kind, text] = ["waiting", "Waits for your yes"];
     else if (decision === "unanswered") [kind, text] = ["declined", "Not answered"];
     else if (decision === "declined" || refusal) [kind, text] = ["declined", "Declined"];
     else if (this.outputs.length || this.hasEnded) [kind, text] = ["", ""];
+    const answer = this.nested.findLast(({ type, parent_id }) => type === "message" && parent_id === this.message?.call_id)?.content;
+    this.output.hidden = Boolean(answer) && this.outputs.every(({ content }) => content === answer); // it is shown above
     this.state.className = `state ${kind}`;
     this.state.textContent = text;
   }

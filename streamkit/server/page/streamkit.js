@@ -137,6 +137,7 @@ class RunState {
     if (this.run?.status !== "requires_action") return pending;
     const answered = new Set(this.messages.filter((m) => m.role === "computer").map((m) => m.call_id));
     const confirmed = new Set(this.confirmations.map((one) => one.subject.id));
+    for (const { parent_id } of this.messages) if (parent_id != null) answered.add(parent_id); // by an agent
     for (const call of this.messages) {
       const id = call.call_id ?? call.id;
       const waits = call.type === "tool_call" && call.status === "completed" && !call.provider_executed;
