@@ -12,7 +12,9 @@ from .markdown_html import markdown_html
 if TYPE_CHECKING:
     from .messages import Message
 
-__all__ = ["html_of", "mimebundle"]
+__all__ = ["depth_of", "html_of", "mimebundle"]
+
+_DEEPEST = 8  # agents inside each other
 
 _PICTURE = re.compile(r"base64\.(png|jpeg|jpg|gif|webp)")
 _DATA = re.compile(r"[A-Za-z0-9+/=\s]*")
@@ -25,6 +27,7 @@ _LOOKS = {
     "note": "opacity: 0.7",
     "failed": "color: #c62828",
 }
+_NESTED = "border-left: 2px solid; padding-left: 1em"
 _FRAME = "width: 100%; border: 0; background: white; color-scheme: light"
 
 
@@ -47,13 +50,21 @@ def mimebundle(messages: Iterable[Message], after: str = "") -> dict[str, Any]:
     return bundle
 
 
+def depth_of(message: Message) -> int:
+    """Return how many agents inside each other a message is of, beyond the stream's own: how far it is indented."""
+    parent = message.parent_id
+    return 0 if parent is None else min(_DEEPEST, parent.count("/") + 1)
+
+
 def html_of(message: Message) -> str:
     """One message as HTML."""
     ending = _ENDS.get(message.status)
     if message.type == "console" and isinstance(execution := message.metadata.get("execution"), str):
         ending = execution.replace("_", " ")
     end = f'<div style="{_LOOKS["failed"]}">({escape(ending)})</div>' if ending else ""
-    return f"<div>{_content(message)}{end}</div>"
+    depth = depth_of(message)
+    nested = f' style="{_NESTED}; margin-left: {1.2 * (depth - 1):g}em"' if depth else ""
+    return f"<div{nested}>{_content(message)}{end}</div>"
 
 
 def _content(message: Message) -> str:

@@ -12,6 +12,7 @@ from rich.console import Console
 
 import streamkit as sk
 from streamkit.computer import Computer
+from streamkit.mimebundle import html_of
 from streamkit.renderers import ConsolePrinter, LiveDisplay
 from streamkit.testing import ModelServer, Reply, ToolCall
 
@@ -67,3 +68,48 @@ def test_the_reason_of_a_declined_confirmation_is_shown_once(computer: Computer,
 def test_a_folded_line_of_code_that_waits_for_approval_does_not_look_like_two(computer: Computer) -> None:
     lines = shown(computer, "total = 1 + 2 + 3 + 4 + 5\nprint(total)\n", "no", live=True, width=24)
     assert lines[1:4] == ["  1 total = 1 + 2 + 3 +", "  ↳ 4 + 5", "  2 print(total)"]
+
+
+def _whole(kind: type[Any], id: str, content: str, **fields: Any) -> list[sk.Event]:
+    message = kind(id, **fields)
+    return [message.created_event(message), message.done_event(kind(id, content=content, **fields))]
+
+
+SUB_AGENT = [
+    *_whole(sk.TextMessage, "t1", "I ask."),
+    *_whole(sk.ToolCallMessage, "c1", '{"input": "sun?"}', name="research", call_id="a"),
+    *_whole(sk.TextMessage, "a/t", "First line.\n\nSecond line.", parent_id="a"),
+    *_whole(sk.ToolCallMessage, "a/c", '{"q": 1}', name="search", call_id="a/b", parent_id="a"),
+    *_whole(sk.TextMessage, "a/b/t", "Deep.", parent_id="a/b"),
+    *_whole(sk.ToolOutputMessage, "o1", "A star.", name="research", call_id="a"),
+    sk.RunDone(sk.Run(status="completed")),
+    sk.StreamEnd(),
+]
+
+
+def test_what_a_sub_agent_says_is_indented() -> None:
+    out = io.StringIO()
+    sk.stream(SUB_AGENT, ConsolePrinter(out)).until_done()
+    assert out.getvalue().splitlines() == [
+        "[message] I ask.",
+        '[tool_call] research({"input": "sun?"})',
+        "    [message] First line.",
+        "",
+        "    Second line.",
+        '    [tool_call] search({"q": 1})',
+        "        [message] Deep.",
+        "[tool_output research] A star.",
+        "[run] completed",
+    ]
+
+
+def test_a_live_display_indents_it_too() -> None:
+    out = io.StringIO()
+    sk.stream(SUB_AGENT, LiveDisplay(Console(file=out, width=60))).until_done()
+    shown = [line for line in out.getvalue().splitlines() if line.strip()]
+    assert [len(line) - len(line.lstrip()) for line in shown] == [0, 0, 4, 4, 4, 8, 0, 0]
+
+
+def test_a_notebook_shows_it_nested() -> None:
+    messages = sk.stream(SUB_AGENT).get_final_messages()
+    assert [html_of(message).count("margin-left") for message in messages] == [0, 0, 1, 1, 1, 0]

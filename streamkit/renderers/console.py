@@ -162,11 +162,12 @@ class ConsolePrinter(EventHandler):
 
     def on_confirmation(self, confirmation: Confirmation, /) -> None:
         """Print the question."""
-        self._stream_printer.print_line(f"[confirmation] may this {one_line(confirmation.subject.type)} run?")
+        subject = confirmation.subject
+        self._stream_printer.print_line(f"[confirmation] may this {one_line(subject.type)} run?", subject)
 
     def on_confirmation_done(self, confirmation: Confirmation, /) -> None:
         """Print the decision."""
-        self._stream_printer.print_line(f"[confirmation] {describe_decision(confirmation)}")
+        self._stream_printer.print_line(f"[confirmation] {describe_decision(confirmation)}", confirmation.subject)
 
     def on_run_done(self, run: Run, /) -> None:
         """Print how the run ended, with `run_end`."""

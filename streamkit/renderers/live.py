@@ -214,7 +214,9 @@ class LiveDisplay(EventHandler):
         """Show the question, and leave the terminal to the handler that asks it."""
         answers = f" ({one_line(self._answers)})" if self._answers else ""
         self._report("unfold", confirmation.subject)
-        self._report("line", "?", f"may this {one_line(confirmation.subject.type)} run?{answers}", "yellow")
+        self._report(
+            "line", "?", f"may this {one_line(confirmation.subject.type)} run?{answers}", "yellow", confirmation.subject
+        )
         self._report("hold", True)
         self.refresh()
 
@@ -223,7 +225,8 @@ class LiveDisplay(EventHandler):
         approved = confirmation.status == "approved"
         self._report("hold", False)
         self._report("decided", confirmation.subject, approved)
-        self._report("line", "✓" if approved else "✗", describe_decision(confirmation), "green" if approved else "red")
+        mark, style = ("✓", "green") if approved else ("✗", "red")
+        self._report("line", mark, describe_decision(confirmation), style, confirmation.subject)
 
     def on_run_created(self, run: Run, /) -> None:
         """Show that the stream waits for something."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from ..messages import AudioMessage, CodeMessage, ConsoleMessage, ImageMessage, Message, TextMessage, ToolCallMessage
+from ..mimebundle import depth_of
 from .characters import PrintableText, one_line, printable
 from .turns import Action, Turns
 from .wording import describe_content, shown_text, sources
@@ -98,6 +99,7 @@ STYLES: dict[str, Style] = {"plain": plain, "memgpt": memgpt, "memgpt-fancy": me
 """The named styles of `ConsolePrinter`: `plain` (`[message] …`), `memgpt` and `memgpt-fancy` (MemGPT's terminals)."""
 
 
+_INDENT = "    "  # of the messages of a sub-agent
 DATA_MESSAGES = (ImageMessage, AudioMessage)  # base64, which is not printed; their size is
 
 
@@ -131,10 +133,11 @@ class StreamPrinter:
             self._do(action)
         self._writer.flush()
 
-    def print_line(self, line: str) -> None:
-        """Print a line of its own after everything that the stream has emitted before."""
+    def print_line(self, line: str, about: Message | None = None) -> None:
+        """Print a line of its own after everything that the stream has emitted before. It stands where the message stands that it is
+        about."""
         self.show(self.turns.flush())
-        self._put_line(line)
+        self._put_line(line, about)
 
     def print_line_later(self, line: str) -> None:
         """Print a line of its own as soon as that interrupts no message."""
@@ -154,10 +157,15 @@ class StreamPrinter:
         for line in postponed:
             self._put_line(line)
 
-    def _put_line(self, line: str) -> None:
-        self._writer.start_line()
+    def _put_line(self, line: str, about: Message | None = None) -> None:
+        self._indent(about)
         self._writer.write(line + "\n")
         self._writer.flush()
+
+    def _indent(self, message: Message | None) -> None:
+        """Begin a line. The messages of a sub-agent are indented."""
+        self._writer.start_line()
+        self._writer.indent = "" if message is None else _INDENT * depth_of(message)
 
     def _do(self, action: Action) -> None:
         message = action.message
@@ -180,6 +188,7 @@ class StreamPrinter:
 
     def _open_message(self, message: Message, prefix: str) -> None:
         self._open, self._label = message, None
+        self._indent(message)
         self._text = PrintableText()
         self._console = ConsoleWriter(self._writer)
         label = self._style(message, "", self._name_of(message))

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ..messages import Message, TextMessage, ToolCallMessage, ToolOutputMessage
+from ..mimebundle import depth_of
 from .activity import Activity
 from .block import Block, Look, Marked, Part
 from .blocks import make_block
@@ -22,6 +23,7 @@ from .wording import describe_failure
 
 __all__ = ["Screen"]
 
+_INDENT = "    "  # of the messages of a sub-agent
 _INCOMPLETE = ("incomplete", "cancelled", "failed")
 
 
@@ -96,26 +98,26 @@ class Screen:
         seconds = self._activity.message_done(message)
         if (failure := describe_failure(message)) is not None:
             after = f" after {seconds:.0f} s" if seconds >= 1 else ""
-            self._print([Part(Text(f"✗ {failure}{after}", "red"), True)])
+            self._print([Part(Text(f"✗ {failure}{after}", "red"), True)], message)
         elif seconds >= 1:
-            self._print([Part(Text(f"  took {seconds:.0f} s", "dim"), True)])
+            self._print([Part(Text(f"  took {seconds:.0f} s", "dim"), True)], message)
         if cited:
-            self._print([Part(Text("\n".join(cited), "dim"))])
+            self._print([Part(Text("\n".join(cited), "dim"))], message)
 
     def set_active_line(self, line: int | None) -> None:
         """This line of the code runs now."""
         self.held = False
         self._activity.line = line
 
-    def add_line(self, mark: str, text: str, style: str) -> None:
-        """Show a line of its own after everything that came before."""
+    def add_line(self, mark: str, text: str, style: str, about: Message | None = None) -> None:
+        """Show a line of its own after everything that came before, where the message stands that it is about."""
         self._show(self._turns.flush())
-        self.add_line_above(mark, text, style)
+        self.add_line_above(mark, text, style, about)
         self._previous = None
 
-    def add_line_above(self, mark: str, text: str, style: str) -> None:
+    def add_line_above(self, mark: str, text: str, style: str, about: Message | None = None) -> None:
         """Show a line of its own above what may still change."""
-        self._print([Part(Marked(Text(printable(text), style), f"{mark} ", style=style))])
+        self._print([Part(Marked(Text(printable(text), style), f"{mark} ", style=style))], about)
 
     def print_aside(self, text: str) -> None:
         """Show what the program itself printed."""
@@ -138,7 +140,7 @@ class Screen:
         self._show(self._turns.flush())
         code = self._activity.code
         if code is not None and code.folded and code.message is message:
-            self._print(code.unfolded())
+            self._print(code.unfolded(), message)
 
     def decided(self, subject: Message, approved: bool) -> None:
         """A confirmation was decided. If it was approved, its subject begins to run."""
@@ -165,7 +167,7 @@ class Screen:
         self._block.resumed = action.kind == "resume"
         self._previous = action.message
         if action.kind == "replace":
-            self._print([Part(Text("↻ replaced by:", "dim"))])
+            self._print([Part(Text("↻ replaced by:", "dim"))], action.message)
             self._block.append(action.text, action.stream)
 
     def _make_block(self, message: Message) -> Block:
@@ -179,7 +181,7 @@ class Screen:
         """Print the rest of the block. `ended` says whether the message is complete, too."""
         if self._block is not None:
             self._block.ended = ended
-            self._print(self._block.take_settled(final=True))
+            self._print(self._block.take_settled(final=True), self._block.message)
             if isinstance(self._block, CodeBlock):
                 self._activity.code = self._block
         self._block = None
@@ -188,21 +190,23 @@ class Screen:
         self._finish_block(ended=True)
         is_marked = isinstance(message, TextMessage) and self._look.cut_off and message.status in _INCOMPLETE
         if is_marked or (isinstance(message, ToolOutputMessage) and message.status == "failed"):
-            self._print([Part(Text(f"({message.status})", "dim"), True)])
+            self._print([Part(Text(f"({message.status})", "dim"), True)], message)
 
-    def _print(self, parts: Iterable[Part]) -> None:
-        """Print parts above, at the next drawing."""
+    def _print(self, parts: Iterable[Part], about: Message | None = None) -> None:
+        """Print parts above, at the next drawing, where the message stands that they are about."""
         for part in parts:
-            rows = self._rows(part)
+            rows = self._rows(part, about)
             if rows and self._printed and not part.joins:
                 self._above.append([])
             self._above += rows
             self._printed = self._printed or bool(rows)
 
-    def _rows(self, part: Part) -> list[Row]:
-        width = self._console.width
+    def _rows(self, part: Part, about: Message | None = None) -> list[Row]:
+        """Return the rows of a part. What is about a message of a sub-agent is indented."""
+        width, depth = self._console.width, 0 if about is None else depth_of(about)
+        shown = Marked(part.renderable, _INDENT * depth) if depth else part.renderable
         try:
-            rows = rows_of(self._console, part.renderable, width)
+            rows = rows_of(self._console, shown, width)
         except Exception:
             # Text of a model at which a library fails must not end the stream.
             rows = rows_of(self._console, Text("(this part cannot be displayed)", "red"), width)
@@ -219,7 +223,7 @@ class Screen:
         if self.held:
             return
         if self._block is not None:
-            self._print(self._block.take_settled(final=False))
+            self._print(self._block.take_settled(final=False), self._block.message)
         self._update(self._rows_below() if self.live else [])
 
     def close(self) -> None:
@@ -244,7 +248,7 @@ class Screen:
         rows: list[Row] = rows_of(self._console, Text.from_ansi(self._aside), width) if self._aside else []
         if self._block is not None:
             for part in self._block.tail(width, self._tail_rows(height)):
-                tail = self._rows(part)
+                tail = self._rows(part, self._block.message)
                 if tail and self._printed and not part.joins:
                     rows.append([])
                 rows += tail

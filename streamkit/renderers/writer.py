@@ -36,11 +36,13 @@ class TerminalWriter:
 
     Attributes:
         is_terminal: whether the file is a terminal that obeys escape sequences.
+        indent: stands before each line that is not empty.
     """
 
     def __init__(self, file: Writable | None) -> None:
         self._chosen_file = file
         self._at_line_start = True
+        self.indent = ""
         self.is_terminal = _is_terminal(self._file)
 
     @property
@@ -64,8 +66,15 @@ class TerminalWriter:
         """Write text, on a terminal in a colour given by its SGR codes. `NO_COLOR` turns colours off."""
         if not text:
             return
+        if self.indent:
+            text = self._indented(text)
         self._at_line_start = text.endswith("\n")
         self._put(f"\x1b[{colour}m{text}\x1b[0m" if colour and self.has_colours else text)
+
+    def _indented(self, text: str) -> str:
+        first, *others = text.split("\n")
+        lines = [f"{self.indent}{first}" if first and self._at_line_start else first]
+        return "\n".join([*lines, *(f"{self.indent}{line}" if line else line for line in others)])
 
     @property
     def has_colours(self) -> bool:

@@ -129,7 +129,9 @@ class Model:
                 return Reply(Text("I ask a *colleague*."), ToolCall("research", {"input": "inner question"}))
             case "inner":
                 thought, code = Reasoning("I look it up."), execute("print(6 * 7)")
-                return Reply(thought, Text("Let me **compute**."), ToolCall("weather", {"city": "Oslo"}), code, delay=0.02)
+                return Reply(
+                    thought, Text("Let me **compute**."), ToolCall("weather", {"city": "Oslo"}), code, delay=0.02
+                )
             case "pay":
                 return Reply(ToolCall("pay", {"to": "Ann", "amount": 20}))
             case "tool":
