@@ -12,13 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, cast
+from types import UnionType
+from typing import Any, TypeVar, cast, overload
 
 from ..answers import Confirmation
 from ..events import Run, RunStep
 from ..handlers import EventHandler, Handler
 from ..messages import CodeMessage, Message, ToolCallMessage
 from ..streams.aio import AsyncStreamManager
+from ..streams.manager import T
 from ..streams.options import StreamOptions
 from ..streams.state import StreamState
 from ..streams.sync import StreamManager
@@ -35,8 +37,10 @@ from .turn import Turn
 
 __all__ = ["Agent", "AsyncAgent"]
 
+U = TypeVar("U")  # what the output of one stream is read as
 
-class _BaseAgent(AgentCore):
+
+class _BaseAgent(AgentCore[T]):
     """Starts the streams of both agents."""
 
     def __repr__(self) -> str:
@@ -93,20 +97,29 @@ class _BaseAgent(AgentCore):
         return AgentTool(self, name, description, is_async=is_async, confirm=confirm, timeout=timeout)
 
     def _new_turn(
-        self, input: UserInput | Handler, handlers: tuple[Handler, ...], deps: object, options: Mapping[str, Any]
-    ) -> tuple[Turn, tuple[Handler, ...]]:
-        """Return a turn, and the handlers of its stream. Where the input is left out, the first handler is in its
-        place."""
+        self,
+        input: UserInput | Handler,
+        handlers: tuple[Handler, ...],
+        deps: object,
+        output_type: Any,
+        options: Mapping[str, Any],
+    ) -> tuple[Turn, tuple[Handler, ...], StreamOptions]:
+        """Return a turn, and the handlers and options of its stream. Where the input is left out, the first handler is in
+        its place."""
         if isinstance(input, Handler):
-            return self._new_turn(None, (input, *handlers), deps, options)
+            return self._new_turn(None, (input, *handlers), deps, output_type, options)
         self._check_idle()
         self.check_options({**self.options, **options})
-        turn = Turn(self, {**self.options, **options}, partial(self._start, self._checked_input(input)), deps)
-        return turn, (_ConversationRecorder(self, turn), *self.handlers, *handlers)
-
-    def _stream_options(self) -> StreamOptions:
+        output = self._output_of(output_type)
+        turn = Turn(self, {**self.options, **options}, partial(self._start, self._checked_input(input)), deps, output)
         fields = {**(FIELDS if self.computer is not None else {}), **self.fields}
-        return StreamOptions(fields=fields or None, timeouts=self.timeouts, reasoning_tag=self.reasoning_tag)
+        stream_options = StreamOptions(
+            fields=fields or None,
+            timeouts=self.timeouts,
+            reasoning_tag=self.reasoning_tag,
+            output_type=None if output is None else output.kind,
+        )
+        return turn, (_ConversationRecorder(self, turn), *self.handlers, *handlers), stream_options
 
     def _connect(self, turn: Turn, stream: StreamState) -> None:
         turn.stream, stream.agent_name = stream, self.name
@@ -119,7 +132,7 @@ class _BaseAgent(AgentCore):
         self._live = stream
 
 
-class Agent(_BaseAgent):
+class Agent(_BaseAgent[T]):
     """A model, its tools and a computer, as streams that the calling thread drives. `AsyncAgent` is for tasks.
 
         with Computer() as computer:
@@ -165,6 +178,12 @@ class Agent(_BaseAgent):
         before_request: sees each `ModelRequest` before it is sent, and may change it, or return another one: to shorten a long
             conversation, to choose the model by the step, to add a header. What it raises ends the stream, as a hook's error
             does.
+        output_type: what the model answers with: JSON that `get_final_output()` of the streams returns as this type. It may be any
+            that JSON can be read as; the model is asked for an object.
+        output_mode: how it is asked: `native`, the default, by a parameter of the request; `prompt` in the instructions, for servers
+            without such a parameter.
+        output_retries: how often the model is asked again in one run if its answer is no such JSON, 1 by default. `on_warning` gets
+            `output-invalid`.
         options: further arguments of every request, such as `temperature=0`.
 
     Attributes:
@@ -173,6 +192,7 @@ class Agent(_BaseAgent):
         model, name, computer, instructions, auto_run, fields, options: as the constructor received them. They may be set
             between two streams.
         max_steps, max_total_tokens, output_limit, timeouts, images, handlers, before_request, reasoning_tag: the same.
+        output_type, output_mode, output_retries: the same.
         tools: the functions that the agent calls, a dict of `Tool`s by name. Do not change it.
 
     Raises:
@@ -180,9 +200,29 @@ class Agent(_BaseAgent):
             name; a message is malformed; another argument is of another kind.
     """
 
+    @overload
+    def stream(
+        self,
+        input: UserInput | Handler = None,
+        /,
+        *handlers: Handler,
+        deps: object = None,
+        output_type: type[U] | UnionType,
+        **options: Any,
+    ) -> StreamManager[U]: ...
+    @overload
     def stream(
         self, input: UserInput | Handler = None, /, *handlers: Handler, deps: object = None, **options: Any
-    ) -> StreamManager:
+    ) -> StreamManager[T]: ...
+    def stream(
+        self,
+        input: UserInput | Handler = None,
+        /,
+        *handlers: Handler,
+        deps: object = None,
+        output_type: Any = None,
+        **options: Any,
+    ) -> StreamManager[Any]:
         """Return one stream over all model calls, tool calls and runs of code that the answer takes.
 
         The first request is sent when the stream is entered or first read. Tools run one after the other in a thread.
@@ -196,6 +236,7 @@ class Agent(_BaseAgent):
                 is asked again. The input of a stream that failed in its first answer gives way to the next one.
             handlers: receive each event, in this order.
             deps: the application's own object for this run, which tools get as `ToolContext.deps`.
+            output_type: as the agent's own, for this stream.
             options: further arguments of the requests of this stream, besides those of the agent.
 
         Returns:
@@ -205,8 +246,8 @@ class Agent(_BaseAgent):
             UsageError: a stream of this agent is still running; a handler has `async def` hooks; a message is malformed,
                 or the provider does not take it; an image cannot be read; the client has no such option.
         """
-        turn, all_handlers = self._new_turn(input, handlers, deps, options)
-        stream = StreamManager(first_source(turn.course), all_handlers, self._stream_options())
+        turn, all_handlers, stream_options = self._new_turn(input, handlers, deps, output_type, options)
+        stream: StreamManager[Any] = StreamManager(first_source(turn.course), all_handlers, stream_options)
         self._connect(turn, stream)
         return stream
 
@@ -216,7 +257,7 @@ class Agent(_BaseAgent):
             cast("StreamManager", self._live).close()
 
 
-class AsyncAgent(_BaseAgent):
+class AsyncAgent(_BaseAgent[T]):
     """A model, its tools and a computer, as streams that the calling task drives, on asyncio or trio.
 
         agent = sk.AsyncAgent(openai.AsyncOpenAI(), model="gpt-5-mini", tools=[get_weather])
@@ -260,6 +301,12 @@ class AsyncAgent(_BaseAgent):
         before_request: sees each `ModelRequest` before it is sent, and may change it, or return another one: to shorten a long
             conversation, to choose the model by the step, to add a header. What it raises ends the stream, as a hook's error
             does. It may be `async def`.
+        output_type: what the model answers with: JSON that `get_final_output()` of the streams returns as this type. It may be any
+            that JSON can be read as; the model is asked for an object.
+        output_mode: how it is asked: `native`, the default, by a parameter of the request; `prompt` in the instructions, for servers
+            without such a parameter.
+        output_retries: how often the model is asked again in one run if its answer is no such JSON, 1 by default. `on_warning` gets
+            `output-invalid`.
         options: further arguments of every request, such as `temperature=0`.
 
     Attributes:
@@ -268,6 +315,7 @@ class AsyncAgent(_BaseAgent):
         model, name, computer, instructions, auto_run, fields, options: as the constructor received them. They may be set
             between two streams.
         max_steps, max_total_tokens, output_limit, timeouts, images, handlers, before_request, reasoning_tag: the same.
+        output_type, output_mode, output_retries: the same.
         tools: the functions that the agent calls, a dict of `Tool`s by name. Do not change it.
 
     Raises:
@@ -277,9 +325,29 @@ class AsyncAgent(_BaseAgent):
 
     _accepts_async = True
 
+    @overload
+    def stream(
+        self,
+        input: UserInput | Handler = None,
+        /,
+        *handlers: Handler,
+        deps: object = None,
+        output_type: type[U] | UnionType,
+        **options: Any,
+    ) -> AsyncStreamManager[U]: ...
+    @overload
     def stream(
         self, input: UserInput | Handler = None, /, *handlers: Handler, deps: object = None, **options: Any
-    ) -> AsyncStreamManager:
+    ) -> AsyncStreamManager[T]: ...
+    def stream(
+        self,
+        input: UserInput | Handler = None,
+        /,
+        *handlers: Handler,
+        deps: object = None,
+        output_type: Any = None,
+        **options: Any,
+    ) -> AsyncStreamManager[Any]:
         """Return one stream over all model calls, tool calls and runs of code that the answer takes.
 
         The first request is sent when the stream is entered or first read.
@@ -292,6 +360,7 @@ class AsyncAgent(_BaseAgent):
                 is asked again. The input of a stream that failed in its first answer gives way to the next one.
             handlers: receive each event, in this order; sync and async ones.
             deps: the application's own object for this run, which tools get as `ToolContext.deps`.
+            output_type: as the agent's own, for this stream.
             options: further arguments of the requests of this stream, besides those of the agent.
 
         Returns:
@@ -301,8 +370,10 @@ class AsyncAgent(_BaseAgent):
             UsageError: a stream of this agent is still running; a message is malformed, or the provider does not take
                 it; an image cannot be read; the client has no such option.
         """
-        turn, all_handlers = self._new_turn(input, handlers, deps, options)
-        stream = AsyncStreamManager(first_async_source(turn.course), all_handlers, self._stream_options())
+        turn, all_handlers, stream_options = self._new_turn(input, handlers, deps, output_type, options)
+        stream: AsyncStreamManager[Any] = AsyncStreamManager(
+            first_async_source(turn.course), all_handlers, stream_options
+        )
         self._connect(turn, stream)
         return stream
 

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from difflib import get_close_matches
 from functools import wraps
-from typing import Any, ParamSpec, Self, TypeAlias, cast
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Self, TypeAlias, cast
 
 from ..answers import Confirmation
 from ..arguments import check_count, check_kind
@@ -17,17 +18,25 @@ from ..handlers import Handler, no_handler
 from ..limits import Timeouts
 from ..messages import CodeMessage, Message, ToolCallMessage
 from ..protocols import is_object, to_input
+from ..streams.manager import T
 from ..streams.state import StreamState
 from .actions import WAITING, complete_records, is_question, open_calls, pending_of
 from .code import CODE_TOOL, check_auto_run, code_schema
 from .computer_protocol import Computing, check_computer
-from .conversation import as_messages, input_messages, load_messages, save_messages, with_image_data
+from .conversation import OUTPUT_RETRY, as_messages, input_messages, load_messages, save_messages, with_image_data
 from .history import model_view
 from .model_request import BeforeRequest, ModelRequest, checked_before_request
 from .requests import Provider, tool_name
 from .tools import Tool
 
+if TYPE_CHECKING:
+    from ..streams.output_type import OutputType
+    from .output import AgentOutput
+
 __all__ = ["AgentCore", "AnyTool"]
+
+OutputMode: TypeAlias = Literal["native", "prompt"]
+"""How the model is asked for an output: by a parameter of the request, or in the instructions."""
 
 AnyTool: TypeAlias = Callable[..., Any] | Mapping[str, Any]
 """A function, a `Tool`, or the schema of a tool that the application answers (`call.respond`) or the provider runs."""
@@ -52,7 +61,7 @@ def _checks_names(init: Callable[_P, None]) -> Callable[_P, None]:
     return checked
 
 
-class AgentCore:
+class AgentCore(Generic[T]):
     """The settings, tools and conversation of an agent.
 
     `Agent` and `AsyncAgent` add `stream` and `close`; their docstrings describe the arguments.
@@ -88,6 +97,9 @@ class AgentCore:
         images: bool = True,
         messages: Iterable[Message | Mapping[str, Any]] = (),
         before_request: BeforeRequest | None = None,
+        output_type: type[T] | UnionType | None = None,
+        output_mode: OutputMode = "native",
+        output_retries: int = 1,
         **options: Any,
     ) -> None:
         _check_limits(max_steps, max_total_tokens, output_limit)
@@ -105,18 +117,31 @@ class AgentCore:
         self.images = images
         self.check_options(options)
         self.options: dict[str, Any] = options
+        self._take_tools(tools)
+        self.fields: dict[str, str] = {**(fields or {})}
+        self.reasoning_tag = _checked_tag(reasoning_tag)
+        self.messages: list[Message] = as_messages(messages)
+        self.before_request = checked_before_request(before_request, accepts_async=self._accepts_async)
+        self._take_output(output_type, output_mode, output_retries)
+        self._other_provider: Provider | None = None  # of the newest request that another client has sent
+        self._live: StreamState | None = None  # the newest stream that has started
+        self._newest_input: Sequence[Message] = ()  # what it added to the conversation
+
+    def _take_tools(self, tools: Iterable[AnyTool]) -> None:
+        """Offer these tools to the model. Raises `UsageError` as `add_tool`."""
         self.tools: dict[str, Tool[..., Any]] = {}
         self.application_tools: set[str] = set()
         self._schemas: list[Mapping[str, Any]] = []
         for tool in _checked_tools(tools):
             self.add_tool(tool)
-        self.fields: dict[str, str] = {**(fields or {})}
-        self.reasoning_tag = _checked_tag(reasoning_tag)
-        self.messages: list[Message] = as_messages(messages)
-        self.before_request = checked_before_request(before_request, accepts_async=self._accepts_async)
-        self._other_provider: Provider | None = None  # of the newest request that another client has sent
-        self._live: StreamState | None = None  # the newest stream that has started
-        self._newest_input: Sequence[Message] = ()  # what it added to the conversation
+
+    def _take_output(self, kind: Any, mode: OutputMode, retries: int) -> None:
+        """Ask the model for this output. Raises `UsageError` as `_output_of`."""
+        self.output_type: Any = kind
+        self.output_mode: OutputMode = mode
+        self.output_retries = retries
+        self._checked_output: tuple[Any, OutputType] | None = None  # the newest `output_type`, and what was made of it
+        self._output_of(None)
 
     def _provider_of(self, client: Any, protocol: str | None) -> Provider:
         """Return the provider behind a client. Raises `UsageError` for an asynchronous one where the agent is not."""
@@ -151,6 +176,25 @@ class AgentCore:
             UsageError: it names the argument, and the one that may be meant.
         """
         self.provider.check_options(options, _ARGUMENTS)
+
+    def _output_of(self, kind: Any) -> AgentOutput | None:
+        """Return the output that a run is asked for: of this type, else of the agent's own; None for a text.
+
+        Raises:
+            UsageError: no JSON can be read as the type; the mode or the number of retries is none.
+        """
+        kind = self.output_type if kind is None else kind
+        check_count("output_retries", self.output_retries, least=0)
+        if self.output_mode not in ("native", "prompt"):
+            raise UsageError(f"`output_mode` is 'native' or 'prompt', not {self.output_mode!r}")
+        if kind is None:
+            return None
+        from ..streams.output_type import OutputType  # few agents have an output
+        from .output import AgentOutput
+
+        if self._checked_output is None or self._checked_output[0] is not kind:
+            self._checked_output = kind, OutputType(kind, wraps=True)
+        return AgentOutput(self._checked_output[1], self.output_mode, self.output_retries)
 
     @property
     def tool_schemas(self) -> list[Mapping[str, Any]]:
@@ -359,7 +403,7 @@ _ARGUMENTS = tuple(
 def _start_of_newest_turn(messages: Sequence[Message]) -> int:
     """Return the index of the newest input: the user's last messages, with the system's among them."""
     index = len(messages)
-    while index and messages[index - 1].role != "user":
+    while index and (messages[index - 1].role != "user" or OUTPUT_RETRY in messages[index - 1].metadata):
         index -= 1
     if not index:
         return len(messages)

@@ -13,15 +13,18 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
 from operator import attrgetter
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 from urllib.parse import urlsplit
 
 from ..answers import Confirmation
-from ..errors import UsageError
+from ..errors import SourceError, UsageError, raise_source_error
 from ..messages import Message, TextMessage
 from ..protocols import to_input
 from ..protocols.values import as_object, is_object
 from .model_request import ModelRequest
+
+if TYPE_CHECKING:
+    from .output import NativeFormat
 
 __all__ = ["Provider", "outputs_after_calls", "tool_name"]
 
@@ -85,13 +88,16 @@ class Provider:
             if not takes_any and name not in accepted:
                 raise UsageError(_unknown_option(name, [*own, *accepted], create))
 
-    def request(self, request: ModelRequest, metadata: Mapping[str, Any] | None = None) -> Callable[[], Any]:
+    def request(
+        self, request: ModelRequest, metadata: Mapping[str, Any] | None = None, output: NativeFormat | None = None
+    ) -> Callable[[], Any]:
         """Return a function that sends the request. It returns the client's stream, or an awaitable of it (async
         clients).
 
         Args:
             request: its tools may be schemas of functions in any provider's form, and tools that the provider runs itself.
             metadata: of the run that the request goes on with, as the decoder has it.
+            output: what the model is to answer with. An option of the application for it comes first.
 
         Raises:
             UsageError: the provider does not accept a message.
@@ -103,8 +109,16 @@ class Provider:
         if self.protocol == "anthropic" and (container := as_object(as_object(metadata).get("container")).get("id")):
             arguments["container"] = container  # code that waits for an output waits there
         arguments = {"model": request.model, "stream": True, **arguments, **options}
+        if output is None:
+            return self._sending(arguments)
+        self._api.output(output).put_into(arguments)
+        send = self._sending(arguments)
+        return partial(_send_explained_async if self.is_async else _send_explained, send)
+
+    def _sending(self, arguments: dict[str, Any]) -> Callable[[], Any]:
+        """Return a function that sends a request with these arguments."""
         create = self._api.create(self.client)
-        if self.protocol != "openai_chat" or "stream_options" in options or self._takes_usage is False:
+        if self.protocol != "openai_chat" or "stream_options" in arguments or self._takes_usage is False:
             return lambda: create(**arguments)
         with_usage = {**arguments, "stream_options": {"include_usage": True}}
         if self._takes_usage:
@@ -171,6 +185,33 @@ def _not_a_client(client: Any, what: str) -> str:
 def _is_refusal(error: Exception) -> bool:
     """Whether the server may have refused an argument of the request."""
     return getattr(error, "status_code", None) in (400, 422)
+
+
+def _send_explained(send: Callable[[], Any]) -> Any:
+    """Send a request that states its output. The error of a server that refuses it names what other servers take."""
+    try:
+        return send()
+    except Exception as error:
+        _raise_explained(error)
+
+
+async def _send_explained_async(send: Callable[[], Any]) -> Any:
+    """As `_send_explained`, for an async client."""
+    try:
+        return await send()
+    except Exception as error:
+        _raise_explained(error)
+
+
+def _raise_explained(error: Exception) -> NoReturn:
+    if not _is_refusal(error):
+        raise error
+    try:
+        raise_source_error(error)
+    except SourceError as refusal:
+        hint = 'if the server takes no JSON schema of the output, `output_mode="prompt"` puts it into the instructions'
+        refusal.args = (f"{refusal.message}; {hint}",)
+        raise
 
 
 def _host(client: Any) -> str | None:
@@ -288,15 +329,48 @@ def _called_names(messages: list[Any]) -> list[str]:
     return [*dict.fromkeys(block["name"] for block in blocks if block["type"] == "tool_use")]
 
 
+class _OutputArgument(NamedTuple):
+    """The argument that states the output, and the key in it, if there is one."""
+
+    name: str
+    key: str | None
+    value: dict[str, Any]
+
+    def put_into(self, arguments: dict[str, Any]) -> None:
+        """Put it into the arguments of a request, beside what they have in its place."""
+        if self.key is None:
+            arguments.setdefault(self.name, self.value)
+        else:
+            arguments[self.name] = {self.key: self.value, **as_object(arguments.get(self.name))}
+
+
+def _responses_output(output: NativeFormat) -> _OutputArgument:
+    return _OutputArgument("text", "format", {"type": "json_schema", **_schema_of(output)})
+
+
+def _chat_output(output: NativeFormat) -> _OutputArgument:
+    return _OutputArgument("response_format", None, {"type": "json_schema", "json_schema": _schema_of(output)})
+
+
+def _schema_of(output: NativeFormat) -> dict[str, Any]:
+    return {"name": output.name, "schema": dict(output.schema), "strict": output.strict}
+
+
+def _anthropic_output(output: NativeFormat) -> _OutputArgument:
+    return _OutputArgument("output_config", "format", {"type": "json_schema", "schema": dict(output.schema)})
+
+
 class _Api(NamedTuple):
-    """An API of a client: the method that sends a request, and what turns a conversation into its arguments."""
+    """An API of a client: the method that sends a request, what turns a conversation into its arguments, and what states the
+    output."""
 
     create: Callable[[Any], Callable[..., Any | Awaitable[Any]]]
     arguments: Callable[[list[Any], str, Sequence[Mapping[str, Any]]], dict[str, Any]]
+    output: Callable[[NativeFormat], _OutputArgument]
 
 
 _APIS: dict[str, _Api] = {
-    "openai_responses": _Api(attrgetter("responses.create"), _responses_arguments),
-    "openai_chat": _Api(attrgetter("chat.completions.create"), _chat_arguments),
-    "anthropic": _Api(attrgetter("messages.create"), _anthropic_arguments),
+    "openai_responses": _Api(attrgetter("responses.create"), _responses_arguments, _responses_output),
+    "openai_chat": _Api(attrgetter("chat.completions.create"), _chat_arguments, _chat_output),
+    "anthropic": _Api(attrgetter("messages.create"), _anthropic_arguments, _anthropic_output),
 }

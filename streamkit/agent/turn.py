@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ..answers import Confirmation
 from ..errors import UsageError
@@ -48,6 +48,9 @@ from .steps import (
 from .tool_context import ToolContext
 from .tools import Tool
 
+if TYPE_CHECKING:
+    from .output import AgentOutput
+
 __all__ = ["Turn"]
 
 
@@ -59,6 +62,7 @@ class Turn:
         options: further arguments of its requests.
         on_start: called with the stream when the first step is taken.
         deps: the application's own object, for the contexts of its tools.
+        output: what the model is asked to answer with; None for a text.
 
     Attributes:
         stream: the stream that the run is in. To be set before the first step is taken.
@@ -74,6 +78,7 @@ class Turn:
         options: Mapping[str, Any],
         on_start: Callable[[StreamState], object],
         deps: object = None,
+        output: AgentOutput | None = None,
     ) -> None:
         self.course: Iterator[Step] = self._course()
         self.presents_again = False
@@ -81,6 +86,7 @@ class Turn:
         self._options = options
         self._on_start = on_start
         self._deps = deps
+        self._output = output
         self._outcomes = Outcomes(agent)
         self._marked: list[RecordedAction] = []  # those that wait for the turn to come to them
         self._answer_begins = 0  # where in the stream's messages the model's newest answer begins
@@ -151,8 +157,12 @@ class Turn:
             messages = self.stream.messages[self._answer_begins :]
             answered = [*self.stream.confirmations[first_confirmation:]]
             if not self._must_continue(messages, answered):
-                return
-            if not (yield from self._answer(messages, answered)):
+                if self._output is None or number + 1 == self._agent.max_steps:
+                    return
+                if (warning := self._output.ask_again(self.stream, self._agent.messages)) is None:
+                    return
+                yield EmitEvents([warning])
+            elif not (yield from self._answer(messages, answered)):
                 return
         yield _cut_short("max_steps")
 
@@ -167,15 +177,15 @@ class Turn:
         agent.messages[:] = as_messages(agent.messages)  # the application may have added dicts
         view = model_view(agent.messages, limit=agent.output_limit, images=agent.images, answered=answered)
         options, tools = dict(self._options), agent.tool_schemas
-        return ModelRequest(
-            agent.provider.client, agent.model, view, agent.instructions, tools, options, step, self._deps
-        )
+        instructions = agent.instructions if self._output is None else self._output.instructions(agent.instructions)
+        return ModelRequest(agent.provider.client, agent.model, view, instructions, tools, options, step, self._deps)
 
     def _sending(self, request: ModelRequest) -> tuple[str, Callable[[], Any]]:
         """Return the protocol of a request, and what sends it."""
         run, provider = self.stream.current_run, self._agent.provider_of(request)
         self.stream.announce_request(provider.protocol, request)
-        return provider.protocol, provider.request(request, None if run is None else run.metadata)
+        output = None if self._output is None else self._output.native_format
+        return provider.protocol, provider.request(request, None if run is None else run.metadata, output)
 
     def _must_continue(self, messages: Sequence[Message], answered: Sequence[Confirmation]) -> bool:
         """Whether the answer asks for something that the next request brings."""

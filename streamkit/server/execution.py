@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import anyio.lowlevel
@@ -189,7 +189,8 @@ class AgentExecution:
             made = await made
         if not isinstance(made, Agent | AsyncAgent):
             raise UsageError(f"the server's factory returns an Agent or an AsyncAgent, not {made!r}")
-        return made
+        agent: Agent | AsyncAgent = cast("Any", made)
+        return agent
 
     def _prepare(self) -> None:
         agent, messages = self._agent, self.context.messages

@@ -345,7 +345,7 @@ def misused_agents() -> None:
     sk.Agent(client)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     sk.Agent(client, model="m", tools=["x"])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
     sk.Agent(client, model="m", computer=5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    sk.Agent(client, model="m").stream(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    sk.Agent(client, model="m").stream(5)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
     send_mail(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
@@ -389,3 +389,18 @@ async def an_async_output() -> None:
     async for item in stream.output_items():
         assert_type(item, Weather)
     assert_type(await stream.get_final_output(), list[Weather])
+
+
+def an_agent_with_an_output() -> None:
+    agent = sk.Agent(client, model="m", output_type=Weather, output_mode="prompt", output_retries=2)
+    assert_type(agent, sk.Agent[Weather])
+    assert_type(agent.stream("x").get_final_output(), Weather)
+    assert_type(agent.stream("x", Right(), output_type=list[News]).output_items(), Iterator[News])
+    assert_type(sk.Agent(client, model="m").stream("x"), sk.StreamManager[Any])
+    sk.Agent(client, model="m", output_mode="tool")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+async def an_async_agent_with_an_output() -> None:
+    agent = sk.AsyncAgent(aclient, model="m", output_type=Weather)
+    assert_type(await agent.stream("x").get_final_output(), Weather)
+    assert_type(await agent.stream(AsyncRight(), output_type=News).get_final_output(), News)
