@@ -345,7 +345,7 @@ def misused_agents() -> None:
     sk.Agent(client)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     sk.Agent(client, model="m", tools=["x"])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
     sk.Agent(client, model="m", computer=5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    sk.Agent(client, model="m").stream(5)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+    sk.Agent(client, model="m").stream(5)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
     send_mail(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
