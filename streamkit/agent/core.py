@@ -138,8 +138,7 @@ class AgentCore(Generic[T]):
     def _take_output(self, kind: Any, mode: OutputMode, retries: int) -> None:
         """Ask the model for this output. Raises `UsageError` as `_output_of`."""
         self.output_type: Any = kind
-        self.output_mode: OutputMode = mode
-        self.output_retries = retries
+        self.output_mode, self.output_retries = mode, retries
         self._checked_output: tuple[Any, OutputType] | None = None  # the newest `output_type`, and what was made of it
         self._output_of(None)
 
