@@ -1,5 +1,5 @@
 """The command line: `streamkit demo`, `streamkit chat`, `streamkit serve`, `streamkit replay`,
-`streamkit convert` and `streamkit doctor`.
+`streamkit convert`, `streamkit mock` and `streamkit doctor`.
 
 A failure is one line on stderr. Exit codes: 1 the stream failed, 2 the caller made a mistake, 130 Ctrl-C, 141 the reader
 of stdout left.

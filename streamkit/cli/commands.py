@@ -37,6 +37,7 @@ def parser() -> argparse.ArgumentParser:
     _add_serve(commands)
     _add_replay(commands)
     _add_convert(commands)
+    _add_mock(commands)
     _add_doctor(commands)
     return parser
 
@@ -260,6 +261,30 @@ def _field(text: str) -> tuple[str, str]:
 
 def _fields(arguments: argparse.Namespace) -> dict[str, str] | None:
     return dict(arguments.fields) if arguments.fields else None
+
+
+# -- mock
+
+
+def _add_mock(commands: _Commands) -> None:
+    mock = commands.add_parser(
+        "mock",
+        help="serve recordings as a model's answers",
+        description="Serves the answers in recordings, or in response bodies that were saved, on 127.0.0.1, and prints the "
+        "addresses for the clients of OpenAI and Anthropic. Each request with `stream` gets the next answer, the last one "
+        "again and again: byte for byte in the API that it was recorded in, else encoded. Ctrl-C stops it.",
+    )
+    mock.add_argument(
+        "files", metavar="FILE", nargs="+", help="a recording, or a body of Server-Sent Events or JSON Lines"
+    )
+    mock.add_argument("--port", metavar="N", type=_port, default=0, help="the port (default: one that is free)")
+    mock.set_defaults(run=_mock)
+
+
+def _mock(arguments: argparse.Namespace) -> int:
+    from .mock import run
+
+    return run(arguments.files, arguments.port)
 
 
 # -- doctor

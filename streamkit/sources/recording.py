@@ -3,7 +3,8 @@
     {"streamkit": "recording", "version": 1, "created_at": 1766434871.5}
     {"source": 1, "fields": {…}, "protocol": "…", …}           a source begins; a run has several with `then=`, and of an
                                                                agent. What it was read with is used again on replay: the
-                                                               stream's `fields=`, and the protocol if it was known. The
+                                                               stream's `fields=` and `reasoning_tag=`, and the protocol if
+                                                               it was known. The
                                                                others are true or missing: `live`, it was a producer
                                                                that takes a pull for an answer; `answered`, the stream
                                                                could answer confirmations; `same_step`, it belonged to

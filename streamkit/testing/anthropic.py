@@ -59,6 +59,7 @@ class AnthropicMessages(Dialect):
     """The answer to `POST /v1/messages`."""
 
     api = "Anthropic Messages"
+    protocol = "anthropic"
     routes = {"/v1/messages": ("model", "messages", "max_tokens")}
     required_headers = ("anthropic-version",)
 

@@ -32,6 +32,7 @@ class Assistants(ResourceDialect):
     """
 
     api = "Assistants"
+    protocol = "openai_assistants"
     routes = {
         "/v1/threads/runs": ("assistant_id",),
         "/v1/threads/{id}/runs": ("assistant_id",),

@@ -32,6 +32,7 @@ class ChatCompletions(Dialect):
     """The answer to `POST /v1/chat/completions`."""
 
     api = "Chat Completions"
+    protocol = "openai_chat"
     routes = {"/v1/chat/completions": ("model", "messages")}
     unsupported = (McpApproval, CodeInterpreter)
 

@@ -50,6 +50,8 @@ class Dialect:
 
     api: ClassVar[str]
     """The API's name, for error messages."""
+    protocol: ClassVar[str]
+    """The protocol of its answers."""
     routes: ClassVar[Mapping[str, tuple[str, ...]]]
     """The routes that the API answers, each with the parameters that its requests must have."""
     required_headers: ClassVar[tuple[str, ...]] = ()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from ..errors import UsageError
-from .dialect import CREATED, Dialect, Json
+from .dialect import CREATED, Dialect, Json, UnsupportedPart
 from .replies import Reply
 from .requests import Request
 from .routes import dialect_of
@@ -89,7 +89,12 @@ class Playback:
         reply = scripted if isinstance(scripted, Reply) else scripted(request)
         if not isinstance(cast("object", reply), Reply):
             raise UsageError(f"a function of a script returns a `Reply`, not {reply!r}")
-        return reply, dialect_of(request)(reply, request, number, self._waiting_steps)
+        dialect = dialect_of(request)
+        if reply.recording is not None:
+            if not request.stream:
+                raise UnsupportedPart('A recording answers a request with `"stream": true` alone.')
+            reply = reply.in_protocol(dialect.protocol)
+        return reply, dialect(reply, request, number, self._waiting_steps)
 
     def model_object(self, path: str) -> Json | None:
         """Return the body of `GET /v1/models` or `GET /v1/models/{model}`; None for any other path."""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from ..arguments import check_seconds
 from ..errors import UsageError
 from .parts import Part, Reasoning, Text, ToolCall
+
+if TYPE_CHECKING:
+    from .recorded import RecordedAnswer
 
 __all__ = ["FinishReason", "Reply", "ServiceError", "Tokens", "grouped_calls", "in_turns"]
 
@@ -107,6 +112,9 @@ class Reply:
         headers: Further response headers, by name. They replace the server's own of the same name, except those that
             frame the body.
         raw: A body to send unchanged instead of parts. In a sequence each item is one piece, written on its own.
+        recording: The file of a recording, or of a saved body, whose answer is sent instead of parts: byte for byte where the
+            request's API is that of the recording, else in the request's API. It answers streams alone.
+        answer: Which answer of the recording, from 1, where it has several. Default: the first.
 
     Attributes:
         parts: The parts, with each `str` as a `Text`. Every other argument is an attribute of its own name.
@@ -135,6 +143,8 @@ class Reply:
         retry_after: float | None = None,
         headers: Mapping[str, str] | None = None,
         raw: bytes | Sequence[bytes] | None = None,
+        recording: str | PathLike[str] | None = None,
+        answer: int = 1,
     ) -> None:
         self.parts: tuple[Part, ...] = tuple(map(_as_part, parts))
         self.interleave = interleave
@@ -153,7 +163,18 @@ class Reply:
         self.retry_after = 1 if retry_after is None and status == 429 else retry_after
         self.headers: dict[str, str] = dict(headers or {})
         self.raw: tuple[bytes, ...] | None = None if raw is None else _as_pieces(raw)
+        self.recording = recording
+        self.answer = answer
+        self._recorded = None if recording is None else _recorded_answer(recording, answer)
         self._check()
+
+    def in_protocol(self, protocol: str) -> Reply:
+        """Return the reply as it is sent in a protocol: of a recording one with a raw body, else itself."""
+        if self._recorded is None:
+            return self
+        sent = copy.copy(self)
+        sent.raw = tuple(self._recorded.pieces(protocol))
+        return sent
 
     @property
     def length(self) -> int:
@@ -184,6 +205,8 @@ class Reply:
             raise UsageError("ping= is a number of seconds above 0, and needs never_ends=True")
         if self.raw is not None and self.parts:
             raise UsageError("a reply has parts or a raw body, not both")
+        if self.recording is not None and (self.parts or self.raw is not None):
+            raise UsageError("a reply has a recording, parts or a raw body, not two of them")
         if self.raw is None and self.status >= 400 and (self.parts or endings):
             raise UsageError(f"with status {self.status} the answer is an error: it has no parts and no other ending")
 
@@ -192,6 +215,15 @@ class Reply:
         if self.status == 200:
             return f"Reply({content})"
         return f"Reply({content or self.error.message!r}, status={self.status})"
+
+
+def _recorded_answer(path: str | PathLike[str], number: int) -> RecordedAnswer:
+    from .recorded import recorded_answers  # few scripts have recordings
+
+    answers = recorded_answers(path)
+    if not 1 <= number <= len(answers):
+        raise UsageError(f"{path} has {len(answers)} answers, and no answer={number}")
+    return answers[number - 1]
 
 
 def _as_part(part: object) -> Part:

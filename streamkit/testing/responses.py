@@ -32,6 +32,7 @@ class Responses(ResourceDialect):
     """The answer to `POST /v1/responses`."""
 
     api = "Responses"
+    protocol = "openai_responses"
     routes = {"/v1/responses": ("model",)}
     unsupported = ()
     request_defaults = {

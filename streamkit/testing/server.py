@@ -53,15 +53,17 @@ class ModelServer:
             callable in place of a reply gets the `Request` and returns the `Reply`. It runs in the connection's thread;
             if it raises, the request is answered with status 400 and the exception's text.
         model: The model that `GET /v1/models` lists. Default: `scripted`.
+        port: The port. Default: 0, a free one.
 
     Raises:
         UsageError: The script is empty, or has an entry of another kind.
+        OSError: The port is taken.
     """
 
-    def __init__(self, script: Scripted | Iterable[Scripted], *, model: str = "scripted") -> None:
+    def __init__(self, script: Scripted | Iterable[Scripted], *, model: str = "scripted", port: int = 0) -> None:
         entries = _entries(script)
         self._playback = Playback(entries, model)
-        self._listener = _HttpListener(self._playback)
+        self._listener = _HttpListener(self._playback, port)
         self._port: int = self._listener.server_address[1]
         self._thread = threading.Thread(
             target=self._listener.serve_forever, args=(0.005,), name="model-server", daemon=True
@@ -139,10 +141,10 @@ class _HttpListener(TCPServer):
 
     request_queue_size = 128
 
-    def __init__(self, playback: Playback) -> None:
+    def __init__(self, playback: Playback, port: int) -> None:
         self._lock = threading.Lock()
         self._open: dict[socket.socket, threading.Thread] = {}
-        super().__init__(("127.0.0.1", 0), partial(Connection, playback))
+        super().__init__(("127.0.0.1", port), partial(Connection, playback))
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Serve a connection in a thread of its own."""
