@@ -32,6 +32,7 @@ from ..events import (
 )
 from ..messages import Message, ReasoningMessage, TextMessage, message_class
 from ..messages.json_text import has_surrogates, join_surrogates
+from .field_messages import caused_by
 from .split_text import SplitDelta, with_text
 
 __all__ = ["ReasoningTag"]
@@ -178,7 +179,7 @@ class _TaggedText:
             return events
         self._state = "between"
         if self._has_reasoning:
-            events.append(_caused(cause, MessageEnded(self._reasoning_id)))
+            events.append(caused_by(cause, MessageEnded(self._reasoning_id)))
         return [*events, *self._begin_text(cause)]
 
     def _reasoning(self, text: str, cause: Event) -> list[Event]:
@@ -188,15 +189,15 @@ class _TaggedText:
         if not self._has_reasoning:
             self._has_reasoning = True
             message = ReasoningMessage(self._reasoning_id, metadata={"reasoning_tag": self._tag})
-            events.append(_caused(cause, ReasoningCreated(message)))
-        return [*events, _caused(cause, ReasoningDelta(self._reasoning_id, text))]
+            events.append(caused_by(cause, ReasoningCreated(message)))
+        return [*events, caused_by(cause, ReasoningDelta(self._reasoning_id, text))]
 
     def _begin_text(self, cause: Event) -> list[Event]:
         self._text = text = self._text.lstrip()
         if not text:
             return []
         self._text, self._state, self.is_plain = "", "over", True
-        return [*self._creation(cause), _caused(cause, TextDelta(self._id, text))]
+        return [*self._creation(cause), caused_by(cause, TextDelta(self._id, text))]
 
     def _creation(self, cause: Event | None) -> Iterator[Event]:
         created, self._created = self._created, None
@@ -224,7 +225,7 @@ class _TaggedText:
         is_whole = self._state == "beginning" and not self._held
         events = [*(self.add(content, event) if is_whole and content else ()), *self.release(event)]
         if self._state == "reasoning" and self._has_reasoning:
-            events.append(_caused(event, MessageEnded(self._reasoning_id, message.status)))
+            events.append(caused_by(event, MessageEnded(self._reasoning_id, message.status)))
         if not self._is_tagged:
             return [*events, event]
         if not self.is_plain:
@@ -233,7 +234,7 @@ class _TaggedText:
             return [*events, event]
         text = message.copy()
         text.replace_content(content.partition(self._closing)[2].lstrip())
-        return [*events, _caused(event, MessageDone(text))]
+        return [*events, caused_by(event, MessageDone(text))]
 
 
 def _is_answer(message: Message) -> bool:
@@ -250,8 +251,3 @@ def _overlap(text: str, tag: str) -> int:
 def _positioned(cause: Event, event: _E) -> _E:
     """Return an event that was held back, at the position at which it comes now."""
     return msgspec.structs.replace(event, position=cause.position)
-
-
-def _caused(cause: Event, event: _E) -> _E:
-    event.position, event.raw_item, event.item_index = cause.position, cause.raw_item, cause.item_index
-    return event
