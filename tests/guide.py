@@ -13,6 +13,7 @@ import contextlib
 import gc
 import inspect
 import io
+import json
 import re
 import sys
 import tempfile
@@ -76,9 +77,20 @@ def scripted_model(request: Request) -> Reply:
     last = conversation[-1] if isinstance(conversation, list) else {}
     if is_tool_output(last):
         return ANSWER
+    if (answer := output_of(request)) is not None:
+        return Reply(answer)
     names = [tool.get("function", tool).get("name") for tool in request.body.get("tools") or ()]
     calls = [ToolCall(name, ARGUMENTS[name]) for name in names if name is not None]
     return Reply(*calls) if calls else ANSWER
+
+
+def output_of(request: Request) -> str | None:
+    """A recipe, or a list of one, where the request asks for it; None for a request that states no output."""
+    stated = request.body.get("text", {}).get("format") or request.body.get("response_format")
+    if stated is None:
+        return None
+    recipe = '{"title": "Egg", "steps": ["Boil.", "Peel."]}'
+    return f'{{"value": [{recipe}]}}' if '"value"' in json.dumps(stated) else recipe
 
 
 def is_tool_output(item: Mapping[str, Any]) -> bool:

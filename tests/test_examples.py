@@ -103,6 +103,13 @@ SHOWN = {
             "(timed_out; the state is kept)\n",
         ],
     ),
+    "14_typed_output": (
+        "",
+        [
+            "step 1 begins …\nstep 2 begins …\nA boiled egg: 5 minutes\n(output-invalid)\nstep 1 begins …\nTea\n",
+            "- Boil the egg. (4 min)\n- Peel it. (1 min)\n",
+        ],
+    ),
     "13_server": (
         "",
         [
