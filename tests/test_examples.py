@@ -117,6 +117,15 @@ SHOWN = {
             "Your room in Oslo is booked.\n(the run is completed; ",
         ],
     ),
+    "14_agent_as_a_tool": (
+        "",
+        [
+            '[message] I ask the researcher.\n[tool_call] research: {"input": "When was Oslo founded?"}\n'
+            '    [tool_call] search: {"query": "Oslo history"}\n',
+            "    [message] Around the year 1040.\n[tool_output] research: Around the year 1040.\n",
+            "[message] Oslo was founded around 1040.\n(2 steps, the answer has 5 words)\n",
+        ],
+    ),
     "migrate_assistant": (
         "",
         [

@@ -113,6 +113,13 @@ def test_a_parent_that_comes_with_the_end_counts() -> None:
 
 @pytest.mark.parametrize("protocol", WIRES)
 def test_a_wire_format_has_the_outer_answer_alone(protocol: str) -> None:
+    call = sk.ToolCallMessage("call-1/d", name="pay", call_id="call-1/2", content="{}", parent_id="call-1")
+    asked = sk.Confirmation("call-1/q", call)
+    decided = sk.Confirmation("call-1/q", call, status="approved")
+    output = told(sk.ToolOutputMessage, "call-1/p", "paid", call_id="call-1/2", parent_id="call-1")
+    asks = [call.done_event(call), sk.ConfirmationCreated(asked), sk.ConfirmationDone(decided), *output]
+    events = [*EVENTS[:-3], *asks, *EVENTS[-3:]]
+    assert [*sk.stream(events).chunks(protocol)] == [*sk.stream(EVENTS).chunks(protocol)]
     assert [*sk.stream(EVENTS).chunks(protocol)] == [*sk.stream(WITHOUT).chunks(protocol)]
 
 

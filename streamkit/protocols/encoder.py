@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
+from ..answers import Confirmation
 from ..events import Event
 from ..messages import TextMessage
 
@@ -22,8 +23,8 @@ class Encoder:
         choices: False if the protocol has no place for choices other than the first. Their events are then left out.
         fields: True if the protocol has a place for the code and reasoning that `fields=` extracts from the arguments of a
             call. If False they are left out, as the call has them too.
-        sub_agents: True if the protocol has a place for the messages of sub-agents, which have a `parent_id`. If False they are
-            left out: the output of the call that began the sub-agent has what it answered.
+        sub_agents: True if the protocol has a place for the messages of sub-agents, which have a `parent_id`. If False they, and
+            questions about them, are left out: the output of the call that began the sub-agent has what it answered.
         headers: what an HTTP response in this protocol has besides the headers of every event stream.
         sse_ids: False if the provider's own client cannot read the `id:` and `retry:` of an event stream: it takes a block of
             either without data for an event.
@@ -52,7 +53,9 @@ class Encoder:
         """
         message: Any = getattr(event, "snapshot", None)
         if message is None:
-            return self.feed(event)
+            confirmation: Any = getattr(event, "confirmation", None)
+            is_inner = isinstance(confirmation, Confirmation) and confirmation.subject.parent_id is not None
+            return () if is_inner and not self.sub_agents else self.feed(event)
         if message.parent_id is not None and not self.sub_agents:
             return ()
         if message.choice and not self.choices:

@@ -18,7 +18,7 @@ from ..protocols import registry
 from ..protocols.base import Decoder
 from ..protocols.framing import Framer, Frames, as_data, as_frame, framer_for, is_frame, without_leading_space
 from .chained import UpstreamConfirmations
-from .held_items import failed_run, is_plain, parsed_item, protocol_of, unknown_framing, unrecognised
+from .held_items import failed_run, is_foreign, is_plain, parsed_item, protocol_of, unknown_framing, unrecognised
 from .items import Items, is_parsed
 from .live import ForeignQuestions, decoder_of_possible_question, ends_with_question, expect_questions
 from .source import AsyncSource, Source, SourceTraits
@@ -238,6 +238,8 @@ class SourceDecoder:
                 kind = decoder_of_possible_question(parsed_item(item))
             if kind is not None:
                 break
+            if parsed and is_foreign(item):
+                raise unrecognised(item)
             if number >= _UNRECOGNISED_LIMIT:
                 raise unrecognised(held[0])
         else:

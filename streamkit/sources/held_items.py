@@ -15,7 +15,7 @@ from ..protocols.base import Decoder
 from ..protocols.framing import is_frame
 from ..protocols.values import is_object
 
-__all__ = ["failed_run", "is_plain", "parsed_item", "protocol_of", "unknown_framing", "unrecognised"]
+__all__ = ["failed_run", "is_foreign", "is_plain", "parsed_item", "protocol_of", "unknown_framing", "unrecognised"]
 
 _PLAIN_ITEMS = (str, bytes, dict, tuple)  # any of which may be an item of a protocol: a frame is a tuple
 
@@ -30,6 +30,13 @@ def protocol_of(item: Any, *, parsed: bool) -> type[Decoder] | None:
         kind: type[Decoder] = registry.find("streamkit").Decoder
         return kind
     return registry.recognise(as_item(item))
+
+
+def is_foreign(item: object) -> bool:
+    """Whether an item is an object that no decoder reads: it is no JSON, no frame, no event, and has no JSON form."""
+    if isinstance(item, tuple):
+        return not is_frame(item)
+    return not isinstance(item, (Event, *_PLAIN_ITEMS)) and not is_object(as_item(item))
 
 
 def parsed_item(held: Any) -> Any:
