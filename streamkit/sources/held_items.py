@@ -32,9 +32,9 @@ def protocol_of(item: Any, *, parsed: bool) -> type[Decoder] | None:
     return registry.recognise(as_item(item))
 
 
-def is_foreign(item: object) -> bool:
+def is_foreign(item: Any) -> bool:
     """Whether an item is an object that no decoder reads: it is no JSON, no frame, no event, and has no JSON form."""
-    if isinstance(item, tuple):
+    if item.__class__ is tuple:
         return not is_frame(item)
     return not isinstance(item, (Event, *_PLAIN_ITEMS)) and not is_object(as_item(item))
 
