@@ -14,6 +14,10 @@ A contestant that would take longer than `--seconds` for a document takes some o
 all again, whose pieces are each alone, these are evenly spread, and the cost is marked `~`. The others stop early; what
 they cost so far is less than it would become, and is marked `>`.
 
+Three give all of the value as it grows: `call.arguments` and `partial_output`, which read with `JsonTree`; pydantic's partial mode, as
+pydantic-ai calls it at each piece; and instructor's `Partial`, which validates a model at each (`pip install pydantic-ai-slim
+instructor`). Of jiter's and partial-json-parser's values the field is taken.
+
 Two documents: a tool call's arguments, one long text with some escapes; and many small fields, of which one is chosen.
 """
 
@@ -27,12 +31,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from streamkit.core.json_fields import JsonFields
+from streamkit.messages import COMPACT_AT, ToolCallMessage
 
 from .measuring import Contestant, Profile, Row, missing, numbered
 
 TITLE = "A field of a tool call while it streams"
 ABOUT = """\
-CPU time for each piece of four characters of a JSON document, of which one string field is shown as it grows. The baseline
+CPU time for each piece of four characters of a JSON document, of which one string field, or all, is shown as it grows. The baseline
 is `JsonFields`, which `fields=` uses. Its piece costs the same in a document of any size. A parser that reads all again
 at each piece becomes dearer with the document; one that gives only whole strings shows nothing until the field is over."""
 
@@ -136,11 +141,49 @@ def with_partial_json_parser(pieces: Sequence[str], seconds: float) -> Cost:
     return read_again(pieces, parse, seconds)
 
 
+def with_tree(pieces: Sequence[str], seconds: float) -> Cost:
+    """As a stream does it: the value is read at each delta."""
+    call = ToolCallMessage("call", status="in_progress")
+
+    def feed(piece: str) -> None:
+        call.pieces.append(piece)
+        if len(call.pieces) >= COMPACT_AT:
+            call.compact()
+        assert call.arguments is not None
+
+    return fed(pieces, feed, lambda: str(call.arguments["message"]), seconds)
+
+
+def with_pydantic_ai(pieces: Sequence[str], seconds: float) -> Cost:
+    """What pydantic-ai calls at each piece."""
+    adapter = importlib.import_module("pydantic").TypeAdapter(dict[str, Any])
+
+    def parse(text: str) -> Any:
+        return adapter.validate_json(text, experimental_allow_partial="trailing-strings")
+
+    return read_again(pieces, parse, seconds)
+
+
+def with_instructor(pieces: Sequence[str], seconds: float) -> Cost:
+    document = importlib.import_module("pydantic").create_model("Document", message=(str | None, None))
+    values = importlib.import_module("instructor").Partial[document].model_from_chunks(iter(pieces))
+    made: list[Any] = []
+    start = time.process_time()
+    for value in values:
+        made.append(value)
+        if time.process_time() - start > seconds:
+            return Cost((time.process_time() - start) / len(made), ">", None)
+    return Cost((time.process_time() - start) / len(made), "", made[-1].message)
+
+
 CONTESTANTS: dict[str, tuple[str | None, Callable[[Sequence[str], float], Cost]]] = {
     "JsonFields": (None, with_streamkit),
+    "JsonTree, all of the value": (None, with_tree),
     "ijson, push (strings whole)": ("ijson", with_ijson),
     "jiter, partial mode, again": ("jiter", with_jiter),
     "partial-json-parser, again": ("partial_json_parser", with_partial_json_parser),
+    "pydantic-ai, again": ("pydantic_ai", with_pydantic_ai),
+    "instructor, again": ("instructor", with_instructor),
 }
 
 
