@@ -103,11 +103,21 @@ SHOWN = {
             "(timed_out; the state is kept)\n",
         ],
     ),
-    "14_typed_output": (
+    "15_typed_output": (
         "",
         [
             "step 1 begins …\nstep 2 begins …\nA boiled egg: 5 minutes\n(output-invalid)\nstep 1 begins …\nTea\n",
             "- Boil the egg. (4 min)\n- Peel it. (1 min)\n",
+        ],
+    ),
+    "16_everything_of_an_agent": (
+        "y\n",
+        [
+            'geographer({"input": "Where is Oslo?"}) \ntemperatures({"city": "Oslo"}) In Norway, by the sea. ',
+            "day 1 … day 2 … day 3 … [12.0,17.5,14.0] \n",
+            "May it? [y/N] written \n",
+            "Report(city='Oslo', degrees=[12.0, 17.5, 14.0], advice='Take a coat.')\n",
+            "Diary(notes=['Oslo: 14.5 degrees']), 87 tokens\nOslo.\n",
         ],
     ),
     "13_server": (

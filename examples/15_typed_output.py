@@ -1,6 +1,6 @@
 """Typed output: the answer is JSON, which is shown while it arrives, and is a value of your own type in the end.
 
-    python examples/14_typed_output.py
+    python examples/15_typed_output.py
 
 Without OPENAI_API_KEY a scripted model answers, on this machine; with it, OpenAI does.
 """
