@@ -96,19 +96,24 @@ class AgentCall(PendingCall):
         stream.before_actions = self.stream.before_actions
         return self._run_async(stream) if self.tool.is_async else self._run_sync(stream)
 
-    def _run_sync(self, stream: Any) -> str | None:
+    def _run_sync(self, stream: Any) -> Any:
         try:
             text = stream.get_final_text()
         finally:
             stream.close()
-        return self._answer(stream, text)
+        return stream.get_final_output() if self._has_output(stream) else self._answer(stream, text)
 
-    async def _run_async(self, stream: Any) -> str | None:
+    async def _run_async(self, stream: Any) -> Any:
         try:
             text = await stream.get_final_text()
         finally:
             await stream.close()
-        return self._answer(stream, text)
+        return await stream.get_final_output() if self._has_output(stream) else self._answer(stream, text)
+
+    def _has_output(self, stream: Any) -> bool:
+        """Whether the inner answer is read as its type: it is written as JSON then."""
+        typed = self._agent is not None and self._agent.output_type is not None
+        return typed and stream.status == "completed" and stream.current_run.finish_reason != "declined"
 
     def _answer(self, stream: Any, text: str) -> str | None:
         """Return the output of the call: what the inner run ended with."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,27 @@ async def test_the_output_of_the_call_is_the_inner_answer(face: Face, provider: 
         assert "sun?" in str(server.requests[1].body)
         assert "What is the sun?" not in str(server.requests[1].body)
     assert both.inner.messages == []
+
+
+@dataclass
+class Fact:
+    subject: str
+    score: float
+
+
+@every_face
+@body
+async def test_a_typed_output_is_json(face: Face) -> None:
+    """What is no such output is the call's failure, as any inner error."""
+    script = [ask_inner("x"), Reply('{"subject": "sun",\n "score": 1}'), Reply("A star!")]
+    with ModelServer(script) as server:
+        async with team(face, server, output_type=Fact) as both:
+            await both.outer.say("Go.")
+        assert [*outputs_of(server.requests[2]).values()] == ['{"subject":"sun","score":1.0}']
+    with ModelServer([ask_inner("x"), Reply("No."), Reply("A star!")]) as server:
+        async with team(face, server, output_type=Fact, output_retries=0) as both:
+            await both.outer.say("Go.")
+        assert next(iter(outputs_of(server.requests[2]).values())).startswith("Error: OutputError: ")
 
 
 @every_face
