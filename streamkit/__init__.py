@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from .recorder import Recorder
     from .relay import MemoryRelay, RedisRelay
     from .relay.emitter import Emitter
+    from .retry import Retry
     from .sources.recording import replay
     from .streams.aio import AsyncStreamManager
     from .streams.source_types import AnySource, SyncSource
@@ -93,6 +94,7 @@ __all__ = [
     "RedisRelay",
     "RefusalMessage",
     "RequestError",
+    "Retry",
     "RunFailedError",
     "SourceError",
     "SourceTimeoutError",
@@ -128,6 +130,7 @@ if not TYPE_CHECKING:
             "MemoryRelay": ".relay",
             "Recorder": ".recorder",
             "RedisRelay": ".relay.redis",
+            "Retry": ".retry",
             "SSE_HEADERS": ".protocols.event_stream",
             "SyncSource": ".streams.source_types",
             "Throttled": ".throttled",

@@ -168,10 +168,20 @@ class SourceError(StreamkitError):
     Attributes:
         status_code: the HTTP status, if there was one.
         body: what the server said, parsed if it was JSON; None if it said nothing. The error's text has its message.
+        retry_after: the seconds after which the server wants the next request (`Retry-After`); None if it does not say.
+        should_retry: whether the server wants another request at all (`x-should-retry`); None if it does not say.
     """
 
     status_code: int | None = None
     body: Any = None
+    retry_after: float | None = None
+    should_retry: bool | None = None
+
+    def note_headers(self, headers: Any) -> None:
+        """Note what the headers of the server's response say of another request. For streamkit's own packages."""
+        from .response_headers import retry_after, should_retry  # errors alone need it
+
+        self.retry_after, self.should_retry = retry_after(headers), should_retry(headers)
 
 
 class SourceTimeoutError(SourceError, TimeoutError):
@@ -273,6 +283,8 @@ def raise_source_error(error: Exception) -> NoReturn:
     status = getattr(error, "status_code", None) or getattr(getattr(error, "response", None), "status_code", None)
     translated.status_code = status if isinstance(status, int) else None
     translated.body = body
+    if (headers := getattr(getattr(error, "response", error), "headers", None)) is not None:
+        translated.note_headers(headers)
     raise translated from error
 
 

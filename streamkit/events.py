@@ -70,6 +70,7 @@ __all__ = [
     "RunStepDone",
     "StreamEnd",
     "StreamException",
+    "StreamRetry",
     "StreamTimeout",
     "StreamWarning",
     "TextCreated",
@@ -779,6 +780,28 @@ class RawEvent(Event):
     hook = "on_event"
     name: str
     data: Any = None
+
+
+class StreamRetry(Event):
+    """The source has failed, and is asked again, or its fallback is. What the failed attempt began has ended.
+
+    Attributes:
+        attempt: the number of the attempt that follows, counted over the fallbacks too: 2 is the first that repeats.
+        error: the name of the error's class.
+        message: the error's text.
+        delay: the seconds to wait before the attempt.
+        withdrawn: the ids of the failed attempt's messages. They are not in `stream.messages` any more, and no request has
+            them: whoever shows them takes them back.
+        exception: the error itself; None if the event was decoded from the wire, which does not carry it.
+    """
+
+    hook = "on_retry"
+    attempt: int
+    error: str
+    message: str = ""
+    delay: float = 0.0
+    withdrawn: list[str] = []
+    exception: Any = None
 
 
 class StreamTimeout(Event):

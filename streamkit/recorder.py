@@ -24,6 +24,7 @@ from .events import (
     Event,
     StreamEnd,
     StreamException,
+    StreamRetry,
     StreamWarning,
     ToolCallDone,
     ToolOutputDone,
@@ -131,6 +132,10 @@ class Recorder(Handler):
             case ToolOutputDone(raw_item=None) if event.message.id not in self._written:
                 self._write_answer(event)
             case ConfirmationDone(confirmation=confirmation) if self._was_answered(confirmation):
+                self._write_answer(event)
+            case StreamRetry():
+                if self._file is None and self.stream.source_decoder is None:  # no attempt could be opened so far
+                    self._write([{"source": 1}])
                 self._write_answer(event)
             case StreamWarning(code=code) if code in ADVICE and not self.stream.engine.pending.is_canonical:
                 self._write_answer(event)

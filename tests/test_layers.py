@@ -20,14 +20,14 @@ PACKAGE = Path(streamkit.__file__).parent
 # side in one line: what users name, which knows each other (a message knows the events about it), and edges that have
 # nothing to do with each other.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("_version", "html_text", "in_tasks", "lazy_names", "markdown_rules", "shared_names"),
+    ("_version", "html_text", "in_tasks", "lazy_names", "markdown_rules", "response_headers", "shared_names"),
     ("markdown_html",),
     ("mimebundle",),
     ("errors",),
     ("limits",),
     ("messages", "answers", "events"),
     ("arguments",),
-    ("handlers",),
+    ("handlers", "retry"),
     ("throttled",),
     ("core",),
     ("protocols",),

@@ -17,10 +17,10 @@ turn records it as interrupted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from ..answers import Confirmation
-from ..messages import CodeMessage, ConsoleMessage, Message, ToolCallMessage, ToolOutputMessage
+from ..messages import CodeMessage, ConsoleMessage, Message, ReasoningMessage, ToolCallMessage, ToolOutputMessage
 from .conversation import changed, model_text, replace_message
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "WAITING",
     "RecordedAction",
     "as_waiting",
+    "belongs_to_calls",
     "complete_records",
     "interrupted_output",
     "is_inside",
@@ -267,3 +268,10 @@ class _ConversationReader:
 
 def _is_marked(call: ToolCallMessage) -> bool:
     return call.metadata.get("action") in (WAITING, BEGAN)
+
+
+def belongs_to_calls(message: Message, call_ids: Collection[str | None]) -> bool:
+    """Whether a request with these calls needs the message."""
+    if isinstance(message, ReasoningMessage):
+        return bool(call_ids) and message.status == "completed"
+    return (message.call_id or message.id) in call_ids and message.status == "completed"

@@ -16,7 +16,7 @@ from types import UnionType
 from typing import Any, TypeVar, cast, overload
 
 from ..answers import Confirmation
-from ..events import Run, RunStep
+from ..events import Run, RunStep, StreamRetry
 from ..handlers import EventHandler, Handler
 from ..messages import CodeMessage, Message, ToolCallMessage
 from ..streams.aio import AsyncStreamManager
@@ -118,6 +118,7 @@ class _BaseAgent(AgentCore[T]):
             timeouts=self.timeouts,
             reasoning_tag=self.reasoning_tag,
             output_type=None if output is None else output.kind,
+            retry=1 if self.retry is None and self.fallbacks else self.retry,
         )
         return turn, (_ConversationRecorder(self, turn), *self.handlers, *handlers), stream_options
 
@@ -153,6 +154,12 @@ class Agent(_BaseAgent[T]):
         handlers: receive each event of every stream of this agent, before the handlers of the stream itself.
         timeouts: how long to wait for the model, in each of its calls, as `streamkit.stream(timeouts=)` has it; a number is
             `Timeouts(total=…)`. Tools and code have their own: `tool(timeout=)`, `Computer(timeout=)`.
+        retry: how often a model call is asked again after a failure: a `Retry`, or the number of its attempts, as
+            `streamkit.stream(retry=)` has it. What a failed attempt had said leaves `messages`, and no request has it. Tools
+            never run again.
+        fallbacks: clients and their models, as `(client, model)`, which are asked in this order where a model call has failed
+            for good. They may speak other protocols. A run that goes on with one stays with it to its end; `options` go to
+            each of them, and `before_request` may change them.
         tools: functions, which the agent calls itself; and schemas (dicts), for tools whose calls the application answers
             with `call.respond(...)` or that the provider runs.
         computer: runs the model's code, such as a `streamkit.computer.Computer`. Without one the model is offered no tool
@@ -191,7 +198,7 @@ class Agent(_BaseAgent[T]):
             between two streams.
         model, name, computer, instructions, auto_run, fields, options: as the constructor received them. They may be set
             between two streams.
-        max_steps, max_total_tokens, output_limit, timeouts, images, handlers, before_request, reasoning_tag: the same.
+        max_steps, max_total_tokens, output_limit, timeouts, retry, images, handlers, before_request, reasoning_tag: the same.
         output_type, output_mode, output_retries: the same.
         tools: the functions that the agent calls, a dict of `Tool`s by name. Do not change it.
 
@@ -276,6 +283,12 @@ class AsyncAgent(_BaseAgent[T]):
         handlers: receive each event of every stream of this agent, before the handlers of the stream itself.
         timeouts: how long to wait for the model, in each of its calls, as `streamkit.stream(timeouts=)` has it; a number is
             `Timeouts(total=…)`. Tools and code have their own: `tool(timeout=)`, `Computer(timeout=)`.
+        retry: how often a model call is asked again after a failure: a `Retry`, or the number of its attempts, as
+            `streamkit.stream(retry=)` has it. What a failed attempt had said leaves `messages`, and no request has it. Tools
+            never run again.
+        fallbacks: clients and their models, as `(client, model)`, which are asked in this order where a model call has failed
+            for good. They may speak other protocols. A run that goes on with one stays with it to its end; `options` go to
+            each of them, and `before_request` may change them.
         tools: functions, which the agent calls itself; and schemas (dicts), for tools whose calls the application answers
             with `call.respond(...)` or that the provider runs.
         computer: runs the model's code, such as a `streamkit.computer.Computer`. Without one the model is offered no tool
@@ -314,7 +327,7 @@ class AsyncAgent(_BaseAgent[T]):
             between two streams.
         model, name, computer, instructions, auto_run, fields, options: as the constructor received them. They may be set
             between two streams.
-        max_steps, max_total_tokens, output_limit, timeouts, images, handlers, before_request, reasoning_tag: the same.
+        max_steps, max_total_tokens, output_limit, timeouts, retry, images, handlers, before_request, reasoning_tag: the same.
         output_type, output_mode, output_retries: the same.
         tools: the functions that the agent calls, a dict of `Tool`s by name. Do not change it.
 
@@ -403,6 +416,9 @@ class _ConversationRecorder(EventHandler):
 
     def on_run_step_done(self, run_step: RunStep, /) -> None:
         self._turn.withdraw_failed_answer()
+
+    def on_retry(self, retry: StreamRetry, /) -> None:
+        self._turn.withdraw(retry.withdrawn)
 
     def on_end(self) -> None:
         self._turn.finish()

@@ -18,7 +18,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from ..core.steps import ChosenSource
+from ..core.steps import ChosenSource, RepeatableSource
 from ..events import Event
 from ..sources.interrupt import Interruptible
 from ..sources.open_async import open_async
@@ -32,7 +32,9 @@ from .steps import (
     CallModel,
     CallTools,
     EmitEvents,
+    OwnStep,
     RunCode,
+    SendRequest,
     Step,
 )
 
@@ -42,25 +44,29 @@ __all__ = ["first_async_source"]
 def first_async_source(course: Iterator[Step]) -> ChosenSource:
     """Return the source of the first step. Each source chooses the one after it."""
 
-    async def opened(step: Step) -> AsyncSource:
+    async def opened(step: OwnStep | SendRequest) -> AsyncSource:
         source = await _source_of(step)
         source.traits = msgspec.structs.replace(source.traits, next_source=next_source)
         return source
 
-    async def next_source() -> Callable[[], Awaitable[AsyncSource]] | None:
+    async def model_call(step: CallModel, attempt: int, fallback: int) -> Callable[[], Awaitable[AsyncSource]]:
+        """Return what sends the request of an attempt."""
+        request = await prepared_async(step.request(attempt, fallback), step.before)
+        return partial(opened, step.sending(request))
+
+    def next_source() -> Callable[[], Awaitable[AsyncSource]] | RepeatableSource | None:
         """Take the next step, and return what opens it; None after the last."""
         step = next(course, None)
         if isinstance(step, CallModel):
-            step = step._replace(request=await prepared_async(step.request, step.before))
+            return RepeatableSource(partial(model_call, step), step.fallbacks)
         return None if step is None else partial(opened, step)
 
     return ChosenSource(next_source)
 
 
-async def _source_of(step: Step) -> AsyncSource:
+async def _source_of(step: OwnStep | SendRequest) -> AsyncSource:
     match step:
-        case CallModel(request, _, sending):
-            protocol, send = sending(request)
+        case SendRequest(protocol, send):
             source = await open_async(send)
             source.traits = msgspec.structs.replace(source.traits, protocol=protocol)
             return source

@@ -30,6 +30,7 @@ from .requests import Provider, tool_name
 from .tools import Tool
 
 if TYPE_CHECKING:
+    from ..retry import Retry
     from ..streams.output_type import OutputType
     from .output import AgentOutput
 
@@ -74,6 +75,9 @@ class AgentCore(Generic[T]):
 
     depth = 0
     _accepts_async = False  # whether clients and tools may be asynchronous
+    _other_provider: Provider | None = None  # of the newest request that another client has sent
+    _live: StreamState | None = None  # the newest stream that has started
+    _newest_input: Sequence[Message] = ()  # what it added to the conversation
 
     @_checks_names
     def __init__(
@@ -84,6 +88,8 @@ class AgentCore(Generic[T]):
         name: str = "",
         handlers: Sequence[Handler] = (),
         timeouts: Timeouts | float | None = None,
+        retry: Retry | int | None = None,
+        fallbacks: Sequence[tuple[Any, str]] = (),
         tools: Iterable[AnyTool] = (),
         computer: Computing | None = None,
         instructions: str = "",
@@ -109,26 +115,26 @@ class AgentCore(Generic[T]):
         self.model, self.name = model, name
         self.handlers = _checked_handlers(handlers)
         self.timeouts = timeouts if timeouts is None or isinstance(timeouts, Timeouts) else Timeouts(total=timeouts)
+        self.retry = _checked_retry(retry)
+        self.fallbacks = _checked_fallbacks(fallbacks)
+        self._fallback_providers = [self._provider_of(client, None) for client, _ in self.fallbacks]
         self.computer = computer
         self.instructions = instructions
         self.auto_run = check_auto_run(auto_run)
         self.max_steps, self.max_total_tokens = max_steps, max_total_tokens
         self.output_limit = output_limit
         self.images = images
+        self.before_request = checked_before_request(before_request, accepts_async=self._accepts_async)
         self.check_options(options)
         self.options: dict[str, Any] = options
         self._take_tools(tools)
         self.fields: dict[str, str] = {**(fields or {})}
         self.reasoning_tag = _checked_tag(reasoning_tag)
         self.messages: list[Message] = as_messages(messages)
-        self.before_request = checked_before_request(before_request, accepts_async=self._accepts_async)
         self._take_output(output_type, output_mode, output_retries)
-        self._other_provider: Provider | None = None  # of the newest request that another client has sent
-        self._live: StreamState | None = None  # the newest stream that has started
-        self._newest_input: Sequence[Message] = ()  # what it added to the conversation
 
-    def _take_tools(self, tools: Iterable[AnyTool]) -> None:
-        """Offer these tools to the model. Raises `UsageError` as `add_tool`."""
+    def _take_tools(self, tools: object) -> None:
+        """Offer these tools to the model. Raises as `add_tool`."""
         self.tools: dict[str, Tool[..., Any]] = {}
         self.application_tools: set[str] = set()
         self._schemas: list[Mapping[str, Any]] = []
@@ -150,31 +156,29 @@ class AgentCore(Generic[T]):
         return provider
 
     def provider_of(self, request: ModelRequest) -> Provider:
-        """Return the provider that sends a request: the agent's, unless `before_request` has put in another client.
+        """Return the provider that sends a request: the agent's or a fallback's, unless `before_request` has put in another
+        client.
 
         Raises:
             UsageError: the client is not recognised, or is asynchronous where the agent is not; or it has no such option.
         """
-        provider = self.provider
-        if request.client is not provider.client:
-            other = self._other_provider
-            provider = (
-                other
-                if other is not None and other.client is request.client
-                else self._provider_of(request.client, None)
-            )
-            self._other_provider = provider
+        known = (self.provider, *self._fallback_providers, self._other_provider)
+        provider = next((one for one in known if one is not None and one.client is request.client), None)
+        if provider is None:
+            provider = self._other_provider = self._provider_of(request.client, None)
         if self.before_request is not None:
             provider.check_options(request.options, _ARGUMENTS)
         return provider
 
     def check_options(self, options: Mapping[str, Any]) -> None:
-        """Refuse further arguments of requests that the client's method does not have.
+        """Refuse further arguments of requests that the client's method does not have. Those of fallbacks are checked when a
+        request is sent, where `before_request` may have changed them for its client.
 
         Raises:
             UsageError: it names the argument, and the one that may be meant.
         """
-        self.provider.check_options(options, _ARGUMENTS)
+        for provider in (self.provider, *(() if self.before_request is not None else self._fallback_providers)):
+            provider.check_options(options, _ARGUMENTS)
 
     def _output_of(self, kind: Any) -> AgentOutput | None:
         """Return the output that a run is asked for: of this type, else of the agent's own; None for a text.
@@ -390,6 +394,31 @@ def _checked_handlers(handlers: object) -> list[Handler]:
         if not isinstance(handler, Handler):
             raise no_handler(handler)
     return [*cast("Sequence[Handler]", handlers)]
+
+
+def _checked_retry(retry: Retry | int | None) -> Retry | None:
+    """Return the `Retry` that `retry=` means. Raises `UsageError` where it is none."""
+    if retry is None:
+        return None
+    from ..retry import checked_retry  # few agents have one
+
+    return checked_retry(retry)
+
+
+def _checked_fallbacks(fallbacks: object) -> tuple[tuple[Any, str], ...]:
+    """Return the clients and models of the fallbacks. Raises `UsageError` where one is something else."""
+    pairs: list[Any] = [*cast("Sequence[Any]", fallbacks)] if isinstance(fallbacks, (list, tuple)) else [None]
+    if not all(map(_is_client_and_model, pairs)):
+        raise UsageError(f"`fallbacks` is a list of `(client, model)`, not {fallbacks!r}")
+    return tuple(pairs)
+
+
+def _is_client_and_model(pair: Any) -> bool:
+    try:
+        _, model = pair
+    except (TypeError, ValueError):
+        return False
+    return isinstance(model, str) and not isinstance(pair, str)
 
 
 _ARGUMENTS = tuple(

@@ -33,6 +33,8 @@ class ModelRequest:
         tools: the schemas of the tools that the model is offered.
         options: further arguments of the client's method, such as `temperature`.
         step: the number of the model call in its run, from 1.
+        attempt: the number of the attempt at that call, from 1, counted over the fallbacks too. Each gets a request of its own,
+            as if none had been changed before.
         deps: the application's own object, which `agent.stream(deps=…)` received; None without one.
     """
 
@@ -43,6 +45,7 @@ class ModelRequest:
     tools: list[Mapping[str, Any]]
     options: dict[str, Any]
     step: int
+    attempt: int = 1
     deps: Any = field(default=None, repr=False)
 
 

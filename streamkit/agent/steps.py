@@ -6,11 +6,11 @@ form one stream: at the end of each, its `next_source` returns what opens the ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from ..events import Event
-from ..messages import ToolCallMessage
+from ..messages import Message, ToolCallMessage
 from ..sources.source import SourceTraits
 from ..streams.state import StreamState
 from .calls import PendingCall
@@ -22,7 +22,9 @@ __all__ = [
     "CallModel",
     "CallTools",
     "EmitEvents",
+    "OwnStep",
     "RunCode",
+    "SendRequest",
     "Step",
     "continues_in_next_source",
     "decline_run",
@@ -30,19 +32,28 @@ __all__ = [
     "is_cut_short",
     "prepare_for_agent",
     "raise_if_source_incomplete",
+    "without_withdrawn",
 ]
 
 # Of a source with the agent's own events. They belong to the run step of the model call that asked for them.
 OWN_EVENTS: Final = SourceTraits(protocol="streamkit", read_to_end=True, edits=True, same_step=True)
 
 
-class CallModel(NamedTuple):
-    """Send a request to the model, as `before` leaves it. `sending` returns the protocol of its answer and what sends it: a function
-    that returns the client's stream, or an awaitable of it."""
+class SendRequest(NamedTuple):
+    """Send a request. `send` returns the client's stream, or an awaitable of it; `protocol` is that of the answer."""
 
-    request: ModelRequest
+    protocol: str
+    send: Callable[[], Any]
+
+
+class CallModel(NamedTuple):
+    """Send a request to the model, as `before` leaves it, in as many attempts as `retry=` has it. `request` returns it anew for
+    each: it takes the number of the attempt, and that of the fallback, 0 for none."""
+
+    request: Callable[[int, int], ModelRequest]
     before: BeforeRequest | None
-    sending: Callable[[ModelRequest], tuple[str, Callable[[], Any]]]
+    sending: Callable[[ModelRequest], SendRequest]
+    fallbacks: int
 
 
 class CallTools(NamedTuple):
@@ -64,7 +75,8 @@ class EmitEvents(NamedTuple):
     events: list[Event]
 
 
-Step = CallModel | CallTools | RunCode | EmitEvents
+OwnStep = CallTools | RunCode | EmitEvents
+Step = CallModel | OwnStep
 
 
 def prepare_for_agent(stream: StreamState, executes: Callable[[ToolCallMessage], bool]) -> None:
@@ -90,6 +102,12 @@ def raise_if_source_incomplete(stream: StreamState) -> None:
     decoder = stream.source_decoder
     if decoder is not None and not decoder.complete:
         raise decoder.incomplete()
+
+
+def without_withdrawn(stream: StreamState, messages: Iterable[Message], ids: Iterable[str]) -> list[Message]:
+    """Return the messages of a conversation without those that the stream has withdrawn, which have these ids there."""
+    withdrawn = {id(stream.engine.messages.get(one)) for one in ids}
+    return [message for message in messages if id(message) not in withdrawn]
 
 
 def continues_in_next_source(stream: StreamState) -> bool:

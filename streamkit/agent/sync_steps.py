@@ -14,7 +14,7 @@ from functools import partial
 
 import msgspec
 
-from ..core.steps import ChosenSource
+from ..core.steps import ChosenSource, RepeatableSource
 from ..events import Event
 from ..sources.interrupt import Interruptible, Stopped
 from ..sources.open import open_sync
@@ -27,7 +27,9 @@ from .steps import (
     CallModel,
     CallTools,
     EmitEvents,
+    OwnStep,
     RunCode,
+    SendRequest,
     Step,
 )
 
@@ -37,25 +39,29 @@ __all__ = ["first_source"]
 def first_source(course: Iterator[Step]) -> ChosenSource:
     """Return the source of the first step. Each source chooses the one after it."""
 
-    def opened(step: Step) -> Source:
+    def opened(step: OwnStep | SendRequest) -> Source:
         source = _source_of(step)
         source.traits = msgspec.structs.replace(source.traits, next_source=next_source)
         return source
 
-    def next_source() -> Callable[[], Source] | None:
+    def model_call(step: CallModel, attempt: int, fallback: int) -> Callable[[], Source]:
+        """Return what sends the request of an attempt."""
+        request = prepared(step.request(attempt, fallback), step.before)
+        return partial(opened, step.sending(request))
+
+    def next_source() -> Callable[[], Source] | RepeatableSource | None:
         """Take the next step, and return what opens it; None after the last."""
         step = next(course, None)
         if isinstance(step, CallModel):
-            step = step._replace(request=prepared(step.request, step.before))
+            return RepeatableSource(partial(model_call, step), step.fallbacks)
         return None if step is None else partial(opened, step)
 
     return ChosenSource(next_source)
 
 
-def _source_of(step: Step) -> Source:
+def _source_of(step: OwnStep | SendRequest) -> Source:
     match step:
-        case CallModel(request, _, sending):
-            protocol, send = sending(request)
+        case SendRequest(protocol, send):
             source = open_sync(send)
             source.traits = msgspec.structs.replace(source.traits, protocol=protocol)
             return source

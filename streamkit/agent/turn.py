@@ -7,15 +7,16 @@ the next model call. A step is over before the next one is taken, and its outcom
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ..answers import Confirmation
 from ..errors import UsageError
 from ..events import ConfirmationCreated, ConsoleDone, Event, Run, RunDone, ToolCallDone
-from ..messages import CodeMessage, Message, ReasoningMessage, ToolCallMessage, ToolOutputMessage
+from ..messages import CodeMessage, Message, ToolCallMessage, ToolOutputMessage
 from ..streams.state import StreamState
-from .actions import WAITING, RecordedAction, is_inside, is_question
+from .actions import WAITING, RecordedAction, belongs_to_calls, is_inside, is_question
 from .argument_schema import ArgumentsError
 from .calls import PendingCall, call_id_of, declined_output, failure_events
 from .code import (
@@ -38,12 +39,14 @@ from .steps import (
     CallTools,
     EmitEvents,
     RunCode,
+    SendRequest,
     Step,
     continues_in_next_source,
     decline_run,
     has_unanswered_calls,
     is_cut_short,
     raise_if_source_incomplete,
+    without_withdrawn,
 )
 from .tool_context import ToolContext
 from .tools import Tool
@@ -104,8 +107,12 @@ class Turn:
         answer = self.stream.messages[self._answer_begins :]
         answered = {message.call_id for message in answer if isinstance(message, ToolOutputMessage)}
         answered &= {call_id_of(message) for message in answer if _is_call(message)}
-        withdrawn = {id(message) for message in answer if not _belongs_to_calls(message, answered)}
+        withdrawn = {id(message) for message in answer if not belongs_to_calls(message, answered)}
         self._agent.messages[:] = [message for message in self._agent.messages if id(message) not in withdrawn]
+
+    def withdraw(self, ids: Iterable[str]) -> None:
+        """Take the messages of a failed attempt, which have these ids, out of the conversation."""
+        self._agent.messages[:] = without_withdrawn(self.stream, self._agent.messages, ids)
 
     def mark_calls(self) -> None:
         """The run requires action. Where that is before the turn has come to the calls of the answer, they are marked as waiting,
@@ -151,7 +158,8 @@ class Turn:
             self._answer_begins = len(self.stream.messages)
             self._outcomes.begin([])
             self._answer_is_complete = False
-            yield CallModel(self._request(number + 1, answered), self._agent.before_request, self._sending)
+            request = partial(self._request, number + 1, answered)
+            yield CallModel(request, self._agent.before_request, self._sending, len(self._agent.fallbacks))
             raise_if_source_incomplete(self.stream)
             self._answer_is_complete = True
             messages = self.stream.messages[self._answer_begins :]
@@ -171,21 +179,23 @@ class Turn:
         most, usage = self._agent.max_total_tokens, self.stream.usage
         return most is not None and usage is not None and usage.total_tokens > most
 
-    def _request(self, step: int, answered: Sequence[Confirmation]) -> ModelRequest:
-        """Return the request of a model call."""
+    def _request(self, step: int, answered: Sequence[Confirmation], attempt: int, fallback: int) -> ModelRequest:
+        """Return the request of an attempt at a model call."""
         agent = self._agent
+        client, model = agent.fallbacks[fallback - 1] if fallback else (agent.provider.client, agent.model)
         agent.messages[:] = as_messages(agent.messages)  # the application may have added dicts
         view = model_view(agent.messages, limit=agent.output_limit, images=agent.images, answered=answered)
         options, tools = dict(self._options), agent.tool_schemas
         instructions = agent.instructions if self._output is None else self._output.instructions(agent.instructions)
-        return ModelRequest(agent.provider.client, agent.model, view, instructions, tools, options, step, self._deps)
+        return ModelRequest(client, model, view, instructions, tools, options, step, attempt, self._deps)
 
-    def _sending(self, request: ModelRequest) -> tuple[str, Callable[[], Any]]:
-        """Return the protocol of a request, and what sends it."""
+    def _sending(self, request: ModelRequest) -> SendRequest:
+        """Return what sends a request."""
         run, provider = self.stream.current_run, self._agent.provider_of(request)
         self.stream.announce_request(provider.protocol, request)
         output = None if self._output is None else self._output.native_format
-        return provider.protocol, provider.request(request, None if run is None else run.metadata, output)
+        metadata = None if run is None else run.metadata
+        return SendRequest(provider.protocol, provider.request(request, metadata, output))
 
     def _must_continue(self, messages: Sequence[Message], answered: Sequence[Confirmation]) -> bool:
         """Whether the answer asks for something that the next request brings."""
@@ -427,10 +437,3 @@ def _is_call(message: Message) -> TypeGuard[ToolCallMessage]:
         and message.choice == 0
         and message.parent_id is None
     )
-
-
-def _belongs_to_calls(message: Message, call_ids: Collection[str | None]) -> bool:
-    """Whether a request with these calls needs the message."""
-    if isinstance(message, ReasoningMessage):
-        return bool(call_ids) and message.status == "completed"
-    return (message.call_id or message.id) in call_ids and message.status == "completed"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..events import Delta, Done, Event
 from ..messages import Message
 
-__all__ = ["is_content", "is_of_answer"]
+__all__ = ["has_content", "is_content", "is_of_answer"]
 
 _CONTENT_WHEN_EMPTY = frozenset({"tool_call", "tool_output"})  # a call without arguments is a call
 
@@ -18,9 +18,15 @@ def is_content(event: Event) -> bool:
     """
     if isinstance(event, Delta):
         return bool(event.value)
-    if not isinstance(event, Done):
-        return False
-    message = event.message
+    return isinstance(event, Done) and _is_complete_content(event.message)
+
+
+def has_content(message: Message) -> bool:
+    """Whether an event of a stream's message has brought content so far."""
+    return bool(message.content) or (message.status != "in_progress" and _is_complete_content(message))
+
+
+def _is_complete_content(message: Message) -> bool:
     return bool(message.content) or message.type in _CONTENT_WHEN_EMPTY or message.format == "redacted"
 
 

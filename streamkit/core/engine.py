@@ -15,13 +15,13 @@ closes messages, `message_content` completes what is in them, `pending` has what
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from msgspec.structs import replace
 
 from .. import events as e
-from ..answers import NOT_ANSWERED
+from ..answers import NOT_ANSWERED, Confirmation
 from .message_content import MessageContent
 from .message_store import MessageStore
 from .pending import NoWaker, PendingAnswers, Waker
@@ -61,6 +61,7 @@ class Engine:
         failure: the failure that another stream reported, which is read as canonical events.
         forgotten_deltas: how many deltas the messages had that `forget_oldest` removed.
         is_ending: whether the stream ends, so that what is open is closed.
+        retries: the attempts that failed and were repeated.
         source_ends: the cursors of the events with which a canonical source ended, by their class.
         ends_before: the classes of those among them that come before the cursor after which the stream resumes.
     """
@@ -75,6 +76,7 @@ class Engine:
         "is_ending",
         "messages",
         "pending",
+        "retries",
         "runs",
         "source_ends",
         "warning_list",
@@ -89,6 +91,7 @@ class Engine:
         self.failure: e.StreamException | None = None
         self.forgotten_deltas = 0
         self.is_ending = False
+        self.retries: Sequence[e.StreamRetry] = ()
         self.source_ends: dict[type[e.Event], int | str | None] = {}
         self.ends_before: Collection[type[e.Event]] = ()
         self._forget_above = 0  # how many of one kind there may be, because few were over when they were looked at last
@@ -241,6 +244,36 @@ class Engine:
         self.source_ends = {}
         self.messages.end_source()
 
+    # -- attempts
+
+    def end_attempt(self, retry: e.StreamRetry) -> Iterator[e.Event]:
+        """End what a failed attempt at the present source began, and withdraw its messages."""
+        yield from self._close_open("failed", e.StreamEnd())
+        for confirmation in self.pending.undecided:
+            if confirmation.subject.id in retry.withdrawn:
+                yield from self.pending.settle(confirmation, "unanswered")
+        self.pending.not_approved = False
+        yield from self.runs.fail_step({"type": retry.error, "message": retry.message})
+        self.source_ends = {}
+        self.messages.end_source()
+        yield from self._complete_retry(retry)
+
+    def _complete_retry(self, event: e.StreamRetry) -> Iterator[e.Event]:
+        """Withdraw the messages of an attempt, with what waits for an answer about them."""
+        ids = {*event.withdrawn}
+        for message in self.messages.withdraw(ids):
+            self.forgotten_deltas += message.delta_count
+        for key, waiting in [*self.pending.waiting.items()]:
+            subject = waiting.subject if isinstance(waiting, Confirmation) else waiting
+            if subject.id in ids:
+                self.pending.drop(key)
+        self.pending.confirmations[:] = [one for one in self.pending.confirmations if one.subject.id not in ids]
+        self.runs.resume()
+        self.retries = (*self.retries, replace(event, exception=None, raw_item=None))
+        yield event
+
+    # -- the end
+
     def end(self, status: e.RunStatus | None = None, error: Mapping[str, Any] | None = None) -> Iterator[e.Event]:
         """Close everything that is open, and the run. `status` says how, where the source did not."""
         runs = self.runs
@@ -310,6 +343,7 @@ class Engine:
             e.ConfirmationCreated: _complete_confirmation_created,
             e.ConfirmationDone: lambda engine, event: engine.pending.confirmation_done(event),
             e.StreamWarning: _complete_warning,
+            e.StreamRetry: _complete_retry,
             e.StreamException: _keep_failure,
             e.StreamTimeout: _note_source_end,
             e.StreamEnd: _note_source_end,

@@ -159,6 +159,13 @@ class MessageStore:
         self._by_id.pop(message.id, None)
         self._ids.forget(message.id)
 
+    def withdraw(self, ids: Iterable[str]) -> list[Message]:
+        """Take messages out of `all`, and return them. Their ids stay in use."""
+        withdrawn = {id(message): message for key in ids if (message := self._by_id.get(key)) is not None}
+        if withdrawn:
+            self.all[:] = [message for message in self.all if id(message) not in withdrawn]
+        return [*withdrawn.values()]
+
     # -- creating
 
     def complete_created(self, event: e.Created) -> Iterator[e.Event]:

@@ -269,7 +269,7 @@ class PendingAnswers:
         """Remove a call that got its output, so that it takes none of ours. Returns whether one with this id was
         pending."""
         if keys := self._call_keys.get(call_id):
-            self._drop_call(next(iter(keys)))
+            self.drop(next(iter(keys)))
             return True
         return False
 
@@ -277,9 +277,10 @@ class PendingAnswers:
         """Remove the pending calls: they take no answer any more."""
         for key, waiting in [*self.waiting.items()]:
             if isinstance(waiting, ToolCallMessage):
-                self._drop_call(key)
+                self.drop(key)
 
-    def _drop_call(self, key: str) -> None:
+    def drop(self, key: str) -> None:
+        """Remove what waits under this key: it takes no answer any more."""
         slot = self.waiting[key].answer_slot
         self._remove(key)
         if slot is not None:

@@ -85,6 +85,13 @@ class RunTracker(msgspec.Struct, eq=False):
         if self.run is not None:
             self.run.status = "in_progress"
 
+    def fail_step(self, error: Mapping[str, Any]) -> Iterator[e.Event]:
+        """End the step that is open, if there is one, because its attempt has failed. The run goes on."""
+        if self.run is not None:
+            self.run.error = self.run.finish_reason = None
+        if self.step is not None:
+            yield from self.end_step(e.RunStep(status="failed", error=error), e.StreamEnd())
+
     def end_last_step(self, status: e.RunStatus, error: Mapping[str, Any] | None) -> Iterator[e.Event]:
         """End the step that is open, because the run ends. A run without any step gets one."""
         nothing = e.StreamEnd()

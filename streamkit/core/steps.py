@@ -29,6 +29,8 @@ __all__ = [
     "CallForSource",
     "ChosenSource",
     "OpenSource",
+    "Pause",
+    "RepeatableSource",
     "Step",
     "Stopped",
     "WaitForAnswers",
@@ -48,6 +50,22 @@ class ChosenSource:
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self.function = function
+
+
+class RepeatableSource:
+    """In the place of a source: a function that chooses it anew for each attempt.
+
+    Args:
+        choose: takes the number of the attempt, from 1, and that of the fallback, 0 for none. Returns what is to be opened, or an
+            awaitable of it. What it raises is no failure of the attempt.
+        fallbacks: how many there are.
+    """
+
+    __slots__ = ("choose", "fallbacks")
+
+    def __init__(self, choose: Callable[[int, int], Any], fallbacks: int = 0) -> None:
+        self.choose = choose
+        self.fallbacks = fallbacks
 
 
 class Step:
@@ -86,6 +104,15 @@ class WaitForAnswers(Step):
 
     def __init__(self, deferred: Sequence[Answer]) -> None:
         self.deferred = deferred
+
+
+class Pause(Step):
+    """Wait for so many seconds, or until the stream is closed or cancelled."""
+
+    __slots__ = ("seconds",)
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
 
 
 PULL: Final = Step()

@@ -20,6 +20,7 @@ from ..events import (
     RefusalDelta,
     Run,
     RunStep,
+    StreamRetry,
     StreamWarning,
     TextDelta,
     ToolCallDelta,
@@ -346,6 +347,14 @@ class Hooks(Handler, Generic[R]):
 
         `warning.code` names the fault in a word, `warning.fault` describes it. A strict stream raises `ProtocolError`
         instead.
+        """
+        return self._nothing
+
+    def on_retry(self, retry: StreamRetry, /) -> R:
+        """Called when the source has failed and will be asked again (`retry=`, `fallbacks=`), before the wait.
+
+        `retry.exception` is the error, `retry.withdrawn` has the ids of the failed answer's messages: take back what was
+        shown of them. They are done, with the status `failed`, and not in `self.stream.messages` any more.
         """
         return self._nothing
 

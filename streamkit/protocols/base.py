@@ -110,6 +110,8 @@ class Decoder:
             the `data`, by event name.
         pull_approves: True if a producer in this process runs what a confirmation asks about as soon as it is pulled for
             its next item. streamkit then does not pull on before there is an answer.
+        transient_errors: the codes of failed runs after which another attempt may succeed: overloaded, rate limit, server error.
+        searches: the names of the provider's own tools that only read, so that nothing is done twice where they run again.
         index: the number of items that were fed before the current one.
         complete: set by the decoder: the protocol's terminal rule is met.
         exhausted: set by the decoder: nothing more can come, so that the source need not be read to its end.
@@ -128,6 +130,8 @@ class Decoder:
     sse_event_names: ClassVar[frozenset[bytes] | None] = None
     pull_approves: ClassVar[bool] = False
     plain_item: ClassVar[Any] = None
+    transient_errors: ClassVar[frozenset[str]] = frozenset()
+    searches: ClassVar[frozenset[str]] = frozenset()
 
     # The state before the first item.
     index: int = 0

@@ -25,6 +25,7 @@ class Encoder:
             call. If False they are left out, as the call has them too.
         sub_agents: True if the protocol has a place for the messages of sub-agents, which have a `parent_id`. If False they, and
             questions about them, are left out: the output of the call that began the sub-agent has what it answered.
+        withdraws: True if messages that were sent can be taken back, as a `StreamRetry` wants it.
         headers: what an HTTP response in this protocol has besides the headers of every event stream.
         sse_ids: False if the provider's own client cannot read the `id:` and `retry:` of an event stream: it takes a block of
             either without data for an event.
@@ -37,6 +38,7 @@ class Encoder:
     choices: ClassVar[bool] = True
     fields: ClassVar[bool] = False
     sub_agents: ClassVar[bool] = False
+    withdraws: bool = False
 
     def feed(self, event: Event) -> Iterable[dict[str, Any]]:
         """Return the wire items of one event, in order."""

@@ -88,6 +88,11 @@ class EventStreamWriter:
         self._mask = mask
         self.headers: Mapping[str, str] = MappingProxyType({**SSE_HEADERS, **self._encoder.headers})
 
+    @property
+    def withdraws(self) -> bool:
+        """Whether the protocol can take back messages that were sent."""
+        return self._encoder.withdraws
+
     def opening(self) -> bytes:
         """Return the first bytes, which are sent at once: the headers leave with them."""
         return KEEPALIVE if self._retry is None else b"retry: %d\n\n" % self._retry

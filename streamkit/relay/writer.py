@@ -330,7 +330,8 @@ class Writer(StreamState):
         if self._feed is None:
             return
         self._feed = None
-        yield from self._source_finished()
+        yield from chain(self._decoder_finished(), self._source_done())
+        self._check_cut_off()
         self._source_decoder = None
 
     def _end(self, error: BaseException) -> None:

@@ -103,7 +103,8 @@ class AgUiStream:
 
     def _encoder(self) -> ag_ui.Encoder:
         request = self._request
-        return ag_ui.Encoder(request.version, thread_id=request.thread_id, run_id=request.run_id, expose_errors=True)
+        ids = {"thread_id": request.thread_id, "run_id": request.run_id}
+        return ag_ui.Encoder(request.version, **ids, messages=request.messages, expose_errors=True)
 
     async def beginning(self, record: RunRecord, past: list[Message]) -> RunEventStream:
         """Return a run from its beginning."""

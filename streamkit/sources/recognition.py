@@ -259,4 +259,5 @@ def http_error(response: Any, body: bytes) -> SourceError:
         parsed_body = decode_json(body)
     error = SourceError(f"the server answered with HTTP status {response.status_code}: {server_message(parsed_body)}")
     error.status_code, error.body = response.status_code, parsed_body or None
+    error.note_headers(attribute(response, "headers"))
     return error

@@ -17,6 +17,8 @@
     {"time": 1.1, "event": {…}, "late": true}                  an answer, as a canonical event; `late` if it came after
                                                                the source's end, with the id of its call as `promised`
                                                                if nothing waited for it
+                                                               (a `stream_retry` too, which follows a failed source, or
+                                                               comes before one that could not be opened)
     {"executes": "…"}                                          the id of a call that an agent answered itself
     {"time": 1.3, "error": "…", "message": "…", "details": {…}, "late": true}
                                                                the error that ended the stream
@@ -44,7 +46,7 @@ import msgspec
 
 from ..core.steps import Stopped
 from ..errors import IncompleteStreamError, LimitError, SourceError, SourceTimeoutError, UsageError
-from ..events import Event
+from ..events import Event, StreamRetry
 from ..messages.json_text import NOT_JSON, damaged, decode_json, shallow
 from ..messages.typed_json import converter, decoder
 from ..protocols import codec
@@ -312,7 +314,7 @@ def _items(
                 has_end = has_end or bool(line.end)
                 recorded_end.reason = line.reason
                 if (failure := _failure(line, source, is_last=not more)) is not None:
-                    if not line.late:
+                    if not (line.late or recorded_end.retries):
                         raise failure
                     recorded_end.failure = failure
                     return
@@ -320,9 +322,12 @@ def _items(
                 recorded_end.cut = _text_bytes(line.cut)
             elif line.event is not None:
                 answer = _answer(line.event)
+                retries = [event for event in answer if isinstance(event, StreamRetry)]
                 if line.late:
                     recorded_end.answers += answer
                     recorded_end.promised += [line.promised] if line.promised is not None else []
+                elif retries:
+                    recorded_end.retries += retries
                 else:
                     yield answer
             elif line.text is not None or line.data:

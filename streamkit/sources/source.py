@@ -14,7 +14,7 @@ import msgspec
 
 from ..core.steps import END
 from ..errors import raise_source_error
-from ..events import Event
+from ..events import Event, StreamRetry
 from .chunks import Chunks
 from .interrupt import Interruptible, hang_up_response
 from .items import Batch, Items
@@ -41,6 +41,7 @@ class RecordedEnd(msgspec.Struct, kw_only=True):
 
     Attributes:
         cut: the beginning of the item in the middle of which it ended; None if it did not.
+        retries: the attempts that followed it, where its transport failed.
         answers: the answers that came when its end had been delivered, as events.
         promised: the ids of the calls whose output was promised before that, so that nothing waited for it.
         failure: the failure that came after its end, and after these answers.
@@ -48,10 +49,17 @@ class RecordedEnd(msgspec.Struct, kw_only=True):
     """
 
     cut: bytes | None = None
+    retries: list[StreamRetry] = []
     answers: list[Event] = []
     promised: list[str] = []
     failure: BaseException | None = None
     reason: str = ""
+
+    def take_retries(self) -> list[StreamRetry]:
+        """Return the attempts that followed it because it failed, and leave none in the answers."""
+        late = [event for event in self.answers if isinstance(event, StreamRetry)]
+        self.answers = [event for event in self.answers if not isinstance(event, StreamRetry)]
+        return [*self.retries, *late]
 
 
 class SourceTraits(msgspec.Struct, frozen=True, kw_only=True):

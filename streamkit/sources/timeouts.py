@@ -6,6 +6,7 @@ content, which the decoded events are (`streams/lifecycle.py`), and not by bytes
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -38,17 +39,29 @@ class ContentClock:
         self._is_over = False
         self._interrupt: Callable[[], object] | None = None  # ends the present wait
         self._fired = False  # it was called
+        self._in_all = 0.0
         self._failure: SourceTimeoutError | None = None  # of a wait that was interrupted, and had a result all the same
         self.restart()
 
     # -- time
 
-    def restart(self) -> None:
-        """Another source is opened: all times begin anew."""
+    def restart(self, *, goes_on: bool = False) -> None:
+        """Another source is opened: all times begin anew, but for the total time where it is the same source once more."""
         self._has_content = False
-        self._since_content = self._in_all = 0.0  # seconds, without the present wait
+        self._since_content = 0.0  # seconds, without the present wait
+        self._in_all = self._in_all if goes_on else 0.0
         self._began: float | None = None
         self._failure = None
+
+    def left_after_failure(self) -> float:
+        """The source has failed, and may be asked again. Returns the seconds that are left for it."""
+        self._end()
+        total = self._timeouts.total
+        return math.inf if total is None else total - self._in_all
+
+    def count(self, seconds: float) -> None:
+        """Count a wait between two attempts at a source."""
+        self._in_all += seconds
 
     def stop(self) -> None:
         """The stream has ended."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self
 import anyio
 
 from ..core.delivery import Steps
-from ..core.steps import PULL, CallForSource, OpenSource, Step, Stopped, WaitForAnswers
+from ..core.steps import PULL, CallForSource, OpenSource, Pause, Step, Stopped, WaitForAnswers
 from ..events import Event, Run, RunStep
 from ..handlers import Handler
 from ..messages import Message
@@ -332,6 +332,8 @@ class AsyncStreamManager(EventLoopManager, Generic[T]):
                 return await self._open_in(await_source(value)) if inspect.isawaitable(value) else value
             case WaitForAnswers(deferred=deferred):
                 return await self._wait(deferred)
+            case Pause(seconds=seconds):
+                return await self._pause_for(seconds)
             case _:  # CLOSE
                 if not self._ending:
                     return await self._close_source()

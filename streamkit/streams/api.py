@@ -5,7 +5,7 @@ The two managers are thin shells around one course of events (`lifecycle.py`); t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Never
 
@@ -20,6 +20,7 @@ from .state import StreamState
 from .sync import StreamManager
 
 if TYPE_CHECKING:
+    from ..retry import Retry
     from .aio import AsyncStreamManager
     from .source_types import AnySource, SyncSource
 
@@ -40,6 +41,8 @@ def stream(
     timeouts: Timeouts | None = None,
     reasoning_tag: str | None = None,
     output_type: type[T] | UnionType | None = None,
+    retry: Retry | int | None = None,
+    fallbacks: Sequence[Callable[[], Any]] = (),
     **unknown: Never,
 ) -> StreamManager[T]:
     """Return a manager for a stream, driven by the caller's thread.
@@ -72,15 +75,31 @@ def stream(
             in it at the beginning of a text becomes a reasoning message.
         output_type: what `get_final_output()` reads the JSON of the answer as: a dataclass, TypedDict, `msgspec.Struct`, pydantic
             model, `list[...]`, `dict[str, ...]` or a union of objects. The request has to ask for it; `Agent(output_type=)` does.
+        retry: how often the source, a function then, is asked again after a failure, and after which ones: a `Retry`, or the
+            number of its attempts. What a failed attempt had brought is withdrawn (`on_retry`).
+        fallbacks: functions that make other requests, in this order, where the source has failed for good. They may use other
+            clients, and other protocols; `protocol=` holds for all of them.
 
     Raises:
         UsageError: a handler is async, or is on another live stream; there is no such protocol; a field is malformed;
-            `max_steps` is not a number from 1 on; no JSON object or list can be read as `output_type`; there is no such argument.
+            `max_steps` is not a number from 1 on; no JSON object or list can be read as `output_type`; with `retry=` or
+            `fallbacks=` a source is no function; there is no such argument.
     """
     if unknown:
         _refuse_arguments("stream", unknown)
     options = StreamOptions(
-        protocol, strict, then, max_steps, fields, after, limits, timeouts, reasoning_tag, output_type
+        protocol,
+        strict,
+        then,
+        max_steps,
+        fields,
+        after,
+        limits,
+        timeouts,
+        reasoning_tag,
+        output_type,
+        retry,
+        fallbacks,
     )
     return StreamManager(_for_stream(source), handlers, options)
 
@@ -99,6 +118,8 @@ def astream(
     timeouts: Timeouts | None = None,
     reasoning_tag: str | None = None,
     output_type: type[T] | UnionType | None = None,
+    retry: Retry | int | None = None,
+    fallbacks: Sequence[Callable[[], Any]] = (),
     **unknown: Never,
 ) -> AsyncStreamManager[T]:
     """Return a manager for a stream, driven by the caller's task, on asyncio or trio.
@@ -116,7 +137,18 @@ def astream(
     if unknown:
         _refuse_arguments("astream", unknown)
     options = StreamOptions(
-        protocol, strict, then, max_steps, fields, after, limits, timeouts, reasoning_tag, output_type
+        protocol,
+        strict,
+        then,
+        max_steps,
+        fields,
+        after,
+        limits,
+        timeouts,
+        reasoning_tag,
+        output_type,
+        retry,
+        fallbacks,
     )
     from .aio import AsyncStreamManager  # it brings asyncio, which no sync stream needs
 

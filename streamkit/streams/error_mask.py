@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from .. import errors
 from ..errors import StreamkitError
-from ..events import Event, RunEvent, RunStepDone, StreamException, StreamWarning
+from ..events import Event, RunEvent, RunStepDone, StreamException, StreamRetry, StreamWarning
 from .failures import details_of
 
 __all__ = ["ErrorMask", "masked_text"]
@@ -57,6 +57,9 @@ class ErrorMask:
             case StreamWarning(code="decoder-error"):
                 self.log(event.fault)
                 return replace(event, fault=f"it could not be read ({self.instance})")
+            case StreamRetry(error=name, message=text):
+                self.log(text)
+                return replace(event, message=masked_text(name, self.instance), exception=None)
             case RunEvent(run=run) if run.error:
                 return replace(event, run=replace(run, error=self._error(run.error), raw=None))
             case RunStepDone(run_step=step) if step.error:

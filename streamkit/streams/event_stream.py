@@ -57,6 +57,11 @@ class ReadyFrames(Handler):
         """Whether the stream has to wait for the client."""
         return len(self._waiting) >= _MOST and not self.is_closed and not self._manager.is_closing
 
+    @property
+    def withdraws(self) -> bool:
+        """Whether its client can take back messages that were sent."""
+        return self._writer.withdraws
+
     def take(self) -> bytes | None:
         """Return all that is ready; a keepalive if nothing is; None after the end."""
         is_over = self.is_over  # read before the frames are taken: another thread may add the last ones meanwhile

@@ -13,6 +13,8 @@ from ..events import StreamException
 
 __all__ = ["details_of", "error_of"]
 
+_FIELDS = ("code", "body", "status_code", "retry_after", "fault", "index", "kind", "allowed")
+
 
 def details_of(error: BaseException) -> dict[str, Any]:
     """Return the error's own fields, as a `StreamException` has them."""
@@ -40,6 +42,7 @@ def error_of(event: StreamException) -> StreamkitError:
             error: StreamkitError = kind(event.message)
             if isinstance(error, errors.SourceError):
                 error.status_code = details.get("status_code")
+                error.retry_after = details.get("retry_after")
             return error
         case _:
             return errors.SourceError(f"the producer of the stream failed: {event.error}: {event.message}")

@@ -114,6 +114,13 @@ class EventLoopManager(Manager):
                 await wakeup.wait()
         return self._deadlines.over()
 
+    async def _pause_for(self, seconds: float) -> None:
+        with anyio.move_on_after(seconds):
+            while not self._closing:
+                self._wakeup = wakeup = anyio.Event()
+                await wakeup.wait()
+        self._wakeup = None
+
     # -- a stream that is dropped
 
     def _finish(self) -> None:

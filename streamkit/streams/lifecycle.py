@@ -15,12 +15,11 @@ from itertools import chain
 from time import monotonic
 from typing import Any
 
-from ..core.delivery import BatchDecoder, HookStopped, Steps, add_note
-from ..core.steps import CLOSE, ApplicationFailed, CallForSource, ChosenSource, OpenSource, Stopped, WaitForAnswers
-from ..errors import RunFailedError, StreamkitError, UsageError
-from ..events import Event, RunDone, RunStep, StreamEnd
-from ..sources.interrupt import stop_with_caller
-from .state import StreamState
+from ..core.delivery import HookStopped, Steps, add_note
+from ..core.steps import CLOSE, ApplicationFailed, Stopped, WaitForAnswers
+from ..errors import RunFailedError, StreamkitError
+from ..events import Event, RunDone
+from .opening import SourceOpener
 
 __all__ = ["NO_STEPS", "Lifecycle"]
 
@@ -35,7 +34,7 @@ NO_STEPS: Any = _no_steps()  # in the place of the steps of a stream that has en
 NO_STEPS.close()
 
 
-class Lifecycle(StreamState):
+class Lifecycle(SourceOpener):
     """The course of a stream, as steps for a manager."""
 
     _source_argument: Any
@@ -49,18 +48,22 @@ class Lifecycle(StreamState):
             if self._ended:
                 return
             if self._source is None:
-                yield from self._open(self._source_argument)
+                yield from self._open_source(self._source_argument)
             while self._source_decoder is not None:
                 source = self._batch_decoder
-                while (yield from self._deliver_batches(source)):
-                    yield from self._deliver_answers(at_end=False)
-                    if self._is_read:
-                        break
-                yield from self._finish_source()
-                if (recorded := self._source_decoder.source.traits.recorded_end) is not None:
-                    yield from self._deliver(self._recorded_answers(recorded))
-                yield from self._deliver_answers(at_end=True)
-                if (next_source := self._next_source()) is None or not (yield from self._open_next(next_source)):
+                try:
+                    while (yield from self._deliver_batches(source)):
+                        yield from self._deliver_answers(at_end=False)
+                        if self._is_read:
+                            break
+                    is_over = yield from self._finish_source()
+                except StreamkitError as error:
+                    if not self._pulling or not (yield from self._ask_again(error)):  # else it is a hook's
+                        raise
+                    is_over = False
+                if not is_over:
+                    yield from self._open_attempt()
+                elif not (yield from self._go_on()):
                     break
             yield from self._deliver(chain(self._missing_answers(), self._engine.end(), self._last()))
         except GeneratorExit:  # garbage collected: the driver of the steps ends the stream
@@ -96,7 +99,7 @@ class Lifecycle(StreamState):
         if self._source is not None or self._ended:
             return
         try:
-            yield from self._open(self._source_argument)
+            yield from self._open_source(self._source_argument)
         except Stopped:
             yield from self._fail(Stopped())
         except BaseException as error:
@@ -123,6 +126,8 @@ class Lifecycle(StreamState):
         """Drop references that lead back to the stream, so that it is freed as soon as nobody holds it."""
         self._handlers, self._receivers, self._own_hooks, self._hooks = (), [], (), {}
         self._source_argument = self._source = self._then = self._clock = None
+        if self._attempts is not None:
+            self._attempts = None
         self._engine.release()
         if self._source_decoder is not None:
             self._source_decoder.end()
@@ -134,83 +139,37 @@ class Lifecycle(StreamState):
 
     # -- sources
 
-    def _open(self, value: Any) -> Steps:
-        stop_with_caller(self)
-        if self._closing:
-            raise Stopped
-        if self._times.start is None:
-            self._claim_handlers()
-            self._times.start = monotonic()
-        if isinstance(value, ChosenSource):
-            value = yield CallForSource(value.function)
-            self._check()
-        if self._clock is not None:
-            self._clock.restart()
-        if self.agent_name is None:
-            self.announce_request()
-        try:
-            source = yield OpenSource(value, self._engine.messages.sizes.limits, self._clock)
-        except StreamkitError:
-            if self._closing:
-                raise Stopped from None
-            raise
-        if source is None:
-            raise Stopped
-        if self._clock is not None and not source.traits.same_step:  # an agent's tools and code have times of their own
-            self._clock.guard(source)
-        self._source = source
-        self._source_opened(source)
-        if self._closing:  # `cancel` may have come when the call had returned and there was no source yet
-            raise Stopped
-
-    @property
-    def _batch_decoder(self) -> BatchDecoder:
-        """Makes events of the batches of the present source."""
+    def _go_on(self) -> Generator[Any, Any, bool]:
+        """The source is over: deliver what was answered, and open the next source. Returns whether there is one."""
         assert self._source_decoder is not None
-        return self._source_decoder if self._clock is None else self._clock.noting(self._source_decoder)
+        if (recorded := self._source_decoder.source.traits.recorded_end) is not None:
+            yield from self._deliver(self._recorded_answers(recorded))
+        yield from self._deliver_answers(at_end=True)
+        return (next_source := self._next_source()) is not None and (yield from self._open_next(next_source))
 
-    def _claim_handlers(self) -> None:
-        """The stream starts: its handlers are its own from here on.
-
-        Raises:
-            UsageError: another stream was given one of them since; that handler gets nothing from this stream.
-        """
-        for handler in self._handlers:
-            if not handler.streamkit_is_on(self):
-                self._drop_lost_handlers()
-                raise UsageError(f"{handler.streamkit_name} was given to another stream before this one started")
-        self._notice_hooks()
-
-    def _drop_lost_handlers(self) -> None:
-        """Drop the handlers that belong to another stream by now."""
-        left = [handler for handler in self._handlers if handler.streamkit_is_on(self)]
-        if len(left) < len(self._handlers):
-            self._use_handlers(left)
-
-    def _open_next(self, next_source: Callable[[], Any]) -> Generator[Any, Any, bool]:
-        """Open the run's next source. False: there is none, and the run ends."""
-        self._answers_taken = 0
-        value = yield CallForSource(next_source)
-        self._check()
-        if value is None:
-            return False
-        yield from self._open(value)
-        assert self._source_decoder is not None
-        traits = self._source_decoder.source.traits
-        begin = self._action_taken() if traits.was_nested else self._engine.next_source(same_step=traits.same_step)
-        yield from self._deliver(begin)
-        return True
-
-    def _finish_source(self) -> Steps:
-        """Close the source that was read, and deliver what its end means.
+    def _finish_source(self) -> Generator[Any, Any, bool]:
+        """Close the source that was read, and deliver what its end means. Returns whether it is over; False: it has failed, and is
+        to be asked again.
 
         Raises:
             StreamkitError: it failed, or was cut off.
         """
         yield CLOSE
         self._check()
-        yield from self._deliver(self._source_finished())
+        assert self._source_decoder is not None
+        recorded = self._source_decoder.source.traits.recorded_end
+        if recorded is None or not recorded.retries:  # otherwise its transport failed: nothing follows from its end
+            yield from self._deliver(self._decoder_finished())
+        is_attempt = self._attempts is not None or recorded is not None
+        error = self._cut_off(of_attempt=True) or self._failure() if is_attempt else None
+        if recorded is not None and (error is not None or recorded.retries) and (retries := recorded.take_retries()):
+            yield from self._deliver(chain.from_iterable(map(self._engine.end_attempt, retries)))
+            return True
+        if error is not None and (yield from self._ask_again(error)):
+            return False
+        yield from self._deliver(self._source_done())
         self._check_failure()
+        return True
 
     @property
     def _is_read(self) -> bool:
@@ -267,19 +226,12 @@ class Lifecycle(StreamState):
         if self._ended:  # the end closed only the nested source, so close the outer one now
             yield CLOSE
 
-    def _action_taken(self) -> Iterator[Event]:
-        """End the step of the calls whose outputs the nested source has: they cannot be answered here any more."""
-        runs = self._engine.runs
-        self._engine.pending.drop_calls()
-        if runs.step is not None:
-            yield from runs.end_step(RunStep(status="completed"), StreamEnd())
-        runs.resume()
-
     @contextmanager
     def _saved_source(self) -> Generator[None, None, None]:
         """Set aside what belongs to the source that is being read, and put it back afterwards."""
         engine = self._engine
         flags = self._nested, self._iterated
+        attempts, self._attempts = self._attempts, None  # such a source is asked once
         saved = self._source, self._source_decoder, engine.pending.takes_edits
         decoder, pending = engine.warning_list.decoder, engine.pending
         pulls = pending.pull_approves, pending.pull_approved, pending.has_outcomes
@@ -288,6 +240,7 @@ class Lifecycle(StreamState):
             yield
         finally:
             self._nested, self._iterated = flags
+            self._attempts, self._pulling = attempts, False
             self._source, self._source_decoder, engine.pending.takes_edits = saved
             engine.warning_list.decoder = decoder
             pending.pull_approves, pending.pull_approved, pending.has_outcomes = pulls
@@ -334,6 +287,8 @@ class Lifecycle(StreamState):
         if not self.started:
             self._drop_lost_handlers()
         first = error
+        if self._attempts is not None:
+            self._attempts.note_failures(error)
         self._pulling, self._ending = False, True
         delivered: list[Event] = []
         try:

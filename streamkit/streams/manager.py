@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from typing_extensions import TypeVar
 
 from ..core.content import is_content, is_of_answer
+from ..core.steps import ChosenSource
 from ..errors import ProtocolError, UsageError
 from ..events import ConfirmationCreated, ConfirmationDone, Event, Run, RunStep, StreamWarning, TextDelta
 from ..handlers import Handler
@@ -32,7 +33,11 @@ STEP_BREAK = "\n\n"  # between the texts of two run steps: a model that calls a 
 class Manager(Lifecycle, Readable):
     """The base of both managers. A stream is a source for other streams, too."""
 
+    _is_encoded = False  # in a wire format that cannot withdraw a message; few streams are encoded
+
     def __init__(self, source: Any, handlers: tuple[Handler, ...], options: StreamOptions, *, awaitables: bool) -> None:
+        if options.retry is not None or options.fallbacks:
+            source = self._take_retries(source, options)
         self._source_argument = source
         self.driver: int | None = None  # the id of the thread or task that drives it, once it has started
         self._made_answer_text: AnswerText | None = None
@@ -45,6 +50,25 @@ class Manager(Lifecycle, Readable):
         decoder, count = self._decoder, len(self._engine.messages.all)
         protocol = "" if decoder is None else f" {decoder.name}"
         return f"<{type(self).__name__}{protocol} {self._status}, {count} message{'' if count == 1 else 's'}>"
+
+    def _take_retries(self, source: Any, options: StreamOptions) -> Any:
+        """Apply `retry=` and `fallbacks=`. Returns the source that can be asked again.
+
+        Raises:
+            UsageError: one of them is wrong, or a source can be read only once.
+        """
+        from .attempts import Attempts, repeatable  # few streams have these options
+
+        is_agents = isinstance(source, ChosenSource)
+        self._attempts = Attempts(options.retry, repeats_functions=options.retry is not None and not is_agents)
+        return source if is_agents else repeatable(source, options.fallbacks)
+
+    @property
+    def _hands_out(self) -> bool:
+        """Whether somebody gets the content who cannot take it back: a loop over `text_deltas` or `output_items`, or another
+        wire format."""
+        has_items = self._output is not None and self._output.hands_out
+        return self._made_answer_text is not None or self._is_encoded or has_items
 
     @property
     def _answer_text(self) -> AnswerText:
@@ -108,6 +132,8 @@ class Manager(Lifecycle, Readable):
         reader.bind(self)
         self._use_handlers((*self._handlers, reader))
         self._reader = reader
+        if not reader.withdraws:
+            self._is_encoded = True
 
     def _release(self) -> None:
         self._reader = None
@@ -157,9 +183,10 @@ class Manager(Lifecycle, Readable):
         self._final()
         return list(self._engine.runs.steps)
 
-    @staticmethod
-    def _encoder(protocol: str) -> Encoder:
+    def _encoder(self, protocol: str) -> Encoder:
         encoder: Encoder = registry.find(protocol).Encoder()
+        if not encoder.withdraws:
+            self._is_encoded = True
         return encoder
 
 

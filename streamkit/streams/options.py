@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -11,6 +11,9 @@ from .. import protocols
 from ..errors import UsageError
 from ..limits import Limits, Timeouts
 from ..protocols import Decoder
+
+if TYPE_CHECKING:
+    from ..retry import Retry
 
 __all__ = ["MAX_STEPS", "StreamOptions", "decoder_of"]
 
@@ -31,6 +34,8 @@ class StreamOptions(msgspec.Struct, frozen=True):
     timeouts: Timeouts | None = None
     reasoning_tag: str | None = None
     output_type: Any = None  # an `OutputType` where an agent asks for it
+    retry: Retry | int | None = None
+    fallbacks: Sequence[Any] = ()
 
     def check(self) -> None:
         """Check what users passed to `stream`, who may use no type checker.
@@ -44,6 +49,10 @@ class StreamOptions(msgspec.Struct, frozen=True):
         check_count("max_steps", self.max_steps)
         check_kind("limits", self.limits, Limits)
         check_kind("timeouts", self.timeouts, Timeouts)
+        if self.after is not None and (self.retry is not None or self.fallbacks):
+            raise UsageError(
+                "`after=` resumes one source, which cannot be asked again: leave out `retry=` and `fallbacks=`"
+            )
 
 
 def decoder_of(protocol: object) -> type[Decoder] | None:

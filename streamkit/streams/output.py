@@ -65,6 +65,11 @@ class Output:
         return self.has_item or None
 
     @property
+    def hands_out(self) -> bool:
+        """Whether its elements are handed out."""
+        return self._read_item is not None
+
+    @property
     def has_item(self) -> bool:
         """Whether an element of the list has closed and was not handed out."""
         return self._item_text is not None and len(self._tree(self._item_text).items) > self._item_count

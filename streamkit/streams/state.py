@@ -161,9 +161,8 @@ class StreamState(StreamView):
         is_connections = isinstance(error, (OSError, SourceTimeoutError)) or package_of(type(error)) == library
         return bool(library) and is_connections
 
-    def _source_finished(self) -> Iterator[Event]:
-        """Yield the events of the source's end: those of its last bytes, and the ends of messages that are still
-        open."""
+    def _decoder_finished(self) -> Iterator[Event]:
+        """Yield the events of the source's last bytes, and those that its decoder reports at the end."""
         source_decoder, engine = self._source_decoder, self._engine
         assert source_decoder is not None
         if self._nested_outcome is not None:
@@ -173,6 +172,11 @@ class StreamState(StreamView):
             engine.pending.answered_later = frozenset([*later, *recorded.promised])
         for events in source_decoder.finish(not_approved=engine.pending.not_approved):
             yield from engine.complete(events)
+
+    def _source_done(self) -> Iterator[Event]:
+        """Yield the ends of messages that are still open, because the source has ended."""
+        source_decoder, engine = self._source_decoder, self._engine
+        assert source_decoder is not None
         complete = engine.pending.not_approved or source_decoder.complete
         if self._tag is not None:
             yield from engine.complete(self._tag.finish())
@@ -181,8 +185,6 @@ class StreamState(StreamView):
             end = outcome.status if outcome is not None else "completed" if complete else "incomplete"
             yield from engine.complete(self._fields.finish(end))
         yield from engine.source_done(complete=complete)
-        if not complete and engine.failure is None and not source_decoder.source.traits.next_source:
-            raise source_decoder.incomplete()
 
     def _recorded_answers(self, recorded: RecordedEnd) -> Iterator[Event]:
         """Yield the events of the answers that came after the source's end, when it was recorded.
@@ -212,20 +214,55 @@ class StreamState(StreamView):
             runs.outcome = nested
 
     def _check_failure(self) -> None:
-        """Raise the failure that the source reported.
+        """Raise the failure with which the source has ended.
 
         Raises:
+            IncompleteStreamError: it was cut off.
             RunFailedError: its run failed or expired.
             StreamkitError: it was another stream, which ended with this error.
         """
+        if (error := self._failure()) is not None:
+            raise error
+
+    def _failure(self) -> StreamkitError | None:
+        """Return the failure with which the source has ended, None if it has not failed."""
+        if (cut := self._cut_off()) is not None:
+            return cut
         failure, outcome = self._engine.failure, self._engine.runs.outcome
         if failure is not None:
-            raise error_of(failure)
+            return error_of(failure)
         if outcome is not None and outcome.status in ("failed", "expired"):
             error = outcome.error or {}
             text = error.get("message") or f"the run {outcome.status}"
             code = error.get("code") or error.get("type")
-            raise RunFailedError(str(text), None if code is None else str(code), dict(error) or None)
+            return RunFailedError(str(text), None if code is None else str(code), dict(error) or None)
+        return None
+
+    def _check_cut_off(self) -> None:
+        """Check that the source was not cut off.
+
+        Raises:
+            IncompleteStreamError: it was.
+        """
+        if (error := self._cut_off()) is not None:
+            raise error
+
+    def _cut_off(self, *, of_attempt: bool = False) -> StreamkitError | None:
+        """Return the error of a source that was cut off; None where it was not.
+
+        Args:
+            of_attempt: whether that counts too where the source's producer says what follows it.
+        """
+        source_decoder, engine = self._source_decoder, self._engine
+        if (
+            source_decoder is None
+            or source_decoder.complete
+            or engine.pending.not_approved
+            or engine.failure is not None
+        ):
+            return None
+        goes_on = source_decoder.source.traits.next_source is not None
+        return source_decoder.incomplete() if of_attempt or not goes_on else None
 
     # -- answers and endings
 

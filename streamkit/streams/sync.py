@@ -9,11 +9,12 @@ import inspect
 import threading
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
+from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from ..core.delivery import Steps
-from ..core.steps import CLOSE, CallForSource, OpenSource, Step, Stopped, WaitForAnswers
+from ..core.steps import CLOSE, CallForSource, OpenSource, Pause, Step, Stopped, WaitForAnswers
 from ..events import Event, Run, RunStep
 from ..handlers import Handler
 from ..messages import Message
@@ -306,6 +307,8 @@ class StreamManager(Manager, Generic[T]):
                 return self._call_to_open(None, call_source, function)
             case WaitForAnswers(deferred=deferred):
                 return self._wait(deferred)
+            case Pause(seconds=seconds):
+                return self._pause_for(seconds)
             case _:
                 raise AssertionError(f"a sync stream does not perform {step!r}")
 
@@ -392,6 +395,14 @@ class StreamManager(Manager, Generic[T]):
             wakeup.wait(left)
         self._wakeup = None
         return self._deadlines.over()
+
+    def _pause_for(self, seconds: float) -> None:
+        end = monotonic() + seconds
+        while not self._closing and (left := end - monotonic()) > 0:
+            self._wakeup = wakeup = threading.Event()
+            if not self._closing:
+                wakeup.wait(left)
+        self._wakeup = None
 
 
 def _is_of_generator(error: ValueError) -> bool:

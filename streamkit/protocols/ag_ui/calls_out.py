@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from ... import messages as m
+from ...answers import Confirmation
 from ...core.unique_ids import UniqueIds
 from ...messages import Message
+from ..dates import date_of
 from ..ui_parts import CODE_TOOL, DENIED, CodeArguments, HeldText, extra_call_id, extra_fields
 from .parents import Parents
 
@@ -84,6 +86,28 @@ class OutgoingCalls:
             and call.is_done
             and call.message.status == "completed"
         ]
+
+    def withdraw(self, message_ids: Collection[str]) -> None:
+        """The client has the calls of these messages no more: they get no result."""
+        for id in message_ids:
+            if (call := self.by_message.get(id)) is not None:
+                call.has_result = True
+                self._due.pop(call.id, None)
+
+    def interrupt(self, confirmation: Confirmation) -> Item:
+        """Return the interrupt of a question with which the run ends."""
+        subject, part = confirmation.subject, self.find(confirmation.subject)
+        properties: Item = {"approved": {"type": "boolean"}, "reason": {"type": "string"}}
+        if confirmation.editable:
+            properties["editedArgs"] = {"type": "object"}
+        return {
+            "id": confirmation.id,
+            "reason": "tool_call",
+            "message": f"May {part.name if part else subject.name or subject.type} run?",
+            **({"toolCallId": part.id} if part else {}),
+            **({} if confirmation.expires_at is None else {"expiresAt": date_of(confirmation.expires_at)}),
+            "responseSchema": {"type": "object", "properties": properties, "required": ["approved"]},
+        }
 
     # -- arguments
 

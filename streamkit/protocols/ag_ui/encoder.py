@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 import msgspec
@@ -13,7 +13,6 @@ from ...answers import Confirmation
 from ...errors import UsageError
 from ...messages import Message
 from .. import base
-from ..dates import date_of
 from ..ui_files import file_url
 from ..ui_parts import (
     EXTRA_KEY,
@@ -27,6 +26,7 @@ from ..ui_parts import (
 )
 from ..values import WireObject, as_object, as_text, without_keys
 from .calls_out import OutgoingCalls
+from .input import to_input
 from .parents import Parents
 from .wire import CONSOLE, FILE, KEY, OWN, Version, token_usage
 
@@ -56,6 +56,7 @@ class Encoder(base.Encoder):
     | every other message | CUSTOM `streamkit.message`, with its static form |
     | a `replace` delta | CUSTOM `streamkit.replacement`: no event takes back what was sent |
     | an application's own event | CUSTOM, with its type as the name |
+    | messages that are withdrawn (a retry) | MESSAGES_SNAPSHOT of all others, if the client's `messages` are known |
     | a raw event | RAW |
     | a failure | RUN_ERROR, its text masked unless `expose_errors` |
 
@@ -70,12 +71,15 @@ class Encoder(base.Encoder):
     | a confirmation | that its subject was the code in a call, and not the call |
     | `metadata` of messages, of deltas and of citations | all but what came over this protocol, `custom` and `error` |
     | in 0.x: messages | code becomes a call; `group`, `index`, `format`, `status` and the name of an output |
+    | a retry | all but the snapshot; a client keeps withdrawn reasoning where the snapshot has no other |
     | warnings, choices other than the first | all |
 
     Args:
         version: what the client speaks: "1.0", or "0" for 0.0.40 and later (a `RunAgentInput` without `protocolVersion`).
         thread_id: the `threadId` of the `RunAgentInput`; the run's id by default.
         run_id: its `runId`; the run's id by default.
+        messages: what the client has, such as the `messages` of the `RunAgentInput`: a client puts a snapshot in the place of all
+            that it has. Without them nothing can be taken back, so that no answer begins again (`retry=`).
         expose_errors: show what failed. It may be none of a user's business.
 
     Raises:
@@ -91,6 +95,7 @@ class Encoder(base.Encoder):
         *,
         thread_id: str | None = None,
         run_id: str | None = None,
+        messages: Iterable[Message] | None = None,
         expose_errors: bool = False,
     ) -> None:
         if version not in get_args(Version):
@@ -109,6 +114,9 @@ class Encoder(base.Encoder):
         self._questions: dict[str, Confirmation] = {}
         self._usage: e.Usage | None = None
         self._model: str | None = None
+        self.withdraws = messages is not None
+        self._before = [*(messages or ())]
+        self._shown: list[Message] = []  # those of this run, where they may be taken back
         self._has_ended = self._has_failed = False
 
     def feed(self, event: e.Event) -> Sequence[Item]:
@@ -142,6 +150,8 @@ class Encoder(base.Encoder):
                 yield from self._calls.results()
                 yield from self._finish_step(step.id)
             case e.Created(message=message):
+                if self.withdraws:
+                    self._shown.append(message)
                 yield from self._created(message)
             case e.Delta(snapshot=Message() as message):
                 yield from self._delta(message, event)
@@ -157,6 +167,8 @@ class Encoder(base.Encoder):
                 yield from self._ask(confirmation)
             case e.ConfirmationDone(confirmation=confirmation):
                 yield from self._decide(confirmation)
+            case e.StreamRetry(withdrawn=ids):
+                yield from self._withdraw(frozenset(ids))
             case e.RunDone(run=run):
                 yield from self._end(run)
             case e.StreamException(error=name, message=text):
@@ -223,7 +235,9 @@ class Encoder(base.Encoder):
         if run.status == "cancelled":
             return {"outcome": {"type": "cancelled"}}
         if run.status == "requires_action" and self._questions:
-            return {"outcome": {"type": "interrupt", "interrupts": [*map(self._interrupt, self._questions.values())]}}
+            return {
+                "outcome": {"type": "interrupt", "interrupts": [*map(self._calls.interrupt, self._questions.values())]}
+            }
         pending = self._calls.pending() if run.status == "requires_action" else []
         return {"outcome": {"type": "success", **({"pendingToolCallIds": pending} if pending else {})}}
 
@@ -235,6 +249,20 @@ class Encoder(base.Encoder):
 
     def _extra(self, message: Message, **more: Any) -> Item:
         return self._metadata(more, message)
+
+    def _withdraw(self, ids: Collection[str]) -> Iterator[Item]:
+        """Take these messages of the run back."""
+        self._calls.withdraw(ids)
+        questions = self._questions.items()
+        self._questions = {id: question for id, question in questions if question.subject.id not in ids}
+        left = [message for message in self._shown if message.id not in ids]
+        if len(left) < len(self._shown):
+            of_run = {
+                message.id for message in self._shown
+            }  # where the client attached to it, it has sent some of them
+            self._before = [message for message in self._before if message.id not in of_run]
+            self._shown = left
+            yield {"type": "MESSAGES_SNAPSHOT", "messages": to_input([*self._before, *left])}
 
     # -- messages
 
@@ -343,20 +371,6 @@ class Encoder(base.Encoder):
                 self._calls.deny(part)
         outcome = {"status": confirmation.status, "edited": confirmation.edited, "reason": confirmation.reason}
         yield _custom("confirmation_done", {"id": confirmation.id, **without_keys(outcome)})
-
-    def _interrupt(self, confirmation: Confirmation) -> Item:
-        subject, part = confirmation.subject, self._calls.find(confirmation.subject)
-        properties: Item = {"approved": {"type": "boolean"}, "reason": {"type": "string"}}
-        if confirmation.editable:
-            properties["editedArgs"] = {"type": "object"}
-        return {
-            "id": confirmation.id,
-            "reason": "tool_call",
-            "message": f"May {part.name if part else subject.name or subject.type} run?",
-            **({"toolCallId": part.id} if part else {}),
-            **({} if confirmation.expires_at is None else {"expiresAt": date_of(confirmation.expires_at)}),
-            "responseSchema": {"type": "object", "properties": properties, "required": ["approved"]},
-        }
 
 
 def _no_extra(message: Message, **more: Any) -> Item:

@@ -9,12 +9,11 @@ from ... import messages as m
 from ...messages import Message
 from ..values import WireObject, as_list, as_object, as_text, is_object, parse_json
 from .results import TEXTLESS_BLOCKS
-from .wire import CODE_TOOLS
+from .wire import CODE_TOOLS, SEARCHES
 
 __all__ = ["SERVER_TOOLS", "arguments_of", "block_of", "citation_of", "console_block", "result_block"]
 
-_SEARCHES = ("web_search", "web_fetch", "tool_search_tool_regex", "tool_search_tool_bm25")
-SERVER_TOOLS = frozenset((*CODE_TOOLS, *_SEARCHES, "advisor", "text_editor_code_execution"))
+SERVER_TOOLS = frozenset((*CODE_TOOLS, *SEARCHES, "advisor", "text_editor_code_execution"))
 """The names of Anthropic's own tools. A call of any other that its provider ran is one of an MCP server."""
 
 _DOCUMENTS = ("char_location", "page_location", "content_block_location")

@@ -22,7 +22,7 @@ from ...events import Delta, Event, RawEvent, Run, RunDone
 from ..values import WireObject, as_object, as_text, text_or_none, without, without_keys
 from .answers import Answers
 from .shape import recognises
-from .wire import HELPER_EVENTS, PlainBlockDelta, error_of
+from .wire import HELPER_EVENTS, SEARCHES, TRANSIENT_ERRORS, PlainBlockDelta, error_of
 
 __all__ = ["Decoder"]
 
@@ -36,6 +36,8 @@ class Decoder(Answers):
     name = "anthropic"
     sse_event_names: ClassVar[frozenset[bytes] | None] = frozenset({b"error"})
     plain_item: ClassVar[Any] = PlainBlockDelta
+    transient_errors = TRANSIENT_ERRORS
+    searches = SEARCHES
 
     @classmethod
     def recognises(cls, item: WireObject) -> bool:

@@ -16,8 +16,10 @@ __all__ = [
     "CODE_TOOLS",
     "HELPER_EVENTS",
     "PAUSE_REASONS",
+    "SEARCHES",
     "STATUS_OF_STOP_REASON",
     "TOOL_OF_LANGUAGE",
+    "TRANSIENT_ERRORS",
     "InputDelta",
     "PlainBlockDelta",
     "TextDeltaFields",
@@ -26,6 +28,12 @@ __all__ = [
     "error_of",
     "usage_of",
 ]
+
+TRANSIENT_ERRORS = frozenset(("overloaded_error", "rate_limit_error", "api_error", "timeout_error"))
+"""The types of errors in the midst of an answer after which another attempt may succeed."""
+
+SEARCHES = frozenset(("web_search", "web_fetch", "tool_search_tool_regex", "tool_search_tool_bm25"))
+"""The server tools that only read."""
 
 STATUS_OF_STOP_REASON: dict[str, m.Status] = {
     "max_tokens": "incomplete",

@@ -43,7 +43,9 @@ from .wire import (
     ANNOUNCEMENTS,
     MESSAGE_ENDS,
     RUN_ENDS,
+    SEARCHES,
     STEP_ENDS,
+    TRANSIENT_ERRORS,
     StepDeltaData,
     TextDeltaData,
     error_of,
@@ -62,6 +64,8 @@ class Decoder(base.Decoder):
     name = "openai_assistants"
     wraps_event_name = True
     plain_item: ClassVar[Any] = {"thread.message.delta": TextDeltaData, "thread.run.step.delta": StepDeltaData}
+    transient_errors = TRANSIENT_ERRORS
+    searches = SEARCHES
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)

@@ -28,7 +28,9 @@ __all__ = [
     "ANNOUNCEMENTS",
     "MESSAGE_ENDS",
     "RUN_ENDS",
+    "SEARCHES",
     "STEP_ENDS",
+    "TRANSIENT_ERRORS",
     "StepDeltaData",
     "TextDeltaData",
     "Warn",
@@ -44,6 +46,12 @@ __all__ = [
 
 Warn = Callable[..., StreamWarning]
 """`Decoder.warn`."""
+
+TRANSIENT_ERRORS = frozenset(("server_error", "rate_limit_exceeded"))
+"""The codes of failed runs after which another attempt may succeed."""
+
+SEARCHES = frozenset(("file_search",))
+"""The API's own tools that only read."""
 
 RUN_ENDS: dict[str, RunStatus] = {
     "thread.run.completed": "completed",

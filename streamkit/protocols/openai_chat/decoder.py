@@ -42,6 +42,7 @@ from .wire import (
     FINISH_REASON_STATUS,
     METADATA_KEYS,
     RAW_EVENT_KEYS,
+    TRANSIENT_ERRORS,
     error_of,
     first_value,
     holders_of,
@@ -66,6 +67,7 @@ class Decoder(base.Decoder):
     name = "openai_chat"
     sse_event_names: ClassVar[frozenset[bytes] | None] = frozenset({b"error"})
     plain_item = PlainChunk
+    transient_errors = TRANSIENT_ERRORS
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)

@@ -20,11 +20,25 @@ __all__ = [
     "METADATA_KEYS",
     "RAW_EVENT_KEYS",
     "REASONING_KEYS",
+    "TRANSIENT_ERRORS",
     "error_of",
     "first_value",
     "holders_of",
     "thinking_text",
 ]
+
+TRANSIENT_ERRORS = frozenset(
+    (
+        "server_error",
+        "rate_limit_exceeded",
+        "overloaded",
+        "overloaded_error",
+        "service_unavailable",
+        "timeout",
+        *map(str, (408, 429, *range(500, 600))),  # OpenRouter and others have the HTTP status
+    )
+)
+"""The codes of errors in the midst of an answer after which another attempt may succeed."""
 
 FINISH_REASON_STATUS: dict[str | None, Status] = {
     "length": "incomplete",

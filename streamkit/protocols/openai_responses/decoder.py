@@ -35,7 +35,7 @@ from .part_events import (
 from .response_events import read_begin, read_end, read_error, read_item_added, read_item_done, read_untyped
 from .response_state import ResponseState
 from .shape import recognises
-from .wire import PLAIN_DELTAS, SHELL_OUTPUT, TEXT_STREAMS
+from .wire import PLAIN_DELTAS, SEARCHES, SHELL_OUTPUT, TEXT_STREAMS, TRANSIENT_ERRORS
 
 __all__ = ["Decoder"]
 
@@ -59,6 +59,8 @@ class Decoder(base.Decoder):
     name = "openai_responses"
     sse_event_names: ClassVar[frozenset[bytes] | None] = frozenset({b"error"})
     plain_item: ClassVar[Any] = reduce(lambda one, other: one | other, PLAIN_DELTAS.values())
+    transient_errors = TRANSIENT_ERRORS
+    searches = SEARCHES
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)

@@ -28,10 +28,12 @@ from ..values import (
 
 __all__ = [
     "PLAIN_DELTAS",
+    "SEARCHES",
     "SHELL_OUTPUT",
     "STEM_OF_CALL",
     "STEM_OF_PART",
     "TEXT_STREAMS",
+    "TRANSIENT_ERRORS",
     "TextStream",
     "are_content_parts",
     "content_parts",
@@ -41,6 +43,14 @@ __all__ = [
     "read_part",
     "warning",
 ]
+
+TRANSIENT_ERRORS = frozenset(
+    ("server_error", "rate_limit_exceeded", "server_is_overloaded", "slow_down", "overloaded", "vector_store_timeout")
+)
+"""The codes of errors and failed responses after which another attempt may succeed."""
+
+SEARCHES = frozenset(("web_search", "file_search", "tool_search"))
+"""The API's own tools that only read, by the names of their calls."""
 
 
 class TextStream(msgspec.Struct, frozen=True):

@@ -19,6 +19,7 @@ class Encoder(base.Encoder):
     name = "streamkit"
     fields = True
     sub_agents = True
+    withdraws = True
 
     def feed(self, event: Event) -> Iterable[dict[str, Any]]:
         """Yield the wire form of one event."""

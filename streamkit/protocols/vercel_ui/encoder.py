@@ -51,6 +51,7 @@ class Encoder(base.Encoder):
     | images, audio, files with a URL or bytes | `file` |
     | every other message | `data-message`, with its static form |
     | a `replace` delta of a text | `data-replacement`: no chunk takes back what was sent; arguments begin again |
+    | messages that are withdrawn (a retry) | `data-retry`, transient: `{attempt, delay, ids}` of their parts, which are the last step's |
     | an application's own event | `data-<its type>`, with its fields |
     | a failure | `error`, its text masked unless `expose_errors`; then `finish` |
 
@@ -85,6 +86,7 @@ class Encoder(base.Encoder):
     done = b"[DONE]"
     headers = {"x-vercel-ai-ui-message-stream": "v1"}
     choices = False
+    withdraws = True
 
     def __init__(
         self,
@@ -150,6 +152,10 @@ class Encoder(base.Encoder):
                 yield from self._tools.ask(confirmation)
             case e.ConfirmationDone(confirmation=confirmation):
                 yield from self._tools.decide(confirmation)
+            case e.StreamRetry(attempt=attempt, delay=delay, withdrawn=ids):
+                withdrawn = [*map(self._tools.withdraw, ids)]
+                retry: Chunk = {"attempt": attempt, "delay": delay, "ids": withdrawn}
+                yield {"type": "data-retry", "data": retry, "transient": True}
             case e.RunDone(run=run):
                 yield from self._end(run)
             case e.StreamException(error=name, message=text):

@@ -121,6 +121,14 @@ class OutgoingToolParts:
         subject = confirmation.subject
         return self._by_call.get(subject.call_id or subject.id) or self.by_message.get(subject.id)
 
+    def withdraw(self, message_id: str) -> str:
+        """The client takes the part of this message back. Returns the part's id."""
+        part = self.by_message.get(message_id)
+        if part is None:
+            return message_id
+        part.has_output = True  # it gets none
+        return part.id
+
     # -- arguments
 
     def _add(self, message: Message) -> ToolPart:
