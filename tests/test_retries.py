@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import itertools
 import socket
 import threading
@@ -21,10 +22,12 @@ import trio.testing
 
 import streamkit as sk
 from streamkit.protocols import ag_ui, codec, registry, vercel_ui
+from streamkit.renderers import ConsolePrinter, NotebookDisplay
 from streamkit.testing import ModelServer, Reply, ServiceError, ToolCall
 
 from .faces import FACES, Face, body, every_face, is_soon
 from .retrying import APIS, Shown, asking
+from .test_renderers import drawn
 
 SOON = sk.Retry(max_wait=0.01)
 RESTART = sk.Retry(max_wait=0.01, restart=True)
@@ -899,3 +902,67 @@ async def test_a_second_stream_takes_the_same_messages_back(face: Face) -> None:
     fourth = face.stream(emitter)
     await fourth.until_done()
     assert [message.content for message in fourth.messages] == ["Fine."]
+
+
+def test_what_is_open_ends_before_it_is_withdrawn() -> None:
+    """Whoever emits the event."""
+    told = FACES["sync"].told()
+    with sk.Emitter() as emitter:
+        emitter.emit(sk.TextDelta("half", "One"))
+        emitter.emit(sk.StreamRetry(2, "SourceError", "It broke.", 0.0, ["half", "no message"]))
+        emitter.text("Two")
+    stream = sk.stream(emitter, told)
+    stream.until_done()
+    told.check_brackets()
+    assert [message.status for message in told.of("on_text_done")] == ["failed", "completed"]
+    assert [message.content for message in stream.messages] == ["Two"]
+
+
+# -- what people see
+
+
+def _shown_again() -> list[sk.Event]:
+    """An answer that begins again after its first words."""
+    half, whole = sk.TextMessage("half"), sk.TextMessage("whole")
+    return [
+        sk.RunCreated(sk.Run(id="run")),
+        sk.TextCreated(half),
+        sk.TextDelta("half", "One two"),
+        sk.StreamRetry(2, "SourceError", "It broke.", 0.5, ["half"]),
+        sk.TextCreated(whole),
+        sk.TextDelta("whole", "All of it."),
+        sk.StreamEnd(),
+    ]
+
+
+def test_a_printer_says_that_the_answer_begins_again() -> None:
+    file = io.StringIO()
+    sk.stream(_shown_again(), ConsolePrinter(file, run_end=False)).until_done()
+    assert file.getvalue() == (
+        "[message] One two\n[retry] the answer begins again in 0.5 s: SourceError: It broke.\n[message] All of it.\n"
+    )
+
+
+@pytest.mark.parametrize("every", [1, 100])
+def test_a_live_display_removes_what_it_has_not_printed_for_good(every: int) -> None:
+    lines = drawn(_shown_again(), every=every).lines
+    assert lines == ["↻ the answer begins again in 0.5 s: SourceError: It broke.", "", "All of it."]
+
+
+def test_a_notebook_shows_the_answer_that_stays() -> None:
+    display = NotebookDisplay()
+    shown: list[str] = []
+    display._update = lambda: shown.append("".join(map(display._html, display._parts)))  # type: ignore[method-assign]
+    sk.stream(_shown_again(), display).until_done()
+    assert "One two" in "".join(shown)
+    assert "One two" not in shown[-1]
+    assert "All of it." in shown[-1]
+    assert "begins again" in shown[-1]
+
+
+@pytest.mark.parametrize("expose", [False, True])
+def test_the_text_of_an_error_is_masked_in_a_response(expose: bool) -> None:
+    """As that of the error that ends a stream."""
+    body = b"".join(sk.stream(_shown_again()).sse("streamkit", expose_errors=expose))
+    assert (b"It broke." in body) is expose
+    assert b'"stream_retry"' in body

@@ -249,17 +249,24 @@ class Engine:
     def end_attempt(self, retry: e.StreamRetry) -> Iterator[e.Event]:
         """End what a failed attempt at the present source began, and withdraw its messages."""
         yield from self._close_open("failed", e.StreamEnd())
-        for confirmation in self.pending.undecided:
-            if confirmation.subject.id in retry.withdrawn:
-                yield from self.pending.settle(confirmation, "unanswered")
+        yield from self._end_withdrawn(retry)
         self.pending.not_approved = False
         yield from self.runs.fail_step({"type": retry.error, "message": retry.message})
         self.source_ends = {}
         self.messages.end_source()
         yield from self._complete_retry(retry)
 
+    def _end_withdrawn(self, retry: e.StreamRetry) -> Iterator[e.Event]:
+        """End the messages that are withdrawn, and the questions about them, as far as they are open."""
+        ids = {*retry.withdrawn}
+        yield from self.content.close_all("failed", e.StreamEnd(), ids)
+        for confirmation in self.pending.undecided:
+            if confirmation.subject.id in ids:
+                yield from self.pending.settle(confirmation, "unanswered")
+
     def _complete_retry(self, event: e.StreamRetry) -> Iterator[e.Event]:
         """Withdraw the messages of an attempt, with what waits for an answer about them."""
+        yield from self._end_withdrawn(event)
         ids = {*event.withdrawn}
         for message in self.messages.withdraw(ids):
             self.forgotten_deltas += message.delta_count

@@ -6,7 +6,7 @@ middle of a character is held until the other half comes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from .. import events as e
@@ -241,12 +241,13 @@ class MessageContent:
         self._annotated.pop(message.id, None)
         return self._messages.close(key, message, status, cause)
 
-    def close_all(self, status: Status, cause: e.Event) -> Iterator[e.Event]:
-        """Close all open messages with this status, because their run or its source ends."""
+    def close_all(self, status: Status, cause: e.Event, ids: Collection[str] | None = None) -> Iterator[e.Event]:
+        """Close all open messages with this status, because their run or its source ends; with `ids` those with these ids."""
         messages = self._messages
         for key, message in [*messages.open_by_id.items(), *messages.renamed.items()]:
-            yield from self._end_half(key, message, cause)
-            yield from self._close(key, message, status, cause)
+            if ids is None or message.id in ids:
+                yield from self._end_half(key, message, cause)
+                yield from self._close(key, message, status, cause)
 
     # -- about a message
 

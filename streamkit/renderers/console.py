@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..answers import Confirmation
 from ..errors import UsageError
-from ..events import Delta, Run, StreamWarning
+from ..events import Delta, Run, StreamRetry, StreamWarning
 from ..handlers import EventHandler
 from ..messages import ConsoleMessage, Message
 from .characters import one_line, printable
@@ -19,6 +19,7 @@ from .printing import DATA_MESSAGES, STYLES, StreamPrinter, Style, plain
 from .wording import (
     describe_decision,
     describe_failure,
+    describe_retry,
     describe_run,
     has_field_messages,
     is_shown_by_decision,
@@ -173,6 +174,11 @@ class ConsolePrinter(EventHandler):
         """Print how the run ended, with `run_end`."""
         if self._run_end:
             self._stream_printer.print_line(f"[run] {describe_run(run)}")
+
+    def on_retry(self, retry: StreamRetry, /) -> None:
+        """Print that the answer begins again; where nothing of it was printed, that the source is asked again, with `warnings`."""
+        if retry.withdrawn or self._warnings:
+            self._stream_printer.print_line(f"[retry] {describe_retry(retry)}")
 
     def on_warning(self, warning: StreamWarning, /) -> None:
         """Print the warning, with `warnings`, as soon as that interrupts no message."""

@@ -76,6 +76,7 @@ class Drawing:
             "hold": screen.hold,
             "unfold": screen.unfold,
             "decided": screen.decided,
+            "retried": screen.retried,
         }
         atexit.register(self.close)
         if interval is not None and screen.live:

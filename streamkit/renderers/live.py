@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..answers import Confirmation
 from ..errors import UsageError
-from ..events import ConfirmationCreated, Delta, Run, StreamWarning
+from ..events import ConfirmationCreated, Delta, Run, StreamRetry, StreamWarning
 from ..handlers import EventHandler, Handler
 from ..messages import (
     AudioMessage,
@@ -32,6 +32,7 @@ from .notebook import NotebookDisplay, is_notebook
 from .wording import (
     describe_content,
     describe_decision,
+    describe_retry,
     describe_run,
     has_field_messages,
     is_shown_by_decision,
@@ -237,6 +238,12 @@ class LiveDisplay(EventHandler):
         self._report("run_done")
         if self._run_end:
             self._report("line", "─", describe_run(run), "dim")
+
+    def on_retry(self, retry: StreamRetry, /) -> None:
+        """Remove what is still drawn of the failed answer, and say that it begins again; where nothing of it was shown, that the
+        source is asked again, with `warnings`."""
+        if retry.withdrawn or self._warnings:
+            self._report("retried", describe_retry(retry))
 
     def on_warning(self, warning: StreamWarning, /) -> None:
         """Show the warning, with `warnings`."""

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..answers import Confirmation
 from ..errors import UsageError
-from ..events import Delta, Run, StreamWarning
+from ..events import Delta, Run, StreamRetry, StreamWarning
 from ..handlers import EventHandler
 from ..messages import Message
 from ..mimebundle import html_of
 from .wording import (
     describe_decision,
+    describe_retry,
     describe_run,
     has_field_messages,
     is_shown_by_decision,
@@ -128,6 +129,13 @@ class NotebookDisplay(EventHandler):
         """Show how the run ended, with `run_end`."""
         if self._run_end:
             self._add(describe_run(run), _DIM)
+
+    def on_retry(self, retry: StreamRetry, /) -> None:
+        """Remove the failed answer, and say that it begins again; where nothing of it was shown, only with `warnings`."""
+        ids = {*retry.withdrawn}
+        self._parts = ["" if isinstance(part, Message) and part.id in ids else part for part in self._parts]
+        if ids or self._warnings:
+            self._add(describe_retry(retry), _DIM)
 
     def on_warning(self, warning: StreamWarning, /) -> None:
         """Show the warning, with `warnings`."""

@@ -24,6 +24,7 @@ from .wording import describe_failure
 __all__ = ["Screen"]
 
 _INDENT = "    "  # of the messages of a sub-agent
+_NOWHERE = 1 << 62  # beyond all rows
 _INCOMPLETE = ("incomplete", "cancelled", "failed")
 
 
@@ -49,6 +50,8 @@ class Screen:
         self._previous: Message | None = None  # the message that was shown last
         self._above: list[Row] = []  # to print at the next drawing
         self._printed = False  # whether anything stands above
+        # Where in `_above` the rest of messages begins that have just failed, which may be withdrawn; and whether anything stood above.
+        self._failed_at, self._printed_before = _NOWHERE, False
         self._aside = ""  # what the program printed, the line that is not complete
         self._new_lines = 0  # since the last drawing
         self._rushing = False  # whether lines arrive faster than anybody can read
@@ -132,6 +135,7 @@ class Screen:
         """Stop drawing, with everything shown that there is; or go on."""
         if held and not self.held:
             self._show(self._turns.flush())
+            self._failed_at = _NOWHERE
             self._update([])
         self.held = held
 
@@ -145,6 +149,13 @@ class Screen:
     def decided(self, subject: Message, approved: bool) -> None:
         """A confirmation was decided. If it was approved, its subject begins to run."""
         self._activity.decided(subject, approved)
+
+    def retried(self, text: str) -> None:
+        """The answer begins again: what was still drawn of it when it failed is not printed any more."""
+        if self._failed_at != _NOWHERE:
+            del self._above[self._failed_at :]
+            self._failed_at, self._printed = _NOWHERE, self._printed_before
+        self.add_line("↻", text, "yellow")
 
     # -- blocks
 
@@ -187,10 +198,15 @@ class Screen:
         self._block = None
 
     def _end(self, message: Message) -> None:
+        failed_at, before = self._failed_at, self._printed_before
+        if failed_at == _NOWHERE:
+            failed_at, before = len(self._above), self._printed
         self._finish_block(ended=True)
         is_marked = isinstance(message, TextMessage) and self._look.cut_off and message.status in _INCOMPLETE
         if is_marked or (isinstance(message, ToolOutputMessage) and message.status == "failed"):
             self._print([Part(Text(f"({message.status})", "dim"), True)], message)
+        if message.status == "failed":
+            self._failed_at, self._printed_before = failed_at, before
 
     def _print(self, parts: Iterable[Part], about: Message | None = None) -> None:
         """Print parts above, at the next drawing, where the message stands that they are about."""
@@ -199,7 +215,8 @@ class Screen:
             if rows and self._printed and not part.joins:
                 self._above.append([])
             self._above += rows
-            self._printed = self._printed or bool(rows)
+            if rows:
+                self._printed, self._failed_at = True, _NOWHERE
 
     def _rows(self, part: Part, about: Message | None = None) -> list[Row]:
         """Return the rows of a part. What is about a message of a sub-agent is indented."""
@@ -232,13 +249,17 @@ class Screen:
             self._show(self._turns.flush())
             if self._aside:
                 self.print_aside("\n")
+            self._failed_at = _NOWHERE
             self._update([])
         finally:
             self._region.close()
 
     def _update(self, rows: list[Row]) -> None:
-        above, self._above = self._above, []
-        self._region.show(above, rows)
+        above, self._above = self._above[: self._failed_at], self._above[self._failed_at :]
+        if self._above:  # they are drawn as what may still change
+            self._failed_at = 0
+            rows = [*self._above, *rows][1 - self._console.height :]
+        self._region.show(above, rows if self.live else [])
 
     def _rows_below(self) -> list[Row]:
         """What may still change, in at most one row less than the screen has."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..answers import Confirmation
-from ..events import Run
+from ..events import Run, StreamRetry
 from ..messages import (
     AudioMessage,
     ConsoleMessage,
@@ -31,6 +31,7 @@ __all__ = [
     "describe_content",
     "describe_decision",
     "describe_failure",
+    "describe_retry",
     "describe_run",
     "has_field_messages",
     "is_shown_by_decision",
@@ -38,6 +39,8 @@ __all__ = [
     "shown_text",
     "sources",
 ]
+
+_SHORTEST_WAIT = 0.1  # seconds that are worth a word
 
 
 def is_shown_by_fields(stream: StreamState | None, message: Message) -> bool:
@@ -81,6 +84,13 @@ def describe_run(run: Run) -> str:
     if run.usage is not None:
         text += f", {run.usage.input_tokens:,} tokens in, {run.usage.output_tokens:,} out"
     return text
+
+
+def describe_retry(retry: StreamRetry) -> str:
+    """That the answer begins again, or the source is asked again where nothing had come, and why."""
+    again = "the answer begins again" if retry.withdrawn else "asking again"
+    wait = f" in {retry.delay:.1f} s" if retry.delay >= _SHORTEST_WAIT else ""
+    return f"{again}{wait}: {one_line(f'{retry.error}: {retry.message}')}"
 
 
 def describe_content(message: Message, pictures: str | os.PathLike[str] | None = None) -> str:
