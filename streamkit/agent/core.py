@@ -118,12 +118,10 @@ class AgentCore(Generic[T]):
         self.retry = _checked_retry(retry)
         self.fallbacks = _checked_fallbacks(fallbacks)
         self._fallback_providers = [self._provider_of(client, None) for client, _ in self.fallbacks]
-        self.computer = computer
-        self.instructions = instructions
+        self.computer, self.instructions = computer, instructions
         self.auto_run = check_auto_run(auto_run)
         self.max_steps, self.max_total_tokens = max_steps, max_total_tokens
-        self.output_limit = output_limit
-        self.images = images
+        self.output_limit, self.images = output_limit, images
         self.before_request = checked_before_request(before_request, accepts_async=self._accepts_async)
         self.check_options(options)
         self.options: dict[str, Any] = options

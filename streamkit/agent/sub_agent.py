@@ -263,6 +263,8 @@ class InnerEvents(Handler):
                 self._ask(e.ConfirmationCreated(names.confirmation(confirmation)), confirmation.answer_slot)
             case e.ConfirmationDone():
                 put([e.ConfirmationDone(names.confirmation(event.confirmation))])
+            case e.StreamRetry():
+                put([replace(event, withdrawn=[*map(names.id, event.withdrawn)])])
             case e.RunStepDone(run_step=e.RunStep(usage=e.Usage() as usage)):
                 self._mailbox.put_later(lambda: self._added(usage))
             case e.RunEvent() | e.RunStepEvent() | e.Usage() | e.RawEvent():
