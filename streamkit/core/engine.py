@@ -222,7 +222,7 @@ class Engine:
         status: e.RunStatus = "completed" if complete else "incomplete"
         if outcome is not None:
             status = outcome.status
-            self.runs.note_reason(outcome.finish_reason)
+            self.runs.step_reason = self.runs.step_reason or outcome.finish_reason
         elif self.failure is not None:
             status = "failed"
         yield from self._close_open(status, e.StreamEnd())

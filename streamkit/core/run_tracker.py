@@ -26,6 +26,8 @@ class RunTracker(msgspec.Struct, eq=False):
         ended: whether the run is done, or can begin no more.
         requires_action: whether `RunRequiresAction` was emitted in the present step.
         usage: the run's tokens: the sum of its steps'.
+        step_reason: why the model stopped in the newest step, in the provider's word: also where other sources followed in that
+            step. None if it is not known.
     """
 
     steps: list[e.RunStep] = []
@@ -35,6 +37,7 @@ class RunTracker(msgspec.Struct, eq=False):
     ended: bool = False
     requires_action: bool = False
     usage: e.Usage | None = None
+    step_reason: str | None = None
     _usage_before: e.Usage | None = None  # of the steps before this one
     _step_count: int = 0  # forgotten steps count as well
     _made_by_id: dict[str, e.RunStep] | None = None  # most sources give their steps no ids
@@ -143,12 +146,8 @@ class RunTracker(msgspec.Struct, eq=False):
         if self._made_by_id is not None:
             self._made_by_id[step.id] = step
         self.requires_action = False
+        self.step_reason = None
         yield e.RunStepCreated(step, position=cause.position, raw_item=cause.raw_item)
-
-    def note_reason(self, finish_reason: str | None) -> None:
-        """Note why the model stopped, in the open step: another source may follow in the same step, or in the same run."""
-        if self.step is not None:
-            self.step.finish_reason = self.step.finish_reason or finish_reason
 
     def end_step(self, template: e.RunStep, cause: e.Event) -> Iterator[e.Event]:
         """End the open step. An update of a step that is over is merged into it."""

@@ -80,10 +80,9 @@ def opened(value: Any) -> Any:
 
 @lru_cache(maxsize=_MOST_MODELS)
 def json_writer(kind: Any) -> Callable[..., bytes]:
-    """Return what writes the JSON text of a plain model of this class: `write(value, by_alias=True, warnings=False)`.
-
-    The text is that of `as_item`, with the default values (null in the SDKs) of the fields that are not set: to find out which
-    these are takes half as long again. It raises ValueError for what no JSON text has, such as half of a surrogate pair.
+    """Return what writes the JSON text of a plain model of this class, that of `as_item`: it is called as
+    `write(value, by_alias=True, exclude_unset=True, warnings=False)`, and raises ValueError for what no JSON text has, such as half of
+    a surrogate pair.
 
     Raises:
         TypeError: the class is no plain model's.

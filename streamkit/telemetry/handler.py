@@ -246,7 +246,7 @@ class _StreamTelemetry(EventHandler):
             chat.attributes[names.RESPONSE_MODEL] = run.model
             if names.REQUEST_MODEL not in chat.attributes:
                 span.update_name(f"chat {run.model}")
-        reason = run_step.finish_reason
+        reason = stream.engine.runs.step_reason
         known = {names.RESPONSE_ID: run_step.run_id or None, names.FINISH_REASONS: None if reason is None else [reason]}
         span.set_attributes({**chat.attributes, **_without_none(known), **names.usage_attributes(run_step.usage)})
         if (usage := run_step.usage) is not None:
