@@ -290,6 +290,22 @@ def _seconds(span: ReadableSpan) -> float:
 
 @every_face
 @body
+async def test_each_attempt_with_a_step_has_a_span(face: Face, traced: Traced) -> None:
+    """The one that failed has the error, and says that it was tried again; one without a step goes on in the next one's span."""
+    script = [Reply(status=503, retry_after=0), Reply(Text(pieces=["a", "b"]), cut_after=1), Reply("Done.")]
+    with ModelServer(script) as server:
+        retry = sk.Retry(attempts=3, restart=True)
+        async with agent_on(face, server, handlers=[traced.telemetry()], retry=retry) as talker:
+            await talker.say("Go.")
+    first, second = (traced.spans[name] for name in ("chat m", "chat m #2"))
+    assert len(traced.spans) == 3
+    assert [event.name for event in first.events] == ["streamkit.retry", "streamkit.retry"]
+    assert attributes_of(first)["error.type"] == "SourceError"
+    assert (second.events, second.status.status_code) == ((), trace.StatusCode.UNSET)
+
+
+@every_face
+@body
 async def test_code_that_runs_has_a_span(face: Face, traced: Traced) -> None:
     with ModelServer([Reply(code("say hi")), Reply("Done.")]) as server:
         options: dict[str, Any] = {"computer": ToyComputer(), "auto_run": True, "handlers": [traced.telemetry()]}

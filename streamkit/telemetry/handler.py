@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 from ..answers import Confirmation
 from ..errors import UsageError
-from ..events import Run, RunStep, Usage
+from ..events import Run, RunStep, StreamRetry, Usage
 from ..handlers import EventHandler, Handler
 from ..messages import Message, ToolCallMessage, ToolOutputMessage
 from . import attributes as names
@@ -274,6 +274,15 @@ class _StreamTelemetry(EventHandler):
             histograms[names.TIME_TO_FIRST_CHUNK].record(waited, chat.attributes)
         histograms[names.DURATION].record((chat.last - chat.start) / 1e9, chat.attributes)
         chat.span.end(chat.last)
+
+    @_guarded
+    def on_retry(self, retry: StreamRetry, /) -> None:
+        if (chat := self._failed or self._requested) is None:
+            return
+        chat.span.add_event("streamkit.retry", {"attempt": retry.attempt, "delay": retry.delay, "error": retry.error})
+        if self._failed is not None:
+            self._failed = None
+            self._end_chat(chat, retry.exception)
 
     def _end_chats(self, error: BaseException | None = None) -> None:
         open_ones = [chat for chat in (self._failed, *self._chats.values(), self._requested) if chat is not None]
