@@ -184,9 +184,20 @@ export interface Hooks {
   on_run_step_done: Hook<[runStep: RunStep]>;
   on_usage: Hook<[usage: Usage]>;
   on_warning: Hook<[warning: Warning]>;
+  on_retry: Hook<[retry: Retry]>;
   on_timeout: Hook<[]>;
   on_exception: Hook<[error: Error]>;
   on_end: Hook<[]>;
+}
+
+/** The source has failed, and is asked again: the messages with the ids in `withdrawn` are taken back. */
+export interface Retry {
+  type: "stream_retry";
+  attempt: number;
+  error: string;
+  message?: string;
+  delay?: number;
+  withdrawn?: string[];
 }
 
 /** The base of handlers: override the hooks you care about. `this.stream` is the stream that calls them. */
@@ -231,6 +242,7 @@ export class EventHandler implements Hooks {
   on_run_step_done(runStep: RunStep): void | Promise<void>;
   on_usage(usage: Usage): void | Promise<void>;
   on_warning(warning: Warning): void | Promise<void>;
+  on_retry(retry: Retry): void | Promise<void>;
   on_timeout(): void | Promise<void>;
   on_exception(error: Error): void | Promise<void>;
   on_end(): void | Promise<void>;

@@ -24,6 +24,7 @@ const HOOK_OF = {
   snapshot: "",
   stream_end: "on_end",
   stream_exception: "on_exception",
+  stream_retry: "on_retry",
   stream_timeout: "on_timeout",
   stream_warning: "on_warning",
 };
@@ -37,7 +38,8 @@ export const HOOKS = [
   "on_console_delta", // the same as on_console_output
   ...["image_file_done", "file_done", "run_created", "run_requires_action", "run_done"].map(hookOf),
   ...["run_step_created", "run_step_done", "confirmation_created", "confirmation_done", "active_line"].map(hookOf),
-  ...["annotation_added", "usage", "stream_warning", "stream_exception", "stream_timeout", "stream_end"].map(hookOf),
+  ...["annotation_added", "usage", "stream_warning", "stream_retry"].map(hookOf),
+  ...["stream_exception", "stream_timeout", "stream_end"].map(hookOf),
 ];
 
 /** The base of handlers: override the hooks you care about. `this.stream` is the stream that calls them. */
@@ -173,10 +175,19 @@ class RunState {
     confirmation_created: (state, event) => state.#confirmationCreated(event),
     confirmation_done: (state, event) => state.#confirmationDone(event),
     stream_warning: (state, event) => state.#warning(event),
+    stream_retry: (state, event) => state.#retry(event),
     stream_exception: (state, event) => state.#exception(event),
     stream_timeout: (_, event) => [[event, []]],
     stream_end: (state, event) => state.#streamEnd(event),
   };
+
+  /** Withdraw the messages of a failed attempt. Their ids stay in use. */
+  #retry(event) {
+    const withdrawn = new Set(event.withdrawn ?? []);
+    this.messages = this.messages.filter((message) => !withdrawn.has(message.id));
+    this.confirmations = this.confirmations.filter((one) => !withdrawn.has(one.subject.id));
+    return [[event, [event]]];
+  }
 
   // messages
 
