@@ -70,7 +70,7 @@ def growth(function: Callable[[int], object], size: int = 30) -> float:
     return (large - middle) / (middle - small)
 
 
-def steep(function: Callable[[int], Callable[[], object]], size: int = 6) -> dict[str, tuple[int, int]]:
+def steep(function: Callable[[int], Callable[[], object]], size: int = 4) -> dict[str, tuple[int, int]]:
     """Which functions of streamkit work more than in proportion: by their names, the lines that they execute at the size and at
     five times the size. Quadratic work comes to 25 times as many. Each round of a loop is a line, also in a comprehension.
 
@@ -79,7 +79,7 @@ def steep(function: Callable[[int], Callable[[], object]], size: int = 6) -> dic
     """
     function(size)()  # so that what is done only once is done
     small, large = _lines_by_function(function(size)), _lines_by_function(function(5 * size))
-    return {name: (small[name], count) for name, count in large.items() if count > max(7 * small[name], 150)}
+    return {name: (small[name], count) for name, count in large.items() if count > max(7 * small[name], 100)}
 
 
 def _lines_by_function(function: Callable[[], object]) -> collections.Counter[str]:

@@ -139,10 +139,12 @@ def test_help_needs_no_client() -> None:
 # -- the demo
 
 
-@pytest.mark.parametrize("protocol", ["responses", "chat"])
-def test_the_demo_shows_a_handler_and_its_events(protocol: str) -> None:
+@pytest.mark.parametrize(("begin", "protocol"), [(start, "responses"), (run, "chat")], ids=["responses", "chat"])
+def test_the_demo_shows_a_handler_and_its_events(
+    begin: Callable[..., subprocess.CompletedProcess[str]], protocol: str
+) -> None:
     """Its source first, then one stream over two responses and a run of code, then what there was."""
-    result = start("demo", "--yes", "--protocol", protocol)
+    result = begin("demo", "--yes", "--protocol", protocol)
     assert (result.returncode, result.stderr) == (0, "")
     source, _, rest = result.stdout.partition("You: ")
     assert all(line.strip() in source for line in inspect.getsource(Demo).splitlines())

@@ -27,8 +27,8 @@ from .costs import assert_costs, seconds_of
 from .faces import Face, ask, ask_responses, body, every_face
 from .test_laws import canonical, chat_calls, check_brackets, sse, tellers
 
-often = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-seldom = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+often = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+seldom = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 FIELDS = {"send_message.message": "text", "send_message.thoughts": "reasoning", "execute.code": "code"}
 END = e.StreamEnd()

@@ -123,15 +123,19 @@ def objects_in(value: Any) -> list[dict[str, Any]]:
     return [found for path in places(value) if isinstance(found := value_at(value, path), dict)]
 
 
-def assert_the_same(name: str, items: Items, random: Random) -> None:
-    """All forms of these items give the events of a body in one piece. So do objects of the SDK, and what they write of themselves."""
+def assert_the_same(name: str, items: Items, random: Random, *, share: int = 0, of: int = 1) -> None:
+    """All forms of these items give the events of a body in one piece. So do objects of the SDK, and what they write of themselves.
+
+    Args:
+        share: which share of the forms is taken, where it is one of several.
+    """
     expected = told(name, FORMS["a body in one piece"](name, items, random))
-    for form, make in FORMS.items() if items else ():
+    for form, make in [*FORMS.items()][share::of] if items else ():
         assert told(name, make(name, items, random)) == expected, form
-    for form, make in ASYNC_FORMS.items():
+    for form, make in [*ASYNC_FORMS.items()][share::of]:
         backend = random.choice(("asyncio", "trio"))
         assert told(name, make(name, items, random), backend=backend) == expected, (form, backend)
-    if name in OBJECTS:
+    if name in OBJECTS and share == 0:
         made = objects(name, items)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the SDK's own
@@ -144,14 +148,14 @@ def assert_the_same(name: str, items: Items, random: Random) -> None:
 
 @pytest.mark.parametrize("name", SOURCES)
 @given(seed=st.integers(0, 2**64 - 1))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_every_form_of_input_gives_the_same_events(name: str, seed: int) -> None:
     random = Random(seed)
     assert_the_same(name, changed(name, random.choice(SOURCES[name]), random), random)
 
 
 @given(seed=st.integers(0, 2**64 - 1))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_every_form_of_a_short_stream_of_chat_gives_the_same_events(seed: int) -> None:
     random = Random(seed)
     assert_the_same("openai_chat", chat_stream(random), random)
@@ -160,14 +164,14 @@ def test_every_form_of_a_short_stream_of_chat_gives_the_same_events(seed: int) -
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FOLDERS)
 def test_every_form_of_a_real_stream_gives_the_same_events(name: str) -> None:
-    """As it came; streams with a few changes are above."""
+    """As it came, each in a third of the forms; streams with a few changes are above."""
     paths: list[Path] = [path for path in streams_in(SHARED / FOLDERS[name]) if "conformance" not in path.stem]
     if not paths:
         pytest.skip("the recorded streams are not beside this checkout")
     for number, path in enumerate(paths):
         items = [item for item in items_in(name, path.read_bytes()) if item.get("type") != "confirmation"]
         if items:  # a producer that asks is pulled only when it was answered; a body that asks comes too late
-            assert_the_same(name, items, Random(number))
+            assert_the_same(name, items, Random(number), share=number % 3, of=3)
 
 
 @pytest.mark.parametrize("name", OBJECTS)

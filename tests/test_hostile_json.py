@@ -168,7 +168,7 @@ import streamkit as sk
 def work():
     for folder in PROTOCOLS:
         recording = recorded(folder)
-        for levels in (199, 900, 3000, 100_000):
+        for levels in (199, 900, 3000, 10_000):
             for kind in ("lists", "objects"):
                 deep_items = [(id, name, data[:-1] + b', "x": ' + deep(levels, kind) + b"}") for id, name, data in recording.frames if data[:1] == b"{"]
                 pieces = [piece for pair in zip(recording.pieces(recording.frames), recording.pieces(deep_items)) for piece in pair]

@@ -159,17 +159,17 @@ paths = q.lists(
     max_size=3,
 )
 
-CASES = 40_000
+CASES = 12_000
 
 
 @pytest.mark.slow
 def test_any_document_in_any_pieces_gives_what_json_loads_gives() -> None:
-    """At least 40,000 cases. A case is a document with paths, and one way of cutting it: equal ones count once.
+    """At least 12,000 cases. A case is a document with paths, and one way of cutting it: equal ones count once.
     Each document that Hypothesis draws is cut in two at every place, into single characters, and at 20 random sets
-    of places; so the cases are many more than the documents, of which there are 400 and more."""
+    of places; so the cases are many more than the documents, of which there are 120 and more."""
     seen: set[tuple[str, tuple[str, ...], tuple[int, ...]]] = set()
 
-    @examples(640)
+    @examples(200)
     @given(q.drawn(documents, paths, q.integers(0, 2**32)))
     def check(case: tuple[str, list[str], int]) -> None:
         document, paths, seed = case
@@ -186,7 +186,7 @@ def test_any_document_in_any_pieces_gives_what_json_loads_gives() -> None:
             seen.add((document, tuple(paths), places))
 
     check()
-    assert len({document for document, _, _ in seen}) >= 400
+    assert len({document for document, _, _ in seen}) >= 120
     assert len(seen) >= CASES
 
 
@@ -306,7 +306,7 @@ def test_of_nested_paths_each_is_told() -> None:
 @pytest.mark.slow
 def test_deep_nesting_is_no_limit() -> None:
     """Where `json.loads` gives up; a field after it is still told."""
-    deep = 200_000
+    deep = 50_000
     reading = read(['{"b":' + '[{"b":' * deep, "1", "}]" * deep, ',"a":"x"}'], "a", "b.0.b")
     assert reading.reader.complete
     assert reading.values == {"a": "x"}
@@ -460,8 +460,8 @@ def check_prefix(text: str, reader: JsonFields) -> None:
 
 @pytest.mark.slow
 def test_every_short_text_is_faulty_exactly_where_no_document_can_begin_so() -> None:
-    """All texts of up to three characters of an alphabet, and many of four, as far as their beginnings are sound: more
-    than 5,000."""
+    """All texts of up to three characters of an alphabet, and some of four, as far as their beginnings are sound: more
+    than 2,500."""
     alphabet = '{}[],:"\\u1d-.0eaIN \n'
     sound = [""]
     checked = 0
@@ -474,20 +474,20 @@ def test_every_short_text_is_faulty_exactly_where_no_document_can_begin_so() -> 
                     reader.feed(piece)
                 check_prefix(text + character, reader)
                 checked += 1
-                if reader.error is None and length < 3 and (length < 2 or sum(map(ord, text)) % 2 == 0):
+                if reader.error is None and length < 3 and (length < 2 or sum(map(ord, text)) % 5 == 0):
                     longer.append(text + character)
         sound = longer
-    assert checked > 5_000
+    assert checked > 2_500
 
 
 @pytest.mark.slow
 def test_a_damaged_document_is_complete_exactly_where_json_loads_takes_it() -> None:
     """One character is removed, changed or added. At each beginning, `complete` is what `json.loads` says; there is a
-    fault exactly where no document can begin so; and pieces do not matter. More than 10,000 cases: a case is a
+    fault exactly where no document can begin so; and pieces do not matter. More than 3,000 cases: a case is a
     beginning of a damaged document."""
     seen: set[str] = set()
 
-    @examples(1_000)
+    @examples(300)
     @given(
         q.drawn(documents),
         q.drawn(q.integers(0, 10_000)),
@@ -518,7 +518,7 @@ def test_a_damaged_document_is_complete_exactly_where_json_loads_takes_it() -> N
         )
 
     check()
-    assert len(seen) > 10_000
+    assert len(seen) > 3_000
 
 
 @examples(200)
@@ -550,16 +550,16 @@ def in_pieces(document: str, size: int = 4) -> Sequence[str]:
 
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_document() -> None:
-    """300 KB of strings, chosen and not, and of numbers, in pieces: a few kilobytes are kept at any time. What other threads
+    """100 KB of strings, chosen and not, and of numbers, in pieces: a few kilobytes are kept at any time. What other threads
     allocate meanwhile does not count."""
-    pieces = in_pieces(message(300_000))
+    pieces = in_pieces(message(100_000))
     reader = JsonFields("message")
     of_reader = [tracemalloc.Filter(True, module.__file__) for module in (json_fields, json_reader)]
     held: list[int] = []
     tracemalloc.start()
     for number, piece in enumerate(pieces):
         reader.feed(piece)
-        if number % 4_000 == 0:
+        if number % 1_300 == 0:
             traces = tracemalloc.take_snapshot().filter_traces(of_reader).statistics("filename")
             held.append(sum(trace.size for trace in traces))
     tracemalloc.stop()

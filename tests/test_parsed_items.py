@@ -313,15 +313,20 @@ def changed(item: Any, path: tuple[Any, ...], value: Any) -> Any:
     return copied
 
 
+def some_oddities(value: Any) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Three of seven: the numbers of values are no multiples of 7, so each value comes at some places, each place has some."""
+    return (oddity for number, oddity in enumerate(oddities(value)) if number % 7 % 2)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("case", STREAMS)
 def test_any_value_at_any_place_gives_the_same_events_on_both_paths(case: str) -> None:
-    """Or, where the fast one reads less of an item, the events of its JSON text, of which it reads as little. Half of a
-    surrogate pair in what it does not read is not reported."""
+    """Or, where the fast one reads less of an item, the
+    events of its JSON text, of which it reads as little. Half of a surrogate pair in what it does not read is not reported."""
     name, items = STREAMS[case]
     *start, odd, end = items
     fast, slow = kind_of(name), tolerant(name)
-    for path, value in oddities(odd):
+    for path, value in some_oddities(odd):
         stream = [*start, changed(odd, path, value), end]
         found = without_surrogate_warnings(told(fast, stream))
         if found != without_surrogate_warnings(told(slow, stream)):
@@ -479,7 +484,7 @@ def test_any_json_at_any_place_of_a_frame_gives_the_same_events_on_both_paths(ca
     """But for what is nested too deep and short, at a place that the fast path does not read."""
     name, items = BYTES[case]
     *start, odd, end = items
-    for path, value in oddities(odd):
+    for path, value in some_oddities(odd):
         if value is TOO_DEEP and name != "streamkit":
             continue
         if path[:1] != ("event",) and path and is_json(value) and isinstance(stream := changed(odd, path, value), dict):

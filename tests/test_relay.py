@@ -374,7 +374,7 @@ relay = sk.MemoryRelay()
 emitter = sk.Emitter(relay, "run")
 emitter.text("word")
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-for _ in range(1_000_000):
+for _ in range(250_000):
     emitter.text("word")
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
@@ -384,8 +384,8 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 @pytest.mark.skipif(
     sys.platform != "linux", reason="elsewhere the resident set is counted in another unit, or not at all"
 )
-def test_a_million_deltas_fit_into_little_memory() -> None:
-    """Of four megabytes of text, in a process of its own; kept one by one they would take 200."""
+def test_many_deltas_fit_into_little_memory() -> None:
+    """A quarter of a million, of one megabyte of text, in a process of its own; kept one by one they would take 50."""
     done = subprocess.run(
         [sys.executable, "-c", MILLION],
         capture_output=True,
@@ -394,14 +394,14 @@ def test_a_million_deltas_fit_into_little_memory() -> None:
         timeout=300,
         cwd=Path(sk.__file__).parents[1],
     )
-    assert int(done.stdout) < 40 * 1024
+    assert int(done.stdout) < 10 * 1024
 
 
 @pytest.mark.slow
 def test_a_delta_in_a_log_takes_little_more_than_its_line() -> None:
     """Every cursor is still valid."""
     emitter = sk.Emitter(relay := MemoryRelay(limit=1_000_000), "run")
-    count = 100_000
+    count = 25_000
     tracemalloc.start()
     try:
         for _ in range(count):
@@ -414,7 +414,7 @@ def test_a_delta_in_a_log_takes_little_more_than_its_line() -> None:
     assert peak < 1.3 * count * line, f"{peak / count / line:.2f} x the lines"
     emitter.close()
     before = 3  # the run, its step, the message
-    for after in (0, 1, 2, 3, 4, 1023, 1024, 1025, 50_000, 99_999, count + 2, count + 3, count + 4):
+    for after in (0, 1, 2, 3, 4, 1023, 1024, 1025, 12_500, 24_999, count + 2, count + 3, count + 4):
         values = [x.value for x in relay.reader("run", after=cursor_of(after)) if isinstance(x, e.Delta)]
         assert len("".join(values)) == 4 * max(0, min(count, count + before - after))
 

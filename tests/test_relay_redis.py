@@ -515,8 +515,8 @@ def test_after_a_failover_by_sentinel_each_event_is_read_once() -> None:
 
 @pytest.mark.slow
 def test_a_process_needs_few_connections_for_many_runs() -> None:
-    """100 here, in a process that writes them and one that reads them: at most 12 each."""
-    figures = many_runs(shared_server(), 100, 10, 0.02)
+    """50 here, in a process that writes them and one that reads them: at most 12 each."""
+    figures = many_runs(shared_server(), 50, 10, 0.02)
     assert figures["connections of both"] <= 24
 
 

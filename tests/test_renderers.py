@@ -432,7 +432,7 @@ def interleaved(draw: st.DrawFn) -> list[Event]:
 
 @pytest.mark.slow
 @given(interleaved())
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 def test_every_piece_is_shown_once_in_any_order(events: list[Event]) -> None:
     """Each message's pieces in their order, in both renderers."""
     emitted: dict[str, list[str]] = {}
@@ -654,7 +654,7 @@ def assert_harmless(output: str) -> None:
 
 @pytest.mark.slow
 @given(st.lists(st.sampled_from([*EVIL, EVIL, *"\n\ta[]()*`|#>-", "&#27;[5m", "&#x202e;"]), max_size=20).map("".join))
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 def test_no_text_of_a_stream_controls_the_terminal(text: str) -> None:
     """In any field, in either renderer; not as entities of Markdown either."""
     assert_harmless(printed(everything(text)))

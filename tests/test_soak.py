@@ -19,6 +19,6 @@ def test_an_application_that_does_everything_again_and_again_leaves_nothing_open
     """No descriptor, thread, task or child process, in the quiet moments between and after closing; no activity fails."""
     with model() as url:
         soak = Soak(url, 1, [*ACTIVITIES])
-        soak.run(seconds=8)
+        soak.run(seconds=4)
     assert soak.faults == []
     assert soak.samples[-1].memory - soak.samples[0].memory < MEMORY

@@ -124,7 +124,7 @@ def test_nothing_is_left_of_a_computer_that_nobody_refers_to(name: str, way: Cal
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [pytest.param(int(os.environ.get("STREAMKIT_COMPUTERS", "8")))])
+@pytest.mark.parametrize("count", [pytest.param(int(os.environ.get("STREAMKIT_COMPUTERS", "4")))])
 def test_many_computers_can_be_dropped(count: int) -> None:
     """Each used in every language, one after the other."""
     gc.collect()

@@ -1152,7 +1152,7 @@ def test_the_cost_of_an_input_is_linear(opening: dict[str, Any]) -> None:
         assert engine.messages.all[0].content.count("abcd") == pieces
         return taken
 
-    assert_costs(lambda: seconds(100_000), 8, lambda: seconds(25_000))
+    assert_costs(lambda: seconds(40_000), 8, lambda: seconds(10_000))
 
 
 # -- code in streaming JSON

@@ -176,10 +176,10 @@ def agui(served: Served) -> int:
 
 @pytest.fixture(scope="module")
 def crowded(backend: Backend) -> tuple[Relay, Store]:
-    """10,000 runs and conversations of one owner, and three of another."""
+    """2,500 runs and conversations of one owner, and three of another: more than two pages look through for a guest."""
     relay, store = backend.relay(), backend.store()
-    for number in range(10_003):
-        owner = "ann" if number < 10_000 else "bob"
+    for number in range(2503):
+        owner = "ann" if number < 2500 else "bob"
         relay.open(f"run-{number}", {"conversation": f"c-{number}", "owner": owner}, control=print).end("completed")
         store.save(f"c-{number}", [], 0, owner=owner)
     return relay, store
@@ -187,7 +187,7 @@ def crowded(backend: Backend) -> tuple[Relay, Store]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["runs", "conversations"])
-def test_lists_of_ten_thousand(crowded: tuple[Relay, Store], agents: Agents, backend: Backend, kind: str) -> None:
+def test_lists_of_thousands(crowded: tuple[Relay, Store], agents: Agents, backend: Backend, kind: str) -> None:
     """Whoever owns many, few or none asks `authorize` about what is shown alone; one who may see what is not theirs, but not
     most of it, about a thousand for one page, which then says where to go on."""
     asked: list[Any] = []
@@ -215,4 +215,4 @@ def test_lists_of_ten_thousand(crowded: tuple[Relay, Store], agents: Agents, bac
             assert len(asked) <= 1010
             seen += [one["id"] for one in page[kind]]
             path = f"/{kind}?limit=2&before={page['next']}"
-        assert [id.split("-")[1] for id in seen] == ["10002", "10001", "10000"]
+        assert [id.split("-")[1] for id in seen] == ["2502", "2501", "2500"]
