@@ -2,6 +2,8 @@
 
 A server imports them, and forks a process for each program. Nothing that a program does reaches another one. What a program
 imports at its start is tested where it is started by itself.
+
+In a terminal `tests/in_terminal.py` stands for the program. The server's process takes the terminal, as a shell does.
 """
 
 from __future__ import annotations
@@ -13,9 +15,13 @@ import json
 import os
 import runpy
 import select
+import shlex
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
@@ -25,6 +31,7 @@ __all__ = ["Forks", "forks"]
 IMPORTED = (
     *("streamkit.testing", "streamkit.cli.demo"),
     *("openai.lib", "openai.resources.chat", "openai.resources.responses", "httpcore2", "anyio._backends._asyncio"),
+    *("streamkit.cli.chat", "streamkit.computer", "prompt_toolkit", "rich.markdown", "wcwidth"),
 )
 LIMIT = 120.0  # seconds a program may take
 
@@ -35,6 +42,11 @@ class Forks:
     def __init__(self, server: subprocess.Popen[str], folder: Path) -> None:
         self._server = server
         self._folder = folder
+
+    def line(self, program: str, *arguments: str) -> str:
+        """The line for a shell in a terminal that runs a file, or a module with its `__main__`."""
+        stands = [sys.executable, "-S", str(Path(__file__).with_name("in_terminal.py")), str(self._folder / "socket")]
+        return "exec " + shlex.join([*stands, program, *arguments])
 
     def run(
         self, program: str, *arguments: str, env: Mapping[str, str], answers: str = "", cwd: Path
@@ -63,7 +75,7 @@ def forks() -> Iterator[Forks]:
     with (
         tempfile.TemporaryDirectory(prefix="streamkit-tests-") as folder,
         subprocess.Popen(
-            [sys.executable, "-m", "tests.forked"],
+            [sys.executable, "-m", "tests.forked", f"{folder}/socket"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -71,19 +83,53 @@ def forks() -> Iterator[Forks]:
             env={**os.environ, "PYTHONUTF8": "1"},
         ) as server,
     ):
+        assert server.stdout is not None and server.stdout.readline() == "ready\n"
         yield Forks(server, Path(folder))
 
 
-def _serve() -> None:
+def _serve(path: str) -> None:
     for module in IMPORTED:
         importlib.import_module(module)
     gc.freeze()  # so that no process copies all of it when it collects garbage
-    for line in sys.stdin:
-        order = json.loads(line)
-        pid = os.fork()
-        if pid == 0:
-            _become(**order)
-        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+    with socket.socket(socket.AF_UNIX) as terminals:
+        terminals.bind(path)
+        terminals.listen()
+        print("ready", flush=True)
+        while True:
+            ready, _, _ = select.select([sys.stdin, terminals], [], [])
+            if terminals in ready:
+                with terminals.accept()[0] as link, link.makefile() as orders:
+                    order = json.loads(orders.readline())
+                    if os.fork() == 0:
+                        _keep(order, terminals)
+            elif line := sys.stdin.readline():
+                print(_exit_code_of(_fork(json.loads(line))), flush=True)
+            else:
+                return
+
+
+def _fork(order: dict[str, Any]) -> int:
+    """Start a program. Returns the id of its process."""
+    pid = os.fork()
+    if pid == 0:
+        _become(**order)
+    return pid
+
+
+def _exit_code_of(pid: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def _keep(order: dict[str, Any], terminals: socket.socket) -> NoReturn:
+    """Be the shell of a terminal that nobody has, which runs one program."""
+    terminals.close()
+    os.setsid()
+    terminal = os.open(order["files"][0], os.O_RDWR)  # the first one of a session becomes its own
+    pid = _fork(order)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program alone
+    os.write(terminal, f"exit code {_exit_code_of(pid)}\n".encode())
+    time.sleep(600)
+    sys.exit()
 
 
 def _become(program: str, arguments: list[str], files: list[str], env: dict[str, str], cwd: str) -> NoReturn:
@@ -108,4 +154,4 @@ def _become(program: str, arguments: list[str], files: list[str], env: dict[str,
 
 
 if __name__ == "__main__":
-    _serve()
+    _serve(sys.argv[1])

@@ -76,7 +76,7 @@ class Terminal:
                 assert time.monotonic() < deadline, seen[-1]
                 with self._looks.open("ab") as looks:
                     looks.write(b".")
-                time.sleep(0.02)  # the screen can only be looked at again
+                time.sleep(0.04)  # the screen can only be looked at again
                 if (now := self.screen) != seen[-1]:
                     seen.append(now)
         finally:

@@ -19,6 +19,7 @@ import pytest
 
 from streamkit.testing import ModelServer, Reply, Text, ToolCall
 
+from .forked import Forks, forks
 from .terminals import ROOT, TMUX, Terminal
 
 pytest.importorskip("IPython", reason="what runs Python is not installed: pip install 'streamkit-sdk[computer]'")
@@ -32,13 +33,24 @@ def runs(source: str, language: str = "python") -> Reply:
     return Reply(ToolCall("execute", {"language": language, "code": source}))
 
 
+PROGRAMS: Forks
+
+
+@pytest.fixture(scope="module", autouse=True)
+def programs() -> Iterator[None]:
+    """What runs `streamkit chat`."""
+    global PROGRAMS
+    with forks() as PROGRAMS:
+        yield
+
+
 class Talk:
     """`streamkit chat` in a terminal, and the model that it talks to."""
 
     def __init__(self, folder: Path, home: Path, replies: Sequence[Reply], columns: int, **environment: str) -> None:
         self.server = ModelServer(replies)
         self.server.__enter__()
-        line = f"{sys.executable} -m streamkit chat --base-url {self.server.url}"
+        line = PROGRAMS.line("streamkit", "chat", "--base-url", self.server.url)
         homes = {"HOME": str(home), "XDG_STATE_HOME": str(home / "state")}
         self.terminal = Terminal(folder / "tmux", line, columns, 40, **homes, **environment)
         self.terminal.wait("\n>")
@@ -551,17 +563,24 @@ def test_what_fails_is_a_line_and_the_chat_goes_on(chat: Open) -> None:
     assert "Two." not in talk.sent()
 
 
+CLEAN = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"}
+
+
 def pipe(text: str, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """`streamkit chat` with its input from a pipe."""
-    clean = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"} | environment
+    """`streamkit chat` where its input is no terminal."""
+    return PROGRAMS.run("streamkit", "chat", *options, env=CLEAN | environment, answers=text, cwd=Path.cwd())
+
+
+def start(text: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """The same with a pipe, started as a person does."""
     command = [sys.executable, "-m", "streamkit", "chat", *options]
-    return subprocess.run(command, env=clean, input=text, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, env=CLEAN, input=text, capture_output=True, text=True, timeout=300)
 
 
 def test_piped_in_each_line_is_a_question_and_no_code_runs() -> None:
     """There is no terminal to ask at, so code is declined. A line of the pipe is not an answer."""
     with ModelServer([runs("print(6 * 7)"), Reply("Hello.")]) as server:
-        result = pipe("What is it?\ny\n", "--base-url", server.url)
+        result = start("What is it?\ny\n", "--base-url", server.url)
         assert len(server.requests) == 2
     assert (result.returncode, result.stderr) == (0, "")
     assert "[confirmation] declined" in result.stdout

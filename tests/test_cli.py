@@ -780,7 +780,7 @@ def test_a_person_sees_the_story_arrive(terminal: Open) -> None:
 @pytest.mark.slow
 def test_a_narrow_terminal_is_enough(terminal: Open) -> None:
     """On 40 columns each message's summary takes lines of its own, and source lines go on deeper."""
-    last = terminal(f"{sys.executable} -m streamkit demo --fast --yes", 40, 24).wait("exit code")[-1].splitlines()
+    last = terminal(SERVER.line("streamkit", "demo", "--fast", "--yes"), 40, 24).wait("exit code")[-1].splitlines()
     table = last[last.index("6 messages, completed:") :]
     assert table[1:3] == ["  rs_1_0 assistant reasoning completed", "    I can compute this, and draw it. A …"]
     assert "      def on_console_output(self, delta:" in last
