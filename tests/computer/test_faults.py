@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import anyio
@@ -16,18 +17,25 @@ from streamkit.computer.output_queue import DisplayOutput, LimitedOutput, Output
 
 from ..server.parts import wait_for
 from .faults import FAULTS, Fault
-from .running import HELLO, Ran, language, run, stop_at, traced_computer
+from .running import HELLO, Ran, TracedComputer, language, run, stop_at, traced_computer
+
+
+@pytest.fixture(scope="module")
+def unlimited() -> Iterator[TracedComputer]:
+    """One for all faults that need no limits of their own."""
+    with traced_computer() as traced:
+        yield traced
 
 
 @pytest.mark.parametrize(
     ("name", "fault"), [language(fault.language, fault, id=f"{fault.language}: {fault.name}") for fault in FAULTS]
 )
-def test_every_fault_is_explained_and_recovered_from(name: str, fault: Fault) -> None:
+def test_every_fault_is_explained_and_recovered_from(name: str, fault: Fault, unlimited: TracedComputer) -> None:
     """The console explains it, it ends in time, and the next run is not affected. The console text of an interrupted run
     ends with that word, and its active line is None."""
     limits = {key: value for key, value in fault.options.items() if key.endswith("limit")}
     options = {key: value for key, value in fault.options.items() if not key.endswith("limit")}
-    with traced_computer(**limits) as traced:
+    with traced_computer(**limits) if limits else contextlib.nullcontext(unlimited) as traced:
         if fault.stopped:
             ran, seconds = stop_at(traced.computer, name, fault.code, **options)
             assert seconds < fault.seconds

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
 
-from .running import HELLO, Ran, language, run, stop_at, traced_computer
+from .running import HELLO, Ran, TracedComputer, language, run, stop_at, traced_computer
 
-SET = {"python": "x = 5", "shell": "x=5", "javascript": "let x = 5"}
+SET = {"python": "x = 5", "shell": "set +e; x=5", "javascript": "var x = 5"}
 GET = {"python": "print(x)", "shell": "echo $x", "javascript": "console.log(x)"}
 
 
@@ -65,19 +66,27 @@ IN_CODE = [
 ]  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def one() -> Iterator[TracedComputer]:
+    """One for all states, as no interrupt ends a process."""
+    with traced_computer() as traced:
+        yield traced
+
+
 @pytest.mark.parametrize(
     ("name", "code"), [language(state.language, state.code, id=f"{state.language} {state.name}") for state in IN_CODE]
 )
-def test_code_can_be_interrupted_whatever_it_does(name: str, code: str, monkeypatch: Any) -> None:
+def test_code_can_be_interrupted_whatever_it_does(
+    name: str, code: str, one: TracedComputer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A busy machine may need more than a second for it, so the kill is far away here."""
     monkeypatch.setattr("streamkit.computer.stopping.GRACE", 30.0)
-    with traced_computer() as traced:
-        run(traced.computer, name, SET[name])
-        ran, _ = stop_at(traced.computer, name, code)
-        assert (ran.status, ran.execution.state_lost) == ("interrupted", False), ran.text[-2000:]
-        assert ran.text.endswith("KeyboardInterrupt")
-        assert [line for line in traced.processes() if "sleep 60" in line] == []
-        assert run(traced.computer, name, GET[name]).text == "5\n"
+    run(one.computer, name, SET[name])
+    ran, _ = stop_at(one.computer, name, code)
+    assert (ran.status, ran.execution.state_lost) == ("interrupted", False), ran.text[-2000:]
+    assert ran.text.endswith("KeyboardInterrupt")
+    assert [line for line in one.processes() if "sleep 60" in line] == []
+    assert run(one.computer, name, GET[name]).text == "5\n"
 
 
 @pytest.mark.parametrize(("name",), [language("shell")])
