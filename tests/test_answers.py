@@ -478,6 +478,7 @@ OTHERS: dict[str, list[Any]] = {
 }
 
 
+@every_pair
 @every_face
 @pytest.mark.parametrize("name", OTHERS)
 @pytest.mark.parametrize("wire", ["objects", "ndjson", "sse"])
@@ -549,6 +550,7 @@ WITHOUT_END = {
 }
 
 
+@every_pair
 @every_face
 @pytest.mark.parametrize("name", WITHOUT_END)
 @pytest.mark.parametrize("halves", [True, False])

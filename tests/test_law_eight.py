@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import zlib
 from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from streamkit import protocols
 from streamkit.testing import McpApproval, ModelServer, Reply, ToolCall
 
 from .faces import Face, body, every_face
+from .recorded import OWN
 from .telling import tell_items
 from .test_recorded_streams import PROTOCOLS, over_all
 
@@ -243,8 +245,9 @@ def told_as(path: Any, name: str) -> tuple[sk.StreamManager, Said]:
 @pytest.mark.parametrize("to", [*PROTOCOLS, "streamkit"])
 @over_all
 def test_a_recording_says_the_same_in_every_protocol(path: Path, to: str) -> None:
-    """Law 8, for the final texts, refusals, calls and code of each recording: what is lost stands in a table."""
-    if (path.stem, to) in LOST:
+    """Law 8, for the final texts, refusals, calls and code of each recording: what is lost stands in a table. Of the
+    hundreds beside the checkout a third is written in each protocol."""
+    if (path.stem, to) in LOST or (not path.is_relative_to(OWN) and zlib.crc32(f"{path.stem} {to}".encode()) % 3):
         return
     stream, said = told_as(path, to)
     expected, told = Said(stream.messages, stream.confirmations).in_protocol(to), said.as_it_is

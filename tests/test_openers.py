@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import json
 import re
 import weakref
@@ -27,7 +28,7 @@ from streamkit.compat.openai import AssistantEventHandler, AsyncAssistantEventHa
 from streamkit.testing import ModelServer, Reply
 
 from .agent.parts import PROVIDERS
-from .faces import Face, Shaped, async_faces, body, calls, every_face, every_pair
+from .faces import FACES, Face, Shaped, async_faces, body, calls, every_face, every_pair
 from .gated_server import GatedServer, gated_server
 from .test_other_clients import BEDROCK, SSE, bedrock_body
 from .test_wrapped_streams import APIS as WRAPPED
@@ -245,11 +246,14 @@ WAYS: dict[str, Callable[[Opener], Any]] = {
 
 
 def _rows() -> Iterator[Any]:
+    """Each client with each of its APIs in each way, on one of the faces in turn."""
+    faces = itertools.cycle(FACES.values())
     for client, maker in CLIENTS.items():
         for api in maker.apis:
             for way in WAYS:
                 if not (way.startswith("helper") and api == "completions"):  # which has none
-                    yield pytest.param(client, api, way, id=f"{client}-{api}-{way}")
+                    face = next(faces)
+                    yield pytest.param(face, client, api, way, id=f"{face.name}-{client}-{api}-{way}")
 
 
 async def _source(way: Callable[[Opener], Any], opener: Opener) -> Any:
@@ -274,8 +278,7 @@ def _serving(client: str, api: Api) -> Iterator[GatedServer]:
         yield server
 
 
-@every_face
-@pytest.mark.parametrize(("client", "api", "way"), [*_rows()])
+@pytest.mark.parametrize(("face", "client", "api", "way"), [*_rows()])
 @body
 async def test_a_client_that_nobody_holds_lives_as_long_as_its_stream(
     face: Face, client: str, api: str, way: str

@@ -34,7 +34,7 @@ from streamkit.relay import (
     Unattended,
 )
 
-from .faces import Face, body, every_face
+from .faces import Face, body, every_face, every_pair
 from .redis_server import ON_REDIS, needs_redis
 
 SNAPSHOT = b'{"type":"snapshot","dropped":0,"events":[]}'
@@ -984,6 +984,7 @@ WRONG: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
 }
 
 
+@every_pair
 @driven
 @pytest.mark.parametrize(("method", "arguments", "options"), WRONG.values(), ids=WRONG)
 async def test_wrong_arguments_are_refused(

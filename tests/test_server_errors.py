@@ -17,6 +17,7 @@ import pytest
 import streamkit as sk
 
 from .faces import FACES, Face, body, every_pair
+from .recorded import in_a_loop
 
 # What a server answers with, and what of it the error says.
 BODIES: dict[str, tuple[str, Any]] = {
@@ -186,7 +187,7 @@ NOT_ERRORS = {
 SERVED = {name: item for name, item in BEGIN.items() if name not in ("vercel_ui", "ag_ui")}
 
 
-@pytest.mark.parametrize("size", [1, 7, 10_000])
+@in_a_loop("size", [1, 7, 10_000])
 @pytest.mark.parametrize("form", IN_A_BODY)
 @pytest.mark.parametrize("protocol", SERVED)
 def test_an_error_in_any_form_in_a_body_says_it_too(protocol: str, form: str, size: int) -> None:

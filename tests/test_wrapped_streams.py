@@ -334,6 +334,7 @@ def said(stream: Any) -> list[tuple[str, str]]:
 
 
 @client_leaves_generators
+@every_pair
 @every_face
 @with_helper
 @pytest.mark.parametrize("form", FORMS_OF_HELPERS)

@@ -14,7 +14,7 @@ import streamkit as sk
 from streamkit.agent import tool
 from streamkit.testing import ModelServer, Reply, Text, ToolCall
 
-from ..faces import Face, body, every_face
+from ..faces import Face, body, every_face, every_pair
 from .parts import Approving, ToyComputer, agent_on, code, every_provider, outputs_of
 
 SCRIPT = (Reply(Text("I will. "), code("say hello")), Reply("Done."))
@@ -198,6 +198,7 @@ BROKEN = {
 }
 
 
+@every_pair
 @every_face
 @every_provider
 @pytest.mark.parametrize("arguments", BROKEN.values(), ids=BROKEN)
@@ -327,6 +328,7 @@ UNFIT: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 
 
+@every_pair
 @every_face
 @every_provider
 @pytest.mark.parametrize("unfit", UNFIT)

@@ -15,6 +15,7 @@ from streamkit.asking import Asker
 from streamkit.testing import ModelServer, Reply
 
 from ..faces import Face, body, every_face
+from ..recorded import in_a_loop
 from .parts import PROVIDERS, ToyComputer, agent_on, code, every_provider
 
 KINDS = pytest.mark.parametrize("kind", [sk.Agent, sk.AsyncAgent])
@@ -35,7 +36,7 @@ def misspelled(name: str) -> list[str]:
 
 @KINDS
 @pytest.mark.parametrize("provider", PROVIDERS)
-@pytest.mark.parametrize("name", [*OWN, "temperature", "max_tokens", "extra_body"])
+@in_a_loop("name", [*OWN, "temperature", "max_tokens", "extra_body"])
 def test_a_misspelled_argument_is_refused_with_the_right_one(kind: Any, provider: str, name: str) -> None:
     """Each argument of the agent, and some of the client's methods."""
     make = maker(kind, provider)

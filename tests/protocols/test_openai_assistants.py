@@ -45,7 +45,7 @@ from streamkit.testing import CodeInterpreter, ModelServer, Reasoning, Refusal, 
 from .. import faces
 from .. import values as q
 from ..faces import Face, body, every_face
-from ..recorded import SHARED, each_recording, recording_cases, streams_in
+from ..recorded import SHARED, each_recording, in_a_loop, recording_cases, streams_in
 from ..telling import Story, tell_bytes, tell_items
 from ..test_laws import check_brackets, joined, merged
 
@@ -302,7 +302,7 @@ FILLED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("data", [{}, FILLED, dict.fromkeys(FILLED), None, "x", [], 5])
-@pytest.mark.parametrize("name", NAMES)
+@in_a_loop("name", NAMES)
 def test_every_event_reaches_an_event(name: str, data: Any) -> None:
     """Whether its fields are there, absent or null."""
     decoder = Decoder()
@@ -1158,7 +1158,7 @@ def test_no_damage_to_a_recording_makes_the_decoder_fail(path: Path, data: st.Da
     check_brackets(story.lines)
 
 
-@pytest.mark.parametrize(
+@in_a_loop(
     "odd",
     [
         text("x"),

@@ -43,7 +43,7 @@ from streamkit.protocols.openai_responses import Decoder, Encoder, to_input
 from streamkit.protocols.openai_responses.fields import read_event, read_object
 
 from .. import values as q
-from ..recorded import each_recording, recording_cases
+from ..recorded import each_recording, in_a_loop, recording_cases
 from ..telling import Story, tell_bytes, tell_items
 
 NAMES = sorted(
@@ -257,7 +257,7 @@ def test_there_are_as_many_names_as_the_sdk_types() -> None:
 
 
 @pytest.mark.parametrize("fields", [{}, FILLED, dict.fromkeys(FILLED)], ids=["bare", "filled", "null"])
-@pytest.mark.parametrize("name", NAMES)
+@in_a_loop("name", NAMES)
 def test_every_event_of_the_api_becomes_an_event(name: str, fields: dict[str, Any]) -> None:
     """Whether its fields are there, absent or null."""
     events = Decoder().feed_items([{**fields, "type": name}])
@@ -265,7 +265,7 @@ def test_every_event_of_the_api_becomes_an_event(name: str, fields: dict[str, An
     assert "decoder-error" not in [getattr(event, "code", "") for event in events]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@in_a_loop("name", NAMES)
 def test_every_event_of_the_api_but_error_is_recognised(name: str) -> None:
     """An error has no shape of its own."""
     assert Decoder.recognises({"type": name}) is (name != "error")
@@ -985,7 +985,7 @@ def grown(name: str, key: str, index: Any, **more: Any) -> dict[str, Any]:
     return {"type": f"response.{name}.delta", "item_id": "i", "output_index": 0, key: index, "delta": "x", **more}
 
 
-@pytest.mark.parametrize(
+@in_a_loop(
     "odd",
     [
         {},
@@ -1007,7 +1007,6 @@ def grown(name: str, key: str, index: Any, **more: Any) -> dict[str, Any]:
         {"sequence_number": 2**60},
         {"obfuscation": "abc"},
     ],
-    ids=json.dumps,
 )
 @pytest.mark.parametrize(
     ("name", "key"),
