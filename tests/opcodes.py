@@ -87,9 +87,12 @@ def _lines_by_function(function: Callable[[], object]) -> collections.Counter[st
     counts: collections.Counter[CodeType] = collections.Counter()
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
+        return trace_line if frame.f_code.co_filename.startswith(PACKAGE) else None
+
+    def trace_line(frame: FrameType, event: str, _: Any) -> Any:
         if event == "line":
             counts[frame.f_code] += 1
-        return trace if frame.f_code.co_filename.startswith(PACKAGE) else None
+        return trace_line
 
     before = sys.gettrace()
     sys.settrace(trace)
