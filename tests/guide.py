@@ -123,8 +123,8 @@ class Page:
             self.runner.run(result)
 
     def close(self) -> None:
-        """Closes the clients that the page opened, and those that it dropped. Of a client in garbage, chance decides whether its
-        connections are closed before their sockets warn that they are open."""
+        """Closes the clients that the page opened, and those that it dropped: none was collected, because of a client in garbage
+        chance decides whether its connections are closed before their sockets warn that they are open."""
         for value in gc.get_objects():
             name = type(value).__name__
             if name in ("OpenAI", "Anthropic") and not value.is_closed():
@@ -154,10 +154,12 @@ def opened_page(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[Page]
     monkeypatch.syspath_prepend(folder)
     with scripted_clients(monkeypatch), asyncio.Runner() as runner:
         page = Page(module, runner)
+        gc.disable()
         try:
             yield page
         finally:
             page.close()
+            gc.enable()
             for file in folder.glob("*.py"):
                 sys.modules.pop(file.stem, None)
 
