@@ -437,6 +437,9 @@ def an_event(kind: type[Event]) -> Event:
         "data": {"type": "raw.name", "k": None},
         "error": "SourceError",
         "message": "gone",
+        "attempt": 2,
+        "delay": 0.5,
+        "withdrawn": ["a"],
         "status": "failed",
     }
     fields = [field for field in kind.__struct_fields__ if field in values]
