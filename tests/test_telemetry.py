@@ -5,14 +5,15 @@ The spans go to an exporter in memory, as the SDK has it.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import anthropic
 import anyio
 import openai
 import pytest
@@ -154,15 +155,23 @@ def look() -> str:
     return SECRET
 
 
-def agent_of(server: ModelServer, provider: str = "openai_chat", **options: Any) -> sk.Agent:
-    import anthropic
+clients = contextlib.ExitStack()
 
+
+@pytest.fixture(autouse=True)
+def _clients_are_closed() -> Iterator[None]:
+    with clients:
+        yield
+
+
+def agent_of(server: ModelServer, provider: str = "openai_chat", **options: Any) -> sk.Agent:
+    """An agent with a real client, which is closed after the test."""
     client: Any = (
         anthropic.Anthropic(base_url=server.root_url, api_key="k", max_retries=0)
         if provider == "anthropic"
         else openai.OpenAI(base_url=server.url, api_key="k", max_retries=0)
     )
-    return sk.Agent(client, model="m", protocol=provider, **options)
+    return sk.Agent(clients.enter_context(client), model="m", protocol=provider, **options)
 
 
 @every_face
@@ -392,7 +401,7 @@ class Around(sk.EventHandler):
     def __init__(self, name: str, notes: list[tuple[str, str, int]]) -> None:
         self.name, self.notes = name, notes
 
-    @contextmanager
+    @contextlib.contextmanager
     def _context(self, call: sk.ToolCallMessage) -> Generator[None]:
         self.notes.append((f"{self.name} enters", str(call.name), threading.get_ident()))
         try:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,20 @@ from streamkit.testing import ModelServer, Reply, Request, Text, ToolCall
 
 from ..faces import FACES, Face, async_faces, body, every_face, every_pair
 from .parts import Approving, Talker, ToyComputer, agent_on, code, every_provider, outputs_of
+
+clients = contextlib.ExitStack()
+
+
+@pytest.fixture(autouse=True)
+def _clients_are_closed() -> Iterator[None]:
+    with clients:
+        yield
+
+
+def client_of(server: ModelServer) -> openai.OpenAI:
+    """A real client, which is closed after the test."""
+    return clients.enter_context(openai.OpenAI(base_url=server.url, api_key="any", max_retries=0))
+
 
 ANSWER = "It is a star."
 
@@ -165,7 +180,7 @@ def test_agents_nest_eight_deep() -> None:
         return Reply(ToolCall("again", {"input": "x"}))
 
     with ModelServer(reply) as server:
-        agent = sk.Agent(openai.OpenAI(base_url=server.url, api_key="any", max_retries=0), model="m", name="again")
+        agent = sk.Agent(client_of(server), model="m", name="again")
         agent.add_tool(agent.as_tool())
         stream = agent.stream("Go.")
         text = stream.get_final_text()
@@ -242,7 +257,7 @@ def test_the_same_events_come_again(way: str, tmp_path: Path) -> None:
     first, second = FACES["sync"].told(), FACES["sync"].told()
     path = tmp_path / "run.jsonl"
     with ModelServer(SCRIPT) as server:
-        client = openai.OpenAI(base_url=server.url, api_key="any", max_retries=0)
+        client = client_of(server)
         inner = sk.Agent(client, model="m", name="research", tools=[search])
         outer = sk.Agent(client, model="m", tools=[inner.as_tool()])
         stream = outer.stream("Go.", first, sk.Recorder(path))
@@ -699,7 +714,7 @@ def test_an_agent_takes_no_async_agent() -> None:
 async def test_a_sync_agent_runs_in_a_thread_of_an_async_one(face: Face, answer: bool) -> None:
     computer = ToyComputer()
     with ModelServer(ASKS) as server:
-        client = openai.OpenAI(base_url=server.url, api_key="any", max_retries=0)
+        client = client_of(server)
         inner = sk.Agent(client, model="m", name="research", computer=computer)
         async with agent_on(face, server, tools=[inner.as_tool()]) as outer:
             stream = outer.stream("Go.")
@@ -717,7 +732,7 @@ async def test_a_sync_agent_runs_in_a_thread_of_an_async_one(face: Face, answer:
 @body
 async def test_the_time_of_a_sync_agent_in_an_async_one_is_bounded(face: Face) -> None:
     with ModelServer([ask_inner("x"), Reply("Never.", first_delay=30), Reply("Too slow.")]) as server:
-        client = openai.OpenAI(base_url=server.url, api_key="any", max_retries=0)
+        client = client_of(server)
         inner = sk.Agent(client, model="m", name="research")
         async with agent_on(face, server, tools=[inner.as_tool(timeout=0.3)]) as outer:
             await outer.say("Go.")
@@ -728,5 +743,5 @@ async def test_the_time_of_a_sync_agent_in_an_async_one_is_bounded(face: Face) -
 
 def test_called_in_python_it_is_the_inner_answer() -> None:
     with ModelServer(Reply(ANSWER)) as server:
-        client = openai.OpenAI(base_url=server.url, api_key="any", max_retries=0)
+        client = client_of(server)
         assert sk.Agent(client, model="m").as_tool("research")("sun?") == ANSWER
