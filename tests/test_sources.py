@@ -568,18 +568,6 @@ async def test_a_coroutine_of_the_client_is_a_source(face: Face) -> None:
             assert await face.stream(ask(client)()).get_final_text() == "Hello"
 
 
-@every_face
-@body
-async def test_the_bytes_of_an_unread_stream_are_used(face: Face) -> None:
-    """The client's own iterator is never begun: its objects are not built."""
-    with ModelServer(Reply("Hello")) as server:
-        async with face.client(server) as client:
-            given = await _opened(face, client, "stream")
-            frame = given._iterator.ag_frame if face.is_async else given._iterator.gi_frame
-            assert await face.stream(given).get_final_text() == "Hello"
-            assert frame.f_lineno == frame.f_code.co_firstlineno
-
-
 @pytest.mark.parametrize("face", [FACES["sync"], FACES["asyncio"]], ids=["sync", "asyncio"])
 @body
 async def test_a_stream_that_was_read_in_part_goes_on_where_it_is(face: Face) -> None:
