@@ -15,7 +15,7 @@ closes messages, `message_content` completes what is in them, `pending` has what
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, TypeVar
 
 from msgspec.structs import replace
@@ -61,7 +61,6 @@ class Engine:
         failure: the failure that another stream reported, which is read as canonical events.
         forgotten_deltas: how many deltas the messages had that `forget_oldest` removed.
         is_ending: whether the stream ends, so that what is open is closed.
-        retries: the attempts that failed and were repeated.
         source_ends: the cursors of the events with which a canonical source ended, by their class.
         ends_before: the classes of those among them that come before the cursor after which the stream resumes.
     """
@@ -76,7 +75,6 @@ class Engine:
         "is_ending",
         "messages",
         "pending",
-        "retries",
         "runs",
         "source_ends",
         "warning_list",
@@ -91,7 +89,6 @@ class Engine:
         self.failure: e.StreamException | None = None
         self.forgotten_deltas = 0
         self.is_ending = False
-        self.retries: Sequence[e.StreamRetry] = ()
         self.source_ends: dict[type[e.Event], int | str | None] = {}
         self.ends_before: Collection[type[e.Event]] = ()
         self._forget_above = 0  # how many of one kind there may be, because few were over when they were looked at last
@@ -276,7 +273,6 @@ class Engine:
                 self.pending.drop(key)
         self.pending.confirmations[:] = [one for one in self.pending.confirmations if one.subject.id not in ids]
         self.runs.resume()
-        self.retries = (*self.retries, replace(event, exception=None, raw_item=None))
         yield event
 
     # -- the end

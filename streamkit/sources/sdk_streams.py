@@ -12,8 +12,7 @@ No SDK is imported: a class is looked up in its module, which the application ha
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from operator import is_
+from collections.abc import Iterator, Mapping
 from types import FunctionType, GetSetDescriptorType
 from typing import Any, Generic
 
@@ -30,10 +29,6 @@ _CLASSES: Mapping[str, tuple[tuple[str, ...], str]] = {
     "MessageStream": (("anthropic.lib.streaming._messages",), "_raw_stream"),
     "BetaMessageStream": (("anthropic.lib.streaming._beta_messages",), "_raw_stream"),
 }
-
-
-_own_attributes: dict[type, Sequence[Any]] = {}
-"""The attributes with which a class was found to be the SDK's own: most streams are of a class that has these still."""
 
 
 class OpenedStream:
@@ -106,11 +101,8 @@ def _is_own(value: Any, kind: Any, module: Mapping[str, Any]) -> bool:
         return False
     declared = [one for one in kind.__mro__ if one not in (Generic, object)]
     attributes = [attribute for one in declared for attribute in vars(one).values()]
-    known = _own_attributes.get(kind, ())
-    if len(known) != len(attributes) or not all(map(is_, known, attributes)):
-        if not all(_is_of(_function_of(one), module) for one in attributes if _is_method(one)):
-            return False
-        _own_attributes[kind] = attributes
+    if not all(_is_of(_function_of(one), module) for one in attributes if _is_method(one)):
+        return False
     return value is None or not any(_is_method(vars(kind).get(name)) for name in value.__dict__)
 
 

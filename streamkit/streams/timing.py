@@ -14,7 +14,7 @@ class Times(msgspec.Struct, gc=False):
         start: when its request was sent.
         first: its first content.
         end: its end.
-        asking: the seconds in which confirmations waited for their answers.
+        waiting: the seconds in which confirmations waited for their answers.
     """
 
     start: float | None = None

@@ -155,14 +155,14 @@ class _StreamTelemetry(EventHandler):
 
         if (name := self.stream.agent_name) is None:
             return
-        known = {
+        attributes = {
             names.OPERATION: "invoke_agent",
             names.PROVIDER: names.provider_of(protocol),
             names.AGENT_NAME: name or None,
             names.REQUEST_MODEL: request.model,
         }
         self._agent = self._telemetry.tracer.start_span(
-            f"invoke_agent {name}".strip(), self._parent, SpanKind.INTERNAL, _without_none(known)
+            f"invoke_agent {name}".strip(), self._parent, SpanKind.INTERNAL, _without_none(attributes)
         )
 
     @property
@@ -176,8 +176,9 @@ class _StreamTelemetry(EventHandler):
         from opentelemetry.trace import SpanKind
 
         model = None if request is None else request.model
-        known = {names.OPERATION: "chat", names.PROVIDER: names.provider_of(protocol), names.REQUEST_MODEL: model}
-        attributes = _without_none(known)
+        attributes = _without_none(
+            {names.OPERATION: "chat", names.PROVIDER: names.provider_of(protocol), names.REQUEST_MODEL: model}
+        )
         start = time.time_ns()
         span = self._telemetry.tracer.start_span(
             f"chat {model or ''}".strip(),
@@ -247,12 +248,15 @@ class _StreamTelemetry(EventHandler):
             if names.REQUEST_MODEL not in chat.attributes:
                 span.update_name(f"chat {run.model}")
         reason = stream.engine.runs.step_reason
-        known = {names.RESPONSE_ID: run_step.run_id or None, names.FINISH_REASONS: None if reason is None else [reason]}
-        span.set_attributes({**chat.attributes, **_without_none(known), **names.usage_attributes(run_step.usage)})
+        attributes = {
+            names.RESPONSE_ID: run_step.run_id or None,
+            names.FINISH_REASONS: None if reason is None else [reason],
+        }
+        span.set_attributes({**chat.attributes, **_without_none(attributes), **names.usage_attributes(run_step.usage)})
         if (usage := run_step.usage) is not None:
             for kind, count in (("input", usage.input_tokens), ("output", usage.output_tokens)):
-                known_too = {**chat.attributes, names.TOKEN_TYPE: kind}
-                self._telemetry.histograms[names.TOKENS].record(count, known_too)
+                of_kind = {**chat.attributes, names.TOKEN_TYPE: kind}
+                self._telemetry.histograms[names.TOKENS].record(count, of_kind)
         if self._telemetry.content:
             answer = [
                 one
@@ -304,7 +308,7 @@ class _StreamTelemetry(EventHandler):
     def _begin_tool(self, call: ToolCallMessage) -> AbstractContextManager[object]:
         from opentelemetry.trace import SpanKind, use_span
 
-        known = {
+        attributes = {
             names.OPERATION: "execute_tool",
             names.TOOL_NAME: call.name,
             names.TOOL_TYPE: "function",
@@ -312,7 +316,7 @@ class _StreamTelemetry(EventHandler):
             names.TOOL_ARGUMENTS: call.content if self._telemetry.content else None,
         }
         span = self._telemetry.tracer.start_span(
-            f"execute_tool {call.name}", self._inside, SpanKind.INTERNAL, _without_none(known)
+            f"execute_tool {call.name}", self._inside, SpanKind.INTERNAL, _without_none(attributes)
         )
         self._tools[call.call_id or call.id] = span
         return use_span(span, record_exception=False, set_status_on_exception=False)
@@ -342,8 +346,8 @@ class _StreamTelemetry(EventHandler):
     @_guarded
     def on_run_done(self, run: Run, /) -> None:
         if self._agent is not None:
-            known = {names.RESPONSE_ID: run.id or None, names.RESPONSE_MODEL: run.model}
-            self._agent.set_attributes({**_without_none(known), **names.usage_attributes(run.usage)})
+            attributes = {names.RESPONSE_ID: run.id or None, names.RESPONSE_MODEL: run.model}
+            self._agent.set_attributes({**_without_none(attributes), **names.usage_attributes(run.usage)})
 
     @_guarded
     def on_exception(self, exception: Exception, /) -> None:

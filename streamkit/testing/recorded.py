@@ -11,6 +11,7 @@ import msgspec
 
 from .. import protocols
 from ..errors import StreamkitError, UsageError
+from ..protocols.event_stream import EventStreamWriter
 from ..protocols.frames import is_frame, sse_frame
 from ..sources.open import open_sync
 from ..sources.source import Source, SourceTraits
@@ -47,21 +48,18 @@ class RecordedAnswer:
             for item in batch:
                 if is_frame(item):
                     id, name, data = item
-                    yield (b"id: " + id + b"\n" if id else b"") + sse_frame(data, name.decode())
+                    yield sse_frame(data, name.decode(), id.decode())
                 elif wraps:
                     yield sse_frame(_encode(item["data"]), item["event"])
                 else:
                     yield sse_frame(_encode(item))
 
     def _encoded(self, protocol: str) -> Iterator[bytes]:
-        module = protocols.find(protocol)
-        encoder, wraps = module.Encoder(), module.Decoder.wraps_event_name
+        writer = EventStreamWriter(protocol, retry=None)
         with open_stream(_source(self._batches, self._protocol)) as stream:
-            for event in stream:
-                for item in encoder.items(event):
-                    yield sse_frame(_encode(item["data"] if wraps else item), encoder.event_name(item))
-        if encoder.done:
-            yield sse_frame(encoder.done)
+            yield from filter(None, map(writer.event, stream))
+        if ending := writer.ending():
+            yield ending
 
 
 def recorded_answers(path: str | PathLike[str]) -> list[RecordedAnswer]:
