@@ -21,12 +21,13 @@ from ..protocols import is_object, to_input
 from ..streams.manager import T
 from ..streams.state import StreamState
 from .actions import WAITING, complete_records, is_question, open_calls, pending_of
+from .apis import tool_name
 from .code import CODE_TOOL, check_auto_run, code_schema
 from .computer_protocol import Computing, check_computer
 from .conversation import OUTPUT_RETRY, as_messages, input_messages, load_messages, save_messages, with_image_data
 from .history import model_view
 from .model_request import BeforeRequest, ModelRequest, checked_before_request
-from .requests import Provider, tool_name
+from .requests import Provider
 from .tools import Tool
 
 if TYPE_CHECKING:

@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import streamkit as sk
+from streamkit.agent.apis.chat import outputs_after_calls
 from streamkit.agent.history import UNRECORDED, model_view
 from streamkit.agent.model_request import ModelRequest
-from streamkit.agent.requests import Provider, outputs_after_calls
+from streamkit.agent.requests import Provider
 from streamkit.testing import ModelServer, Reply
 
 from .parts import PNG, PROVIDERS

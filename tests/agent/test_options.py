@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import anthropic
@@ -11,6 +12,7 @@ import openai
 import pytest
 
 import streamkit as sk
+from streamkit.agent.apis import APIS
 from streamkit.asking import Asker
 from streamkit.testing import ModelServer, Reply
 
@@ -40,7 +42,7 @@ def misspelled(name: str) -> list[str]:
 def test_a_misspelled_argument_is_refused_with_the_right_one(kind: Any, provider: str, name: str) -> None:
     """Each argument of the agent, and some of the client's methods."""
     make = maker(kind, provider)
-    create = make().provider._api.create(make().provider.client)
+    create = attrgetter(APIS[provider].method)(make().provider.client)
     known = {*OWN, *inspect.signature(create).parameters}
     for wrong in misspelled(name) if name in known else []:
         if wrong not in known:
