@@ -27,6 +27,7 @@ class Encoder:
             questions about them, are left out: the output of the call that began the sub-agent has what it answered.
         withdraws: True if messages that were sent can be taken back, as a `StreamRetry` wants it.
         headers: what an HTTP response in this protocol has besides the headers of every event stream.
+        in_lines: True if the provider sends its items as lines of JSON, not as Server-Sent Events.
         sse_ids: False if the provider's own client cannot read the `id:` and `retry:` of an event stream: it takes a block of
             either without data for an event.
     """
@@ -34,6 +35,7 @@ class Encoder:
     name: ClassVar[str]
     done: ClassVar[bytes | None] = None
     headers: ClassVar[Mapping[str, str]] = {}
+    in_lines: ClassVar[bool] = False
     sse_ids: ClassVar[bool] = True
     choices: ClassVar[bool] = True
     fields: ClassVar[bool] = False

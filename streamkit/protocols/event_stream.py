@@ -29,7 +29,14 @@ from . import codec, registry
 from .base import Encoder
 from .frames import sse_frame
 
-__all__ = ["KEEPALIVE", "SSE_HEADERS", "EventStreamWriter", "JsonLinesWriter", "event_stream_headers"]
+__all__ = [
+    "KEEPALIVE",
+    "SSE_HEADERS",
+    "EventStreamWriter",
+    "JsonLinesWriter",
+    "event_stream_headers",
+    "provider_writer",
+]
 
 SSE_HEADERS: Mapping[str, str] = MappingProxyType(
     {
@@ -162,6 +169,11 @@ class JsonLinesWriter(EventStreamWriter):
     def ending(self) -> bytes:
         """Nothing: the body ends."""
         return b""
+
+
+def provider_writer(encoder: Encoder) -> EventStreamWriter:
+    """Return what makes the bytes of a stream in the framing of the protocol's provider."""
+    return JsonLinesWriter(encoder) if encoder.in_lines else EventStreamWriter(encoder, retry=None)
 
 
 def _encoder_of(protocol: str) -> Encoder:

@@ -77,7 +77,7 @@ class Connection(BaseHTTPRequestHandler):
             if reply.raw is None and reply.status >= 400:
                 self._wait(reply.first_delay)
                 self._send_error(request, reply.status, reply.error, reply)
-            elif request.stream:
+            elif dialect.is_stream_wanted(request):
                 self._send_stream(reply, dialect)
             else:
                 self._send_body(reply, dialect)
@@ -101,7 +101,7 @@ class Connection(BaseHTTPRequestHandler):
 
     def _send_stream(self, reply: Reply, dialect: Dialect) -> None:
         """Send the reply as a stream, each frame in a write of its own."""
-        self._send_head(reply.status, "text/event-stream; charset=utf-8", {"transfer-encoding": "chunked"}, reply)
+        self._send_head(reply.status, dialect.content_type, {"transfer-encoding": "chunked"}, reply)
         sent = 0
         for frame in _frames(reply, dialect):
             if sent == reply.cut_after:
@@ -110,7 +110,7 @@ class Connection(BaseHTTPRequestHandler):
             if sent == reply.error_after:
                 break
             if reply.never_ends and sent == reply.length:
-                self._hold_open(reply.ping)
+                self._hold_open(reply.ping, dialect.ping)
             self._wait((reply.delay if sent else reply.first_delay) if frame.is_piece else 0)
             self._send_chunk(frame.data)
             sent += frame.is_piece
@@ -156,12 +156,12 @@ class Connection(BaseHTTPRequestHandler):
         except OSError:
             self.close_connection = True
 
-    def _hold_open(self, ping: float | None) -> None:
-        """Send nothing but a ping every `ping` seconds, until the client leaves."""
+    def _hold_open(self, seconds: float | None, ping: bytes = b"") -> None:
+        """Send nothing but a ping every so many seconds, until the client leaves."""
         while True:
-            self._wait(3600 if ping is None else ping)
-            if ping is not None:
-                self._send_chunk(b": ping\n\n")
+            self._wait(3600 if seconds is None else seconds)
+            if seconds is not None:
+                self._send_chunk(ping)
 
     def _wait(self, seconds: float) -> None:
         """Wait this long.

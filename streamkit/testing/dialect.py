@@ -1,7 +1,7 @@
-"""The base of the APIs: one answer to one request, as SSE frames or as one JSON body.
+"""The base of the APIs: one answer to one request, as the frames of a stream or as one JSON body.
 
-`Dialect` is the base of all four APIs, `ResourceDialect` of the two whose stream reports one object, a response or a
-run, in each of its states. The same reply always makes the same bytes: ids count, and the clock stands still at
+`Dialect` is the base of all APIs, `ResourceDialect` of the two whose stream reports one object, a response or a run, in each
+of its states, and `EncodedDialect` (`encoded.py`) of those that a protocol's encoder writes. The same reply always makes the same bytes: ids count, and the clock stands still at
 `CREATED`.
 """
 
@@ -25,7 +25,7 @@ CREATED = 1_767_225_600
 
 
 class Frame(NamedTuple):
-    """One SSE event as bytes. `is_piece`: whether it carries a piece of a part, which `Reply` counts and delays."""
+    """One event of a stream as bytes. `is_piece`: whether it carries a piece of a part, which `Reply` counts and delays."""
 
     data: bytes
     is_piece: bool = False
@@ -58,6 +58,10 @@ class Dialect:
     """The headers that its requests must have, in lower case."""
     unsupported: ClassVar[tuple[type[Part], ...]] = (McpApproval,)
     """The parts that the API cannot express."""
+    content_type: ClassVar[str] = "text/event-stream; charset=utf-8"
+    """That of a stream."""
+    ping: ClassVar[bytes] = b": ping\n\n"
+    """What keeps a connection open, b"" where the API has nothing for that."""
 
     def __init__(self, reply: Reply, request: Request, number: int, waiting_steps: dict[str, Json]) -> None:
         for part in reply.parts:
@@ -71,6 +75,11 @@ class Dialect:
         self.waiting_steps = waiting_steps
         self.model: Any = reply.model or request.body.get("model")
         self._call_count = 0
+
+    @classmethod
+    def is_stream_wanted(cls, request: Request) -> bool:
+        """Whether a request wants its answer as a stream."""
+        return request.stream
 
     def frames(self) -> Iterator[Frame]:
         """Return the complete stream. If it is read only in part, `error_frames` continues from there."""

@@ -91,8 +91,8 @@ class Playback:
             raise UsageError(f"a function of a script returns a `Reply`, not {reply!r}")
         dialect = dialect_of(request)
         if reply.recording is not None:
-            if not request.stream:
-                raise UnsupportedPart('A recording answers a request with `"stream": true` alone.')
+            if not dialect.is_stream_wanted(request):
+                raise UnsupportedPart("A recording answers a request for a stream alone.")
             reply = reply.in_protocol(dialect.protocol)
         return reply, dialect(reply, request, number, self._waiting_steps)
 

@@ -11,7 +11,7 @@ import msgspec
 
 from .. import protocols
 from ..errors import StreamkitError, UsageError
-from ..protocols.event_stream import EventStreamWriter
+from ..protocols.event_stream import provider_writer
 from ..protocols.frames import is_frame, sse_frame
 from ..sources.open import open_sync
 from ..sources.source import Source, SourceTraits
@@ -40,13 +40,16 @@ class RecordedAnswer:
         return [*(self._recorded() if protocol == self._protocol else self._encoded(protocol))]
 
     def _recorded(self) -> Iterator[bytes]:
-        wraps = protocols.find(self._protocol).Decoder.wraps_event_name
+        module = protocols.find(self._protocol)
+        wraps, in_lines = module.Decoder.wraps_event_name, module.Encoder.in_lines
         for batch in self._batches:
             if isinstance(batch, bytes):
                 yield batch
                 continue
             for item in batch:
-                if is_frame(item):
+                if in_lines:
+                    yield (item[2] if is_frame(item) else _encode(item)) + b"\n"
+                elif is_frame(item):
                     id, name, data = item
                     yield sse_frame(data, name.decode(), id.decode())
                 elif wraps:
@@ -55,7 +58,7 @@ class RecordedAnswer:
                     yield sse_frame(_encode(item))
 
     def _encoded(self, protocol: str) -> Iterator[bytes]:
-        writer = EventStreamWriter(protocol, retry=None)
+        writer = provider_writer(protocols.find(protocol).Encoder())
         with open_stream(_source(self._batches, self._protocol)) as stream:
             yield from filter(None, map(writer.event, stream))
         if ending := writer.ending():
