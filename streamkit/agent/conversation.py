@@ -18,7 +18,6 @@ from ..protocols.open_interpreter.input import truncate
 from ..protocols.values import is_list
 
 __all__ = [
-    "OUTPUT_RETRY",
     "UserInput",
     "as_messages",
     "changed",
@@ -33,9 +32,6 @@ __all__ = [
     "with_image_data",
 ]
 
-
-OUTPUT_RETRY = "output_retry"
-"""The key in the metadata of a user's message by which the agent asked for the output once more."""
 
 UserInput: TypeAlias = str | Message | Mapping[str, Any] | Sequence[Message | Mapping[str, Any]] | None
 """What a user adds to a conversation: a text, one flat message or several, or nothing."""

@@ -16,7 +16,7 @@ from ..arguments import check_count, check_kind
 from ..errors import UsageError
 from ..handlers import Handler, no_handler
 from ..limits import Timeouts
-from ..messages import CodeMessage, Message, ToolCallMessage
+from ..messages import CodeMessage, Message, ToolCallMessage, is_from_user
 from ..protocols import is_object, to_input
 from ..streams.manager import T
 from ..streams.state import StreamState
@@ -24,7 +24,7 @@ from .actions import WAITING, complete_records, is_question, open_calls, pending
 from .apis import tool_name
 from .code import CODE_TOOL, check_auto_run, code_schema
 from .computer_protocol import Computing, check_computer
-from .conversation import OUTPUT_RETRY, as_messages, input_messages, load_messages, save_messages, with_image_data
+from .conversation import as_messages, input_messages, load_messages, save_messages, with_image_data
 from .history import model_view
 from .model_request import BeforeRequest, ModelRequest, checked_before_request
 from .requests import Provider
@@ -430,7 +430,7 @@ _ARGUMENTS = tuple(
 def _start_of_newest_turn(messages: Sequence[Message]) -> int:
     """Return the index of the newest input: the user's last messages, with the system's among them."""
     index = len(messages)
-    while index and (messages[index - 1].role != "user" or OUTPUT_RETRY in messages[index - 1].metadata):
+    while index and not is_from_user(messages[index - 1]):
         index -= 1
     if not index:
         return len(messages)

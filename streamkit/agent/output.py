@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 
 from ..errors import OutputError
 from ..events import Event, StreamWarning
-from ..messages import Message, TextMessage
+from ..messages import OUTPUT_RETRY, Message, TextMessage
 from ..streams.output_type import OutputType
 from ..streams.state import StreamState
-from .conversation import OUTPUT_RETRY
 from .steps import is_cut_short
 
 __all__ = ["AgentOutput", "NativeFormat"]

@@ -16,10 +16,11 @@ from .kinds import (
     ToolOutputMessage,
     output_text,
 )
-from .message import COMPACT_AT, Annotation, Message, Status, message_class
+from .message import COMPACT_AT, OUTPUT_RETRY, Annotation, Message, Status, is_from_user, message_class
 
 __all__ = [
     "COMPACT_AT",
+    "OUTPUT_RETRY",
     "Annotation",
     "AudioMessage",
     "CodeMessage",
@@ -33,6 +34,7 @@ __all__ = [
     "TextMessage",
     "ToolCallMessage",
     "ToolOutputMessage",
+    "is_from_user",
     "message_class",
     "output_text",
 ]

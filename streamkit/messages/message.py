@@ -19,10 +19,25 @@ if TYPE_CHECKING:
     from ..events import Created, Delta, Done
     from .json_tree import JsonTree
 
-__all__ = ["CLASSES", "COMPACT_AT", "FIELDS", "JOINING", "ROLES", "Annotation", "Message", "Status", "message_class"]
+__all__ = [
+    "CLASSES",
+    "COMPACT_AT",
+    "FIELDS",
+    "JOINING",
+    "OUTPUT_RETRY",
+    "ROLES",
+    "Annotation",
+    "Message",
+    "Status",
+    "is_from_user",
+    "message_class",
+]
 
 ROLES = ("assistant", "computer", "user", "system")
 """The roles of messages that have a class of their own. A message with any other role is a `Message`."""
+
+OUTPUT_RETRY = "output_retry"
+"""The key in the metadata of a user's message by which an agent asks for its output once more."""
 
 Status = Literal["in_progress", "completed", "incomplete", "cancelled", "failed"]
 
@@ -388,3 +403,8 @@ def message_class(type: Any, format: Any = None, role: Any = None) -> type[Messa
     if type == "message" and format is not None:
         return CLASSES["message/refusal"] if format == "refusal" else Message
     return CLASSES.get(type, Message) if isinstance(type, str) else Message
+
+
+def is_from_user(message: Message) -> bool:
+    """Whether the user wrote a message, and not an agent, which asks for its output once more in the user's name."""
+    return message.role == "user" and OUTPUT_RETRY not in message.metadata

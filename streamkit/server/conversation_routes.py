@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..errors import StaleVersionError
-from ..messages import Message
+from ..messages import Message, is_from_user
 from ..protocols.request_body import Fields
 from ..relay import RunRecord
 from ..stores import Conversation, Saved
@@ -64,7 +64,7 @@ class ConversationRoutes:
         if run is not None:
             raise Problem("conversation-busy", extra={"run": run.id})
         removed = await self.roll_back(conversation, await self.saved(conversation), before)
-        input = [message.to_dict() for message in removed if message.role == "user"]
+        input = [message.to_dict() for message in removed if is_from_user(message)]
         return JsonResponse({"removed": [message.id for message in removed], "input": input})
 
     async def roll_back(self, conversation: Conversation, saved: Saved, before: str | None) -> list[Message]:
@@ -165,7 +165,7 @@ def _turn_start(messages: list[Message], before: str | None) -> int | None:
     """Return where the turn begins that has this message of the user, by its id or that of its group."""
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]
-        if message.role == "user" and (before is None or before in (message.id, message.group)):
+        if is_from_user(message) and (before is None or before in (message.id, message.group)):
             while index and messages[index - 1].role == "user" and messages[index - 1].run_id == message.run_id:
                 index -= 1
             return index

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..errors import RequestError
-from ..messages import Message
+from ..messages import Message, is_from_user
 from ..protocols import ag_ui, vercel_ui
 from ..protocols.ui_answers import Approval, UiAnswer
 from ..protocols.ui_parts import DENIED
@@ -71,7 +71,7 @@ class UiRoutes:
         if edited is not None and turn is not None:
             removed = await self._conversations.roll_back(edited, saved, turn.before)
             input = (
-                [one for one in removed if one.role == "user" and one.run_id == removed[0].run_id] if again else input
+                [one for one in removed if is_from_user(one) and one.run_id == removed[0].run_id] if again else input
             )
         record = await self._begin(request, wanted.id, input, dict(wanted.body), owner)
         return await self._chat_from_beginning(record, version)
@@ -109,7 +109,7 @@ class UiRoutes:
         """Return the messages of runs that have ended, and the input of the open one, for `useChat({messages})`."""
         found, run = await self._server.conversation(request, request.path_params["conversation"])
         saved = (await self._conversations.saved(found)).messages
-        input = [one for one in saved if run is not None and one.run_id == run.id and one.role == "user"]
+        input = [one for one in saved if run is not None and one.run_id == run.id and is_from_user(one)]
         shown = vercel_ui.to_input([*messages_before(run, saved), *input], version=_version(request))
         return JsonResponse({"id": found.id, "messages": shown})
 

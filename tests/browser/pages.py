@@ -8,6 +8,7 @@ import shutil
 import socket
 import threading
 from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,7 @@ class Model:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._begun: set[str] = set()  # what the user said that was answered once
 
     def __call__(self, request: Any) -> Reply:
         items: Any = request.body["input"]
@@ -88,6 +90,8 @@ class Model:
         ]
         asked = max(at for at in places if items[at]["content"] != "This image was displayed:")
         said, since = items[asked]["content"], items[asked:]
+        if said.startswith("This answer cannot be used"):
+            return Reply('{"name": "Soup"}')
         last = next((item for item in reversed(since) if item.get("role") != "user"), {})
         if last.get("type") == "function_call_output":
             return Reply(f"The output was: {str(last['output'])[:300]}")
@@ -95,7 +99,18 @@ class Model:
 
     def first(self, said: str) -> Reply:
         """The first reply to what the user said."""
+        is_again = said in self._begun
+        self._begun.add(said)
         match said.split()[0]:
+            case "restart" if not is_again:  # it fails after its first words, with a call that it has begun
+                half = (Reasoning("Wrong thoughts."), Text("Wrong words."), ToolCall("weather", {"city": "Wrong"}))
+                return Reply(*half, "And more.", cut_after=13, delay=0.03)
+            case "restart":
+                return Reply(Reasoning("Right thoughts."), Text("Right words."), ToolCall("weather", {"city": "Oslo"}))
+            case "ask-restart":
+                return Reply(Text("I ask."), ToolCall("research", {"input": f"restart {said}"}))
+            case "recipe":
+                return Reply("No recipe, but words.")
             case "draw":
                 return Reply(Reasoning("A drawing."), Text("I will **draw**."), execute(DRAW), delay=0.002)
             case "raise":
@@ -143,6 +158,11 @@ class Model:
                 return Reply(status=400)
             case _:
                 return Reply(f"You said: {said}")
+
+
+@dataclass
+class Recipe:
+    name: str
 
 
 def execute(code: str) -> ToolCall:
@@ -226,6 +246,9 @@ def served(folder: Path) -> Generator[Proxy]:
     def make(context: Any) -> sk.Agent:
         computers.append(Computer())
         common: dict[str, Any] = {"model": "m", "protocol": "openai_responses", "computer": computers[-1]}
+        common["retry"] = sk.Retry(restart=True)
+        if context.input and context.input[-1].content.startswith("recipe"):
+            return sk.Agent(client, output_type=Recipe, **common)
         inner = sk.Agent(client, name="research", tools=[weather], **common)
         return sk.Agent(client, tools=[weather, pay, inner.as_tool()], images=TAKES_IMAGES, **common)
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import streamkit as sk
+from streamkit.protocols import ag_ui
 from streamkit.server import create_app
 from streamkit.stores import SQLiteStore
 
@@ -43,6 +44,28 @@ def test_a_turn_that_got_no_answer_is_no_part_of_the_next(backend: Backend) -> N
     with serve(backend.app(print, store=store)) as url, Client(url) as client:
         assert client.post("/conversations/back/rollback", json={}).json()["removed"] == ["m1", "m2", "m3"]
         assert contents(client, "back") == ["first"]
+
+
+def test_a_turn_in_which_the_output_was_asked_for_once_more_is_one_turn(backend: Backend) -> None:
+    """Rolling back removes all of it, and gives what the user said alone. No client shows the agent's own message as the
+    user's."""
+    store = backend.store()
+    again = sk.TextMessage("m2", role="user", run_id="a", content="Once more.", metadata={"output_retry": True})
+    said = sk.TextMessage("m0", role="user", run_id="a", content="A recipe!")
+    answers = [sk.TextMessage(f"m{number}", run_id="a", content=f"Answer {number}.") for number in (1, 3)]
+    store.save("once-more", [said, answers[0], again, answers[1]], 0)
+    with serve(backend.app(print, store=store)) as url, Client(url) as client:
+        shown = client.get("/chat/once-more").json()["messages"]
+        rolled = client.post("/conversations/once-more/rollback", json={}).json()
+    assert [[part["text"] for part in one["parts"] if "text" in part] for one in shown] == [
+        ["A recipe!"],
+        ["Answer 1.", "Answer 3."],
+    ]
+    assert rolled["removed"] == ["m0", "m1", "m2", "m3"]
+    assert [message["content"] for message in rolled["input"]] == ["A recipe!"]
+    assert [item["role"] for item in ag_ui.to_input([said, answers[0], again, answers[1]])] == [
+        *("user", "assistant", "assistant")
+    ]
 
 
 def test_a_conversation_has_one_open_run(client: Client) -> None:
@@ -302,6 +325,7 @@ def test_shutdown_ends_what_runs(backend: Backend, agents: Agents) -> None:
 
 RESTARTED = """
 import sys
+from streamkit.protocols import ag_ui
 from streamkit.server import create_app
 from streamkit.stores import SQLiteStore
 from tests.server.parts import TOKEN, Agents, Client, serve

@@ -34,6 +34,8 @@ def to_input(messages: Iterable[Message | Confirmation], report: Report = report
     for message in messages:
         if isinstance(message, Confirmation) or message.choice or message.parent_id is not None:
             continue
+        if m.OUTPUT_RETRY in message.metadata:
+            continue  # the user did not write it
         if "field" in message.metadata and not isinstance(message, m.TextMessage):
             continue  # it was read out of the arguments of a call, which is there; as `Encoder.items` has it
         history.add(message)

@@ -38,7 +38,7 @@ def to_input(
     """
     everything = [*messages]
     messages_alone = [message for message in everything if not isinstance(message, Confirmation)]
-    flat = [message for message in messages_alone if message.choice == 0 and message.parent_id is None]
+    flat = [message for message in messages_alone if _is_shown(message)]
     confirmations = [message for message in everything if isinstance(message, Confirmation)]
     questions = {confirmation.subject.id: confirmation for confirmation in confirmations}
     questions |= {
@@ -53,6 +53,10 @@ def to_input(
         elif parts := [*_parts(turn, report)]:
             out.append({"id": turn[0].group or turn[0].id, "role": role, "parts": parts})
     return out
+
+
+def _is_shown(message: Message) -> bool:
+    return message.choice == 0 and message.parent_id is None and m.OUTPUT_RETRY not in message.metadata
 
 
 def _declined(messages: Iterable[Message]) -> dict[str, Confirmation]:

@@ -1,7 +1,7 @@
 // A conversation on the page: turns of messages. It is a handler of streams, and shows finished messages in the same way.
 
 import { button, copyButton, element } from "./dom.js";
-import { partOf, TextPart, UserPart } from "./parts.js";
+import { AGAIN_FOR_OUTPUT, NotePart, partOf, TextPart, UserPart } from "./parts.js";
 import { EventHandler } from "./streamkit.js";
 import { Waiting } from "./waiting.js";
 
@@ -65,6 +65,7 @@ export class ConversationView extends EventHandler {
   show(messages, notes = new Map()) {
     const runs = new Map(); // of turns
     for (const message of messages) {
+      if (isHidden(message)) continue;
       this.#part(message).update(message);
       if (this.#turn) runs.set(this.#turn, message.run_id);
     }
@@ -114,7 +115,7 @@ export class ConversationView extends EventHandler {
 
   on_message_created(message) {
     if (message.role === "computer") this.#grows(message); // what runs shows by itself that it does
-    if (message.recipient === "assistant") return; // not for people
+    if (isHidden(message)) return;
     if (message.role === "user" && this.#sent.length) this.#parts.set(message, this.#sent.shift());
     this.#runParts.push(this.#part(message));
     this.#later(message);
@@ -132,6 +133,7 @@ export class ConversationView extends EventHandler {
   }
 
   on_warning({ code }) {
+    if (code === "output-invalid") this.#answer().append(new NotePart(AGAIN_FOR_OUTPUT).element);
     if (code === "images") this.#warnings.push("The model takes no pictures: it reads only that there is one.");
   }
 
@@ -184,6 +186,36 @@ export class ConversationView extends EventHandler {
     }
   }
 
+  /** What the messages of a failed attempt have shown is taken away, and a line in its place says so. */
+  on_retry({ withdrawn = [] }) {
+    const places = withdrawn.map((id) => this.#withdraw(this.stream.message(id))).filter(Boolean);
+    if (places.length) this.#sayAgain(places[0]);
+    this.#showQueue();
+    this.#wait();
+    this.#follow();
+  }
+
+  /** Take a message away. Returns where it stood; null if a person has seen nothing of it. */
+  #withdraw(message) {
+    const part = this.#parts.get(message);
+    if (!part) return null;
+    const place = message.content && part.element.checkVisibility() ? part.element.parentElement : null;
+    part.element.remove();
+    for (const one of [this.#parts, this.#growing, this.#dirty]) one.delete(message);
+    for (const one of this.#questions.keys()) if (one.subject === message) this.#questions.delete(one);
+    this.#lines.delete(part);
+    if (this.#newestCode === part) this.#newestCode = null;
+    if (this.#calls.get(message.call_id ?? message.id) === part) this.#calls.delete(message.call_id ?? message.id);
+    this.#calls.get(message.parent_id)?.unnest(message);
+    this.#runParts = this.#runParts.filter((one) => one !== part);
+    return place;
+  }
+
+  #sayAgain(place) {
+    if (!place.lastElementChild?.matches(".again")) place.append(element("p", { class: "note again" }, "After an error, the answer began again."));
+    this.announce("The answer begins again.");
+  }
+
   on_run_step_done(step) {
     this.#draw(); // what is still to be shown of it
     for (const part of this.#runParts) part.end?.(step.status);
@@ -209,7 +241,8 @@ export class ConversationView extends EventHandler {
     const part = partOf(message);
     this.#parts.set(message, part);
     const call = message.call_id ? this.#calls.get(message.call_id) : null;
-    if (message.role === "user") this.#begin("user", "You").append(part.element, ...(part instanceof UserPart ? [this.#editButton(part)] : []));
+    if (part instanceof NotePart) this.#place(message).append(part.element);
+    else if (message.role === "user") this.#begin("user", "You").append(part.element, ...(part instanceof UserPart ? [this.#editButton(part)] : []));
     else if (part.ask) this.#addCall(message, part, call);
     else if (call && message.role === "computer") call.take(part, message);
     else if (message.type === "console" && this.#newestCode && !message.call_id) this.#newestCode.take(part, message);
@@ -329,6 +362,11 @@ export class ConversationView extends EventHandler {
     this.scroller.scrollTop = this.scroller.scrollHeight;
     this.#seen.scrollTop = this.scroller.scrollTop;
   }
+}
+
+/** Whether a message is not for people. */
+function isHidden(message) {
+  return message.recipient === "assistant";
 }
 
 /** The fold that an element is in: that of a call whose agent asks. */

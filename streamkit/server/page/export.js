@@ -8,7 +8,7 @@ export function markdownOf(title, messages) {
   const shown = new Set(messages.filter(({ type }) => type === "code").map(({ call_id }) => call_id)); // calls whose code is shown
   let speaker = null;
   for (const message of messages) {
-    const text = message.recipient === "assistant" || (message.type === "tool_call" && shown.has(message.call_id ?? message.id)) ? "" : partOf(message);
+    const text = message.recipient === "assistant" || message.metadata?.output_retry || (message.type === "tool_call" && shown.has(message.call_id ?? message.id)) ? "" : partOf(message);
     if (!text) continue;
     const name = NAMES[message.role === "computer" ? "assistant" : message.role] ?? message.role;
     if (name !== speaker) parts.push(`## ${name}`);

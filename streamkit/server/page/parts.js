@@ -13,6 +13,18 @@ const FILE = /^([^\n]{1,255}):\n\n(`{3,})(\w*)\n([^]*?)\n\2$/; // as `attachment
 const EDITED = "You edited this before it ran.";
 const ENDED = { cancelled: "stopped here", incomplete: "cut short here", failed: "failed here" };
 
+/** What a person reads in place of the message with which an agent asked for its output once more. */
+export const AGAIN_FOR_OUTPUT = "The answer had not the wanted form, so the model was asked once more.";
+
+/** A quiet line. */
+export class NotePart {
+  constructor(text) {
+    this.element = element("p", { class: "note" }, text);
+  }
+
+  update() {}
+}
+
 /** Text in Markdown, of the assistant. */
 export class TextPart {
   constructor(message) {
@@ -353,6 +365,11 @@ class ToolPart {
     return this.inner;
   }
 
+  /** A message of that agent was withdrawn. */
+  unnest(message) {
+    this.nested = this.nested.filter((one) => one !== message);
+  }
+
   take(part, message) {
     this.outputs.push(message);
     this.output.append(part.element);
@@ -442,6 +459,7 @@ const PARTS = {
 /** A part for a message. */
 export function partOf(message) {
   const { type, role, format } = message;
+  if (role === "user" && message.metadata?.output_retry) return new NotePart(AGAIN_FOR_OUTPUT);
   if (role === "user" && type === "message") return new UserPart(message);
   if (type === "message" && (!format || format === "refusal") && role === "assistant") return new TextPart(message);
   if (type === "code" && role !== "computer") return new CodePart(message);
