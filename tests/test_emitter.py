@@ -1513,6 +1513,8 @@ async def test_a_deferral_without_a_limit_is_taken_back_when_its_reader_leaves(
     """The producer is a stream whose events are emitted: it does not wait for ever for a reader that has gone, not even where
     a hook of its own has deferred the question without a limit."""
     monkeypatch.setattr("streamkit.relay.questions.UNATTENDED", 0.1)
+    monkeypatch.setattr("streamkit.relay.questions._HEARTBEAT", 0.1)
+    monkeypatch.setattr("streamkit.relay.redis.threads._LOOK", 0.1)
     emitter = sk.Emitter(relay_of())
     outcomes: list[Any] = []
 

@@ -1025,8 +1025,10 @@ async def test_a_relay_is_closed_by_leaving_with(face: Face, kind: Kind) -> None
             writer = await drive.open()
             reading = await drive("read", "run")
     assert entered is relay
+    before = time.monotonic()
     with pytest.raises(sk.UsageError, match="its relay is closed"):
         await drive.next(reading)
+    assert time.monotonic() - before < 4  # at once, and not after a look at the producer, which comes every 5 seconds
     with pytest.raises(sk.UsageError, match="its relay is closed"):
         await drive.open("new")
     del writer

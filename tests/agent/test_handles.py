@@ -13,7 +13,7 @@ import streamkit as sk
 from streamkit.agent import ToolContext, tool
 from streamkit.testing import ModelServer, Reply, ToolCall
 
-from ..faces import Face, async_faces, body, every_face
+from ..faces import FACES, Face, async_faces, body, every_face
 from .parts import Approving, agent_on, every_provider, outputs_of
 
 
@@ -67,11 +67,17 @@ def test_an_agents_name_is_a_text() -> None:
         sk.Agent(openai.OpenAI(api_key="any"), model="m", name=5)  # type: ignore[arg-type]
 
 
-WAITS = [("openai_responses", 1.5), ("openai_chat", 1.5), ("anthropic", 1.5), ("openai_chat", sk.Timeouts(first=1.5))]
+FIRST = sk.Timeouts(first=1.5)
+WAITS = [
+    ("sync", "openai_responses", 1.5),
+    ("asyncio", "openai_chat", 1.5),
+    ("trio", "anthropic", 1.5),
+    ("sync", "openai_chat", FIRST),
+    ("asyncio", "anthropic", FIRST),
+]
 
 
-@every_face
-@pytest.mark.parametrize(("provider", "timeouts"), WAITS)
+@pytest.mark.parametrize(("face", "provider", "timeouts"), [(FACES[face], *rest) for face, *rest in WAITS])
 @body
 async def test_an_agent_waits_so_long_for_its_model(face: Face, provider: str, timeouts: Any) -> None:
     """In each model call; a number is the total. Nothing of the failed answer is in the conversation."""

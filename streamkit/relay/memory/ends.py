@@ -281,15 +281,15 @@ class MemoryReading(Reading):
             SourceTimeoutError: the producer was silent for too long.
         """
         run = self._run
-        if self._idle_at != self.number and run.has_producer:
-            self._idle_at = self.number
-            return self._first_wait
         if run.is_closed:
             raise UsageError(f"run {run.id!r} cannot be read: its relay is closed")
         if run.is_gone:
             error = SourceError(f"run {run.id!r} was deleted while it was open")
             error.status_code = 404
             raise error
+        if self._idle_at != self.number and run.has_producer:
+            self._idle_at = self.number
+            return self._first_wait
         status = run.status_now
         if status == "lost" or (status == "paused" and run.cancel_reason is not None):
             self._end_abandoned()
