@@ -119,6 +119,7 @@ class Engine:
         for message in _cut(messages, limit, lambda message: message.status != "in_progress"):
             self.forgotten_deltas += message.delta_count
             self.messages.forget(message)
+        self.messages.forget_retries(limit)
         _cut(confirmations, limit, lambda confirmation: confirmation.id not in self.pending.waiting)
         self.runs.forget_steps(_cut(steps, limit, lambda step: step is not self.runs.step))
         left = max(len(messages), len(confirmations), len(steps))
@@ -265,7 +266,7 @@ class Engine:
         """Withdraw the messages of an attempt, with what waits for an answer about them."""
         yield from self._end_withdrawn(event)
         ids = {*event.withdrawn}
-        for message in self.messages.withdraw(ids):
+        for message in self.messages.withdraw(event):
             self.forgotten_deltas += message.delta_count
         for key, waiting in [*self.pending.waiting.items()]:
             subject = waiting.subject if isinstance(waiting, Confirmation) else waiting

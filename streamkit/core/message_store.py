@@ -5,8 +5,11 @@ A decoder refers to a message by an id of its own. That is the message's id too,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
+
+from msgspec.structs import replace
 
 from .. import events as e
 from ..errors import LimitError
@@ -21,6 +24,7 @@ from .warning_list import WarningList
 
 __all__ = ["MessageStore"]
 
+_NO_RETRIES: Mapping[str, e.StreamRetry] = MappingProxyType({})  # of most streams
 _MEASURE_AT = 128  # deltas of a message, after which it is measured
 
 
@@ -38,6 +42,7 @@ class MessageStore:
         renamed: the other open messages by the id that the decoder uses, whose deltas are not simply appended: another
             message had that id, or the text ends with half of a surrogate pair.
         early_lines: the active lines that came before their console messages, by the id of these.
+        retries: the events that withdrew messages, by the first id that they name.
         sizes: the sizes of the messages, and their limits.
         new_id: returns ids for messages that have none: `message-1`, `message-2` … No message of an earlier source has them.
             The present source's messages do not count, because which of them exist depends on how its items were cut.
@@ -57,6 +62,7 @@ class MessageStore:
         "new_id",
         "open_by_id",
         "renamed",
+        "retries",
         "sizes",
     )
 
@@ -65,6 +71,7 @@ class MessageStore:
         self.open_by_id: dict[Any, Message] = {}
         self.renamed: dict[str, Message] = {}
         self.early_lines: dict[str, int | None] = {}
+        self.retries = _NO_RETRIES
         self.sizes = MessageSizes()
         self._runs = runs
         self._pending = pending
@@ -159,12 +166,27 @@ class MessageStore:
         self._by_id.pop(message.id, None)
         self._ids.forget(message.id)
 
-    def withdraw(self, ids: Iterable[str]) -> list[Message]:
-        """Take messages out of `all`, and return them. Their ids stay in use."""
-        withdrawn = {id(message): message for key in ids if (message := self._by_id.get(key)) is not None}
+    def withdraw(self, retry: e.StreamRetry) -> list[Message]:
+        """Take the messages that a retry names out of `all`, and return them. Their ids stay in use."""
+        self.note_retry(retry)
+        withdrawn = {id(message): message for key in retry.withdrawn if (message := self._by_id.get(key)) is not None}
         if withdrawn:
             self.all[:] = [message for message in self.all if id(message) not in withdrawn]
         return [*withdrawn.values()]
+
+    def note_retry(self, retry: e.StreamRetry) -> None:
+        """Remember what a retry has withdrawn, for a reader that has it still."""
+        if retry.withdrawn:
+            plain = replace(retry, exception=None, raw_item=None, position=None)
+            self.retries = {**self.retries, retry.withdrawn[0]: plain}
+
+    def forget_retries(self, limit: int) -> None:
+        """Forget the oldest retries, with the messages that they withdrew, so that the newest `limit` stay."""
+        most = max(0, len(self.retries) - limit)
+        for retry in [*self.retries.values()][:most]:
+            for message in filter(None, map(self._by_id.get, retry.withdrawn)):
+                self.forget(message)
+        self.retries = dict([*self.retries.items()][most:]) if most else self.retries
 
     # -- creating
 

@@ -20,6 +20,7 @@ from ..events import (
     RunCreated,
     RunDone,
     RunStepCreated,
+    StreamRetry,
     StreamWarning,
 )
 from .engine import Engine
@@ -76,6 +77,9 @@ def _has(engine: Engine, event: Event) -> bool:
             return engine.messages.get(message.id) is not None
         case ConfirmationCreated(confirmation=confirmation):
             return any(confirmation.id == one.id for one in engine.pending.confirmations)
+        case StreamRetry():  # whoever has none of its messages has nothing to take back
+            engine.messages.note_retry(event)
+            return not any(message.id in event.withdrawn for message in engine.messages.all)
         case StreamWarning():
             return engine.warning_list.has_fault(event.fault)
         case AnnotationAdded() | ActiveLine():

@@ -91,6 +91,7 @@ class SnapshotMaker:
         if runs.run is None:
             return
         yield [self._encode(RunCreated(runs.run))]
+        yield [self._encode(retry) for retry in [*self._engine.messages.retries.values()][-self._limit :]]
         steps = _steps_of(messages, runs.steps)
         numbers = {step.id: number for number, step in enumerate(steps)}
         newest = -1

@@ -13,7 +13,7 @@ from ..answers import Answer, Confirmation
 from ..core.content import is_content
 from ..core.engine import Engine
 from ..core.snapshot import SnapshotMaker
-from ..events import ConfirmationCreated, Created, Delta, Event, RawEvent, ToolCallDone
+from ..events import ConfirmationCreated, Created, Delta, Event, RawEvent, StreamRetry, ToolCallDone
 from ..messages import Message, ToolCallMessage
 from ..protocols import codec
 from .answers import answer_of, value_of
@@ -57,7 +57,7 @@ class RunWriter:
         self._log = log
         self._resumable = resumable
         self._maker = SnapshotMaker(engine, _encoded, limit or 0, _LARGEST)
-        self._written = 0  # messages, and events that belong to none, in the whole log
+        self._written = 0  # messages that were not withdrawn, and events that belong to none, in the whole log
         engine.pending.removed = []
 
     def continue_after(self, events: Iterable[Event]) -> None:
@@ -105,8 +105,13 @@ class RunWriter:
     # -- snapshots
 
     def _count(self, event: Event) -> None:
-        if isinstance(event, Created) or _is_apart(event):
-            self._written += 1
+        match event:
+            case StreamRetry():
+                self._written -= sum(self._engine.messages.get(id) is not None for id in {*event.withdrawn})
+            case _ if isinstance(event, Created) or _is_apart(event):
+                self._written += 1
+            case _:
+                pass
 
     def store_snapshot(self) -> None:
         """Store a snapshot of the state at the newest event."""

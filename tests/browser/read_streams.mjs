@@ -95,6 +95,12 @@ class Story extends EventHandler {
     assert.equal(this.contents.get(message.id), message.content);
     this.done.add(message.id);
   }
+  on_retry({ withdrawn = [] }) {
+    for (const id of withdrawn) {
+      assert.equal(this.contents.has(id), this.done.has(id), `${id} is withdrawn before it is done`);
+      this.done.delete(id);
+    }
+  }
   on_end() {
     this.ends += 1;
   }

@@ -28,6 +28,8 @@ from streamkit.events import (
     RunStep,
     RunStepCreated,
     StreamEnd,
+    TextDelta,
+    TextDone,
     ToolCallDone,
 )
 from streamkit.protocols.codec import decode_event, encode_event, encode_snapshot, event_to_dict, message_to_dict
@@ -157,6 +159,15 @@ def test_a_stream_with_every_kind_of_event_gives_the_same_messages(limit: int) -
         lines = [encode_event(event) for event in events]  # at once: the events are live
         jobs.append(job(name, *read([*map(decode_event, lines), StreamEnd()]), limit=limit))
     check(jobs)
+
+
+def test_an_answer_that_began_again_leaves_what_it_had_shown() -> None:
+    """Also where a snapshot has come in the place of the event."""
+    attempt = [TextDone(sk.TextMessage("whole", content="Old.")), TextDelta("half", "Half")]
+    retry = sk.StreamRetry(2, "SourceError", "It broke.", 0.5, ["whole", "half", "none"])
+    rest = [TextDone(sk.TextMessage(f"new-{number}", content="New.")) for number in range(30)]
+    begin: list[Event] = [RunCreated(Run(id="r")), TextDone(sk.TextMessage("before", content="Before."))]
+    check([job("again", *read([*begin, *attempt, retry, *rest, StreamEnd()]), limit=limit) for limit in (1000, 2)])
 
 
 def test_hooks_have_the_names_and_arguments_that_they_have_in_python() -> None:

@@ -341,6 +341,7 @@ class RunState {
     const fresh = new RunState(this.#answer);
     for (const event of frame.events) for (const _ of fresh.complete({ ...event })); // silently
     yield [frame, [frame]];
+    for (const event of frame.events) if (event.type === "stream_retry") yield* this.#missedRetry({ ...event, cursor: frame.cursor });
     this.#forget(fresh, frame.dropped > 0);
     for (const message of this.messages) {
       if (fresh.message(message.id) || message.status !== "in_progress") continue;
@@ -353,6 +354,17 @@ class RunState {
     [this.usage, this.#usageBefore] = [fresh.run?.usage ?? fresh.usage, fresh.#usageBefore];
     if (this.run) this.run.usage = this.usage;
     this.#step = this.runSteps.find((step) => step.id === fresh.#step?.id) ?? null;
+  }
+
+  /** A retry that was missed: whoever has none of its messages has nothing to take back. */
+  *#missedRetry(event) {
+    const withdrawn = this.messages.filter(({ id }) => event.withdrawn?.includes(id));
+    for (const message of withdrawn) {
+      if (message.status !== "in_progress") continue;
+      message.status = "failed";
+      yield [{ type: `${familyOf(message)}_done`, message, cursor: event.cursor }, [message]];
+    }
+    if (withdrawn.length) yield* this.#retry(event);
   }
 
   /** Drop messages, steps and questions that a snapshot lacks, and open again the messages that are open in it. */
@@ -383,7 +395,7 @@ class RunState {
       if (has < (fresh.message(event.message_id).annotations ?? []).length) yield* this.#annotation(event);
     } else if (event.type === "usage") {
       yield [event, [event]]; // it is counted in `fresh`
-    } else yield* this.complete(event);
+    } else if (event.type !== "stream_retry") yield* this.complete(event);
   }
 }
 const TOKENS = ["input_tokens", "output_tokens", "total_tokens"];
