@@ -275,13 +275,13 @@ class InnerEvents(Handler):
                 put([replace(event, position=None, item_index=None)])
 
     def _ask(self, event: e.Event, slot: Answer | None) -> None:
-        """Put an event into the mailbox that may ask for an answer. The inner stream waits until the outer handlers were called."""
-        waits = slot is not None and slot.open and not slot.deferred
-        if slot is None or not waits:
+        """Put an event into the mailbox that may ask for an answer. The inner stream waits until the outer handlers were called, and
+        those of the streams outside of that."""
+        if slot is None or not slot.open or (slot.deferred and slot.deferrals != slot.forwarded):
             self._mailbox.put([event])
             return
         slot.defer(None)
-        deferral = slot.deferrals
+        slot.forwarded = deferral = slot.deferrals
         self._mailbox.put([event])
 
         def stop_waiting() -> Sequence[e.Event]:

@@ -42,6 +42,8 @@ class Answer:
         deferred: whether `defer` was called and its time is not over: the stream waits.
         deferrals: how often `defer` was called; each call starts the time again.
         timeout: seconds that the last deferral lasts, None for no limit.
+        forwarded: the number of the deferral with which a sub-agent's stream forwarded the question to the outer stream, whose
+            handlers have not been called yet; 0 if it did not.
         no_awaitable: the error text that refuses an awaitable; `{}` stands for it.
     """
 
@@ -54,6 +56,7 @@ class Answer:
         "deferrals",
         "deferred",
         "error",
+        "forwarded",
         "has_answer",
         "ready",
         "timeout",
@@ -85,6 +88,7 @@ class Answer:
         self.deferred = False
         self.deferrals = 0
         self.timeout: float | None = None
+        self.forwarded = 0
         self._lock = threading.Lock()
 
     @property

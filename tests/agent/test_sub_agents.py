@@ -517,6 +517,53 @@ async def test_an_unanswered_inner_question_is_asked_again(
     ]
 
 
+@every_face
+@pytest.mark.parametrize("way", ["in the hook", "deferred", "left", "by the middle agent"])
+@body
+async def test_a_question_is_forwarded_through_every_level(face: Face, way: str, tmp_path: Path) -> None:
+    """It waits until the handlers of all streams around it were called. Left alone, it is asked again in another process."""
+    asked: list[str] = []
+
+    class Answering(sk.EventHandler):
+        def on_confirmation(self, confirmation: sk.Confirmation) -> None:
+            asked.append(confirmation.id)
+            if way == "deferred":
+                confirmation.defer(20)
+                threading.Thread(target=self.stream.pending[confirmation.id].approve).start()
+            elif way == "in the hook":
+                confirmation.approve()
+
+    class Deferring(sk.EventHandler):
+        def on_confirmation(self, confirmation: sk.Confirmation) -> None:
+            confirmation.defer(20)
+            threading.Thread(target=confirmation.approve).start()
+
+    script = [
+        Reply(ToolCall("middle", {"input": "a"}, call_id="x")),
+        Reply(ToolCall("research", {"input": "b"}, call_id="x")),
+        Reply(code("say hot", call_id="x")),
+        *map(Reply, ("inner", "mid", "outer")),
+    ]
+    computer, path = ToyComputer(), tmp_path / "conversation.json"
+    handlers = [Deferring()] if way == "by the middle agent" else []
+    with ModelServer(script) as server:
+        async with (
+            agent_on(face, server, name="research", computer=computer) as inner,
+            agent_on(face, server, name="middle", tools=[inner.agent.as_tool()], handlers=handlers) as middle,
+            agent_on(face, server, tools=[middle.agent.as_tool()]) as outer,
+        ):
+            stream = await outer.say("Go.", Answering())
+            if way == "left":
+                assert (stream.status, asked) == ("requires_action", ["x/x/confirmation-x"])
+                outer.agent.save(path)
+                outer.agent.load(path)
+                stream = await outer.say(Approving())
+            assert stream.status == "completed"
+            assert await stream.get_final_text() == "outer"
+    assert computer.ran == ["say hot"]
+    assert asked == ["x/x/confirmation-x"]
+
+
 class Asked(sk.EventHandler):
     """Approves the outer call, and leaves inner questions alone."""
 
