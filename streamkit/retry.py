@@ -24,8 +24,8 @@ class Retry:
             (`on_retry`), so whoever shows them has to take them back.
         on: whether an error is worth another attempt. By default: an error without an HTTP status, 408, 409, 429 and 5xx, a
             timeout, an answer that was cut off, and a failed run with a code that the protocol's package calls transient; but
-            not an exhausted quota, nor where the server forbids it (`x-should-retry: false`). It does not see errors of
-            hooks, `UsageError` and `ProtocolError`, which always end the stream.
+            not an exhausted quota. What the server says itself counts before its status (`x-should-retry: true`, `false`). It
+            does not see errors of hooks, `UsageError` and `ProtocolError`, which always end the stream.
         max_wait: the longest wait before an attempt, in seconds. Where the server wants a longer one there is no attempt.
 
     Raises:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import enum
 import json
 import pickle
+import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
-from typing import Annotated, Any, Literal, NamedTuple, TypedDict
+from typing import Annotated, Any, Literal, NamedTuple, NewType, TypedDict
 
 import msgspec
 import pydantic
@@ -498,6 +499,37 @@ def test_a_wrapped_value_is_unwrapped_everywhere(kind: Any, inner: str, value: A
     if isinstance(value, list):
         with sk.stream(answer(text), output_type=OutputType(kind, wraps=True)) as stream:
             assert [*stream.output_items()] == value
+
+
+def test_where_the_object_around_a_value_is_missing_the_error_says_so() -> None:
+    """The model reads it, where it is asked again."""
+    with pytest.raises(sk.OutputError, match=r'the answer has no JSON object \{"value": …\}') as raised:
+        sk.stream(answer("[1, 2]"), output_type=OutputType(list[int], wraps=True)).get_final_output()  # type: ignore[call-overload]
+    assert raised.value.reason == "missing"
+
+
+Named = NewType("Named", Storm)
+
+
+class Seen(NamedTuple):
+    storm: Storm
+
+
+STORM = '{"name": "Oslo", "strength": 1}'
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"), [(Named, STORM), (list[Seen], f"[[{STORM}]]")], ids=["NewType", "NamedTuple"]
+)
+def test_pydantic_reads_what_has_one_of_its_types_inside(kind: Any, text: str) -> None:
+    assert "Oslo" in repr(sk.stream(answer(text), output_type=kind).get_final_output())
+
+
+def test_why_a_type_cannot_be_read_is_in_the_error() -> None:
+    """In the words of the package that refuses it."""
+    with pytest.raises(sk.UsageError, match=r"Unable to generate .* schema for .*socket") as raised:
+        sk.stream(answer("{}"), output_type=dict[str, Storm | socket.socket])
+    assert "For further information" not in str(raised.value)
 
 
 def test_an_object_is_not_wrapped() -> None:

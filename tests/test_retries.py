@@ -161,6 +161,8 @@ def test_the_source_is_a_function(opens: Any, source: Callable[[], Any], option:
 def test_so_is_each_fallback() -> None:
     with pytest.raises(sk.UsageError, match="is a function"):
         sk.stream(lambda: b"", fallbacks=[b"data: [DONE]\n\n"])
+    with pytest.raises(sk.UsageError, match="`fallbacks` is a list of functions"):
+        sk.stream(lambda: b"", fallbacks=lambda: b"")  # type: ignore[call-overload]
 
 
 def test_a_stream_that_resumes_is_not_asked_again() -> None:

@@ -19,7 +19,7 @@ from .. import events as e
 from ..answers import Answer, Confirmation
 from ..errors import UsageError
 from ..handlers import Handler
-from ..messages import Message, TextMessage, ToolCallMessage
+from ..messages import Message, RefusalMessage, TextMessage, ToolCallMessage
 from ..sources.interrupt import Stopped
 from ..streams.state import StreamState
 from .actions import is_inside
@@ -128,6 +128,8 @@ class AgentCall(PendingCall):
                 raise UsageError("the agent was stopped before it had answered")
             case _ if run.finish_reason == "declined":
                 return _with_note(text, "the user declined what it wanted to do, so it stopped")
+            case _ if (refusal := _refusal(stream)) is not None:
+                return _with_note(text, refusal)
             case "incomplete":
                 return _with_note(text, f"it was cut short: {run.finish_reason or 'incomplete'}")
             case _:
@@ -314,6 +316,14 @@ def inner_pending(agent: AgentCore) -> Mapping[str, Confirmation | ToolCallMessa
             outer = names.confirmation(waiting) if isinstance(waiting, Confirmation) else names.outer(waiting)
             pending[outer.id if isinstance(outer, Confirmation) else call_id_of(outer)] = outer
     return pending
+
+
+def _refusal(stream: Any) -> str | None:
+    """Return the note that the inner model refused to answer; None if it did not."""
+    own = [one for one in stream.messages if isinstance(one, RefusalMessage) and one.parent_id is None]
+    if not own and stream.current_run.finish_reason != "refusal":
+        return None
+    return ": ".join(["it refused to answer", *(one.content for one in own)])
 
 
 def _with_note(text: str, note: str) -> str:

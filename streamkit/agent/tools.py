@@ -69,7 +69,8 @@ class Tool(Generic[P, R]):
     ) -> None:
         callee: Any = function  # checked here, for callers without a type checker
         if not callable(callee):
-            raise UsageError(f"a tool is a function, not {callee!r}")
+            hint = "; an agent becomes one with `as_tool()`" if hasattr(callee, "as_tool") else ""
+            raise UsageError(f"a tool is a function, not {callee!r}{hint}")
         self.function = function
         check_kind("name", name, str)
         self.name = name or _name(function)

@@ -158,6 +158,8 @@ def repeatable(source: Any, fallbacks: Sequence[Any] = ()) -> RepeatableSource:
     Raises:
         UsageError: one of them is something that can be read only once.
     """
+    if not isinstance(fallbacks, (list, tuple)):
+        raise UsageError(f"`fallbacks` is a list of functions, not {fallbacks!r}")
     sources = (source, *fallbacks)
     for one in sources:
         if not callable(one) or isinstance(one, type) or any(offers(one, method) for method in _READ):

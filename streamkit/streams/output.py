@@ -162,7 +162,8 @@ class Output:
         if text is None or tree is None or tree.begin is None:
             if cut_short:
                 raise self._error("incomplete", "the answer was cut short before its JSON began", text)
-            raise self._error("missing", "the answer has no JSON", text)
+            wanted = f'no JSON object {{"{VALUE_KEY}": …}}' if self._is_wrapped else "no JSON"
+            raise self._error("missing", f"the answer has {wanted}", text)
         if tree.end is None and tree.error is None and cut_short:
             raise self._error("incomplete", "the answer was cut short before its JSON was complete", text)
         if tree.end is None:

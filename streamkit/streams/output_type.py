@@ -123,7 +123,8 @@ def _reader(kind: Any, *, wrapped: bool = False) -> _Reader:
     try:
         read, schema = (_by_pydantic if _holds_pydantic(kind, []) else _by_msgspec)(kind, wrapped=wrapped)
     except Exception as error:  # of several packages, which have classes of their own
-        reason = (str(error).splitlines() or [type(error).__name__])[-1]
+        lines = [line for line in str(error).splitlines() if line and not line.startswith("For further information")]
+        reason = " ".join(lines) or type(error).__name__
         raise UsageError(f"`output_type` {kind!r} cannot be read from JSON: {reason}") from error
     return _Reader(read, _with_root(schema))
 
@@ -171,7 +172,7 @@ def _holds_pydantic(kind: Any, seen: list[Any]) -> bool:
         return True
     if type(kind).__module__.partition(".")[0] == "pydantic":  # what `Annotated` has of it
         return True
-    inner = [*typing.get_args(kind), getattr(kind, "__value__", None)]
+    inner = [*typing.get_args(kind), getattr(kind, "__value__", None), getattr(kind, "__supertype__", None)]
     if _has_fields(kind):
         inner += typing.get_type_hints(kind, include_extras=True).values()
     return any(_holds_pydantic(one, seen) for one in inner)
@@ -179,7 +180,7 @@ def _holds_pydantic(kind: Any, seen: list[Any]) -> bool:
 
 def _has_fields(kind: Any) -> bool:
     tests: tuple[Callable[[Any], bool], ...] = (dataclasses.is_dataclass, typing.is_typeddict, is_typeddict, _is_struct)
-    return any(test(kind) for test in tests)
+    return any(test(kind) for test in tests) or hasattr(kind, "_fields")  # a NamedTuple
 
 
 def _is_struct(kind: Any) -> bool:

@@ -16,7 +16,7 @@ import pytest
 import streamkit as sk
 from streamkit.agent import ToolContext, tool
 from streamkit.relay import MemoryRelay
-from streamkit.testing import ModelServer, Reply, Request, Text, ToolCall
+from streamkit.testing import ModelServer, Refusal, Reply, Request, Text, ToolCall
 
 from ..faces import FACES, Face, async_faces, body, every_face, every_pair
 from .parts import Approving, Talker, ToyComputer, agent_on, code, every_provider, outputs_of
@@ -169,6 +169,30 @@ async def test_an_inner_limit_is_the_inner_agents_own(face: Face) -> None:
             stream = await both.outer.say("Go.")
         assert list(outputs_of(server.requests[2]).values()) == ["Look.\n(it was cut short: max_steps)"]
     assert stream.status == "completed"
+
+
+@every_provider
+def test_an_inner_refusal_is_in_the_output(provider: str) -> None:
+    """The outer model reads that there is no answer, and why."""
+    face = FACES["sync"]
+    refuses = Reply(Refusal("I will not."))
+
+    async def ask() -> None:
+        with ModelServer([ask_inner("sun?"), refuses, Reply("A star!")]) as server:
+            async with team(face, server, provider) as both:
+                await both.outer.say("Go.")
+            [output] = outputs_of(server.requests[2]).values()
+        assert "(it refused to answer" in output
+        assert "I will not." in output
+
+    face.run(ask)
+
+
+def test_an_agent_itself_is_no_tool() -> None:
+    with ModelServer(Reply("any")) as server:
+        agent = sk.Agent(client_of(server), model="m")
+        with pytest.raises(sk.UsageError, match=r"an agent becomes one with `as_tool\(\)`"):
+            sk.Agent(client_of(server), model="m", tools=[agent])  # type: ignore[list-item]
 
 
 def test_agents_nest_eight_deep() -> None:
