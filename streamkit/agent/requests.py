@@ -53,7 +53,7 @@ class Provider:
         self._api = APIS[self.protocol](client)
         self.is_async = self._api.is_async
 
-    def check_options(self, options: Mapping[str, Any], own: Iterable[str]) -> None:
+    def check_options(self, options: Mapping[str, Any], own: Sequence[str]) -> None:
         """Refuse further arguments that the client's method does not have. `extra_body` passes anything.
 
         Args:
@@ -67,6 +67,8 @@ class Provider:
         for name in options:
             if name in self._api.reserved:
                 raise UsageError(f"{name!r} is set by the agent and cannot be an option")
+            if name in own:
+                raise UsageError(f"{name!r} is an argument of the agent, for all of its streams: pass it to `Agent(…)`")
             if accepted is not None and name not in accepted:
                 raise UsageError(_unknown_option(name, [*own, *accepted], self._api.create))
 

@@ -324,7 +324,7 @@ class Turn:
         call = action.call
         try:
             return decide(ToolContext(call, self.stream, self._deps, tool.check(call.content)))
-        except Exception as error:  # the function is the application's, and may raise anything
+        except (Exception, SystemExit) as error:  # the function is the application's, and may raise anything
             fault = (
                 str(error) if isinstance(error, (ArgumentsError, UsageError)) else f"{type(error).__name__}: {error}"
             )

@@ -213,6 +213,10 @@ def raises(context: ToolContext) -> bool:
     raise ValueError("no")
 
 
+def exits(context: ToolContext) -> bool:
+    raise SystemExit(3)
+
+
 def says_nothing(context: ToolContext) -> Any:
     return None
 
@@ -220,7 +224,11 @@ def says_nothing(context: ToolContext) -> Any:
 @every_face
 @pytest.mark.parametrize(
     ("confirm", "fault"),
-    [(raises, "ValueError: no"), (says_nothing, "`confirm` of tool pay returned None, which is not a bool")],
+    [
+        (raises, "ValueError: no"),
+        (exits, "SystemExit: 3"),
+        (says_nothing, "`confirm` of tool pay returned None, which is not a bool"),
+    ],
 )
 @body
 async def test_a_function_that_cannot_decide_fails_the_call(face: Face, confirm: Any, fault: str) -> None:

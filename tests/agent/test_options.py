@@ -53,6 +53,14 @@ def test_a_misspelled_argument_is_refused_with_the_right_one(kind: Any, provider
 
 
 @KINDS
+@pytest.mark.parametrize("name", ["output_mode", "max_steps", "retry"])
+def test_an_argument_of_the_agent_is_none_of_one_stream(kind: Any, name: str) -> None:
+    agent = maker(kind, "openai_chat")()
+    with pytest.raises(sk.UsageError, match=f"'{name}' is an argument of the agent, for all of its streams"):
+        agent.stream("Go.", **{name: 3})
+
+
+@KINDS
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_what_is_called_otherwise_elsewhere_is_named(kind: Any, provider: str) -> None:
     with pytest.raises(sk.UsageError, match="'system_prompt': did you mean 'instructions'"):
