@@ -159,15 +159,20 @@ class Said:
         choices = range(1)
         calls = self._calls(everyone if name in ("streamkit", "openai_chat") else choices)
         code = [m for m in self.messages if m.type == "code"]
+        is_text = name in REFUSALS_ARE_TEXT
         told = {
-            "text": self._text(choices, *((None, "refusal") if name == "letta" else (None,))),
-            "refusal": "" if name == "letta" else self._text(choices, "refusal"),
+            "text": self._text(choices, *((None, "refusal") if is_text else (None,))),
+            "refusal": "" if is_text else self._text(choices, "refusal"),
             "calls": [(call.name, arguments(call.content)) for call in calls],
             "code": [m.content for m in code],
         }
         match name:
             case "openai_chat":
                 told["calls"] = [(c.name, arguments(c.content)) for c in calls if not c.provider_executed]
+                told["code"] = []
+            case "ollama":
+                sent = [call for call in calls if call.status == "completed" and not call.provider_executed]
+                told["calls"] = [(call.name, as_object(call)) for call in sent if not call.malformed]
                 told["code"] = []
             case "openai_responses":
                 subjects = [c.subject for c in self.confirmations if c.subject.metadata.get("item_type") != MCP]
@@ -215,6 +220,12 @@ LOST = {
     ("vercel-openai-client-tool-search.1", "letta"),
 }
 MCP = "mcp_approval_request"
+REFUSALS_ARE_TEXT = ("letta", "ollama")
+
+
+def as_object(call: sk.ToolCallMessage) -> Any:
+    """The arguments of a call where they are an object: the text of a custom tool stands in one."""
+    return {"input": call.content} if call.metadata.get("custom") else arguments(call.content or "{}")
 
 
 def arguments(text: str) -> Any:

@@ -25,7 +25,7 @@ from .telling import Story, tell_bytes, tell_items
 
 PROTOCOLS = (
     *("openai_chat", "openai_responses", "openai_assistants", "anthropic", "open_interpreter", "letta"),
-    *("vercel_ui", "ag_ui"),
+    *("ollama", "vercel_ui", "ag_ui"),
 )
 FOLDERS = {name: name.replace("_", "-") for name in PROTOCOLS} | {"anthropic": "anthropic-messages"}
 NO_STREAMS = ("conformance", "dart-malformed-examples")  # lists of cases, which `tests/protocols` has tests for
@@ -39,6 +39,7 @@ ENDS: dict[str, type[sk.StreamkitError]] = {
     "ai6-responses-error-quota": sk.RunFailedError,
     "dart-unicode-and-special-characters": sk.IncompleteStreamError,
     "dart-with-event-ids-and-retry": sk.IncompleteStreamError,
+    "edge-error-line": sk.RunFailedError,
     "php-keepalive-json": sk.IncompleteStreamError,
     "pydai-openrouter-stream-error": sk.RunFailedError,
     "recorded_issue2463_claude37_2025-03": sk.IncompleteStreamError,
@@ -194,7 +195,8 @@ def test_an_own_recording_gives_what_was_scripted(name: str) -> None:
         calls = [(m.name, m.content) for m in messages if isinstance(m, sk.ToolCallMessage)]
         if path.stem == "cut-off":
             assert text in (RAIN, "Let me look."), path
-            assert calls[0][0] == "weather" and calls[0][1].startswith('{"'), path
+            whole_calls = name == "ollama"  # of which a cut stream has none that began
+            assert calls == [] if whole_calls else (calls[0][0] == "weather" and calls[0][1].startswith('{"')), path
             assert not story.decoder.complete, path
             continue
         reasoning = "".join(m.content for m in messages if m.type == "reasoning")

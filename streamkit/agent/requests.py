@@ -18,7 +18,7 @@ from ..answers import Confirmation
 from ..errors import SourceError, UsageError, raise_source_error
 from ..messages import Message, TextMessage
 from ..protocols import to_input
-from .apis import APIS, host_of, is_refusal
+from .apis import APIS, Api, host_of, is_refusal
 from .model_request import ModelRequest
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Provider:
             if name in own:
                 raise UsageError(f"{name!r} is an argument of the agent, for all of its streams: pass it to `Agent(…)`")
             if accepted is not None and name not in accepted:
-                raise UsageError(_unknown_option(name, [*own, *accepted], self._api.create))
+                raise UsageError(_unknown_option(name, [*own, *accepted], self._api))
 
     def request(
         self, request: ModelRequest, metadata: Mapping[str, Any] | None = None, output: NativeFormat | None = None
@@ -98,13 +98,11 @@ class Provider:
         return partial(_send_explained_async if self.is_async else _send_explained, api.sending(arguments))
 
 
-def _unknown_option(name: str, accepted: Sequence[str], create: Callable[..., Any]) -> str:
+def _unknown_option(name: str, accepted: Sequence[str], api: Api) -> str:
     nearest = [_SYNONYMS[name]] if name in _SYNONYMS else get_close_matches(name, accepted, 1)
-    method = getattr(create, "__qualname__", repr(create))
-    hints = [f"did you mean {nearest[0]!r}?"] if nearest else []
-    if not nearest and "extra_body" in accepted:
-        hints.append("`extra_body` passes what it does not know")
-    return f"{name!r}: {' '.join([*hints, ''])}(neither the agent nor the client's `{method}` has such an argument)"
+    method = getattr(api.create, "__qualname__", api.method)
+    hint = f"did you mean {nearest[0]!r}?" if nearest else api.hint
+    return f"{name!r}: {hint} (neither the agent nor the client's `{method}` has such an argument)"
 
 
 def _protocol_of(client: Any) -> str:
@@ -118,12 +116,17 @@ def _protocol_of(client: Any) -> str:
 
 def _not_a_client(client: Any, what: str) -> str:
     kind = cast("type[object]", type(client))
-    methods = [f"`{api.method}`" for api in APIS.values()]
+    packages = _listed(dict.fromkeys(api.package for api in APIS.values()))
+    methods = _listed(f"`{api.method}`" for api in APIS.values())
     return (
-        f"a {kind.__module__.partition('.')[0]} `{kind.__name__}` is not a client {what}: pass one of openai or anthropic, or an "
-        f"object with their methods ({', '.join(methods[:-1])} or {methods[-1]}). Most servers of other "
-        "models speak Chat Completions: `openai.OpenAI(base_url=…)`"
+        f"a {kind.__module__.partition('.')[0]} `{kind.__name__}` is not a client {what}: pass one of {packages}, or an "
+        f"object with their methods ({methods}). Most servers of other models speak Chat Completions: `openai.OpenAI(base_url=…)`"
     )
+
+
+def _listed(names: Iterable[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} or {last}"
 
 
 def _send_explained(send: Callable[[], Any]) -> Any:

@@ -219,8 +219,7 @@ def _add_convert(commands: _Commands) -> None:
     command.add_argument(
         "--framing",
         choices=("sse", "ndjson"),
-        default="sse",
-        help="write Server-Sent Events or JSON Lines (default: sse)",
+        help="write Server-Sent Events or JSON Lines (default: as the protocol's own servers send it)",
     )
     command.add_argument("-o", "--output", metavar="OUT", help="the file to write (default: stdout)")
     _add_file_arguments(command)

@@ -18,6 +18,7 @@ from ..errors import UsageError
 from ..events import Event, StreamEnd, StreamException, StreamTimeout
 from ..handlers import Handler
 from ..messages import Message, TextMessage
+from ..protocols.encoding_report import missing_in
 from ..protocols.framing import sse_frame
 from ..streams.api import stream as open_stream
 
@@ -33,7 +34,7 @@ def run(
     *,
     source: str | None,
     target: str,
-    framing: str,
+    framing: str | None,
     fields: Mapping[str, str] | None = None,
 ) -> None:
     """Convert a file, and say on stderr what the other protocol left out.
@@ -43,7 +44,7 @@ def run(
         output: the file to write; None is stdout.
         source: the protocol of the file, if it is not recognised.
         target: the protocol to write.
-        framing: `sse` or `ndjson`.
+        framing: `sse` or `ndjson`; None is that of the protocol's own servers.
         fields: the arguments of tools that become messages, as for `stream`.
 
     Raises:
@@ -62,11 +63,11 @@ def run(
 class _Writer(Handler):
     """Writes a stream as a protocol's wire bytes. If the stream fails before it begins, no file is created."""
 
-    def __init__(self, protocol: str, *, framing: str, path: Path | None) -> None:
+    def __init__(self, protocol: str, *, framing: str | None, path: Path | None) -> None:
         module = protocols.find(protocol)
         self._encoder: protocols.Encoder = module.Encoder()
         self._wraps_event_name: bool = module.Decoder.wraps_event_name
-        self._sse = framing == "sse"
+        self._sse = framing == "sse" or (framing is None and not self._encoder.in_lines)
         self._path = path
         self._file: BinaryIO | None = None
         self._has_begun = False
@@ -91,8 +92,8 @@ class _Writer(Handler):
     def left_out(self, messages: Sequence[Message]) -> str:
         """What stands in none of the messages that were written, as `reasoning (2), image (1)`; "" if all of it does."""
         self._read(self._decoder.finish())
-        written = "\n".join(message.content for message in self._written.messages.all)
-        missing = Counter(one.type for one in messages if one.content.strip() and one.content.strip() not in written)
+        with_content = [message for message in messages if message.content.strip()]
+        missing = Counter(message.type for message in missing_in(self._written.messages.all, with_content))
         missing["annotation"] = _annotations(messages) - _annotations(self._written.messages.all)
         return ", ".join(f"{kind} ({number})" for kind, number in missing.items() if number > 0)
 

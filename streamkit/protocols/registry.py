@@ -39,6 +39,7 @@ BUILT_IN = (
     "anthropic",
     "open_interpreter",
     "letta",
+    "ollama",
     "vercel_ui",
     "ag_ui",
     "streamkit",
@@ -48,7 +49,7 @@ BUILT_IN = (
 # A decoder takes milliseconds to import. So what is asked of protocols that a stream may not have stands beside it.
 SHAPES = (
     *("openai_responses", "openai_chat", "openai_completions", "openai_assistants", "anthropic"),
-    *("vercel_ui", "ag_ui"),
+    *("ollama", "vercel_ui", "ag_ui"),
 )
 """Those in whose package the module `shape` recognises an item."""
 

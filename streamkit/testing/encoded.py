@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
-from ..events import Delta, Event, Run, RunCreated, RunDone, RunStatus, Usage
+from ..events import Delta, Event, Run, RunCreated, RunDone, RunStatus, StreamEnd, Usage
 from ..messages import Message, ReasoningMessage, TextMessage, ToolCallMessage
 from ..protocols.event_stream import provider_writer
 from ..protocols.registry import find
@@ -74,6 +74,7 @@ class EncodedDialect(Dialect):
         yield self.usage()
         status: RunStatus = "incomplete" if self.reply.cut_short else "completed"
         yield RunDone(run=Run(status=status, finish_reason=self.reply.finish_reason))
+        yield StreamEnd(status=status)
 
     def _events_of_group(self, group: Iterable[Part], id: str) -> Iterator[Event]:
         """Yield the events of parts that are sent at the same time."""

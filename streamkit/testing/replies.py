@@ -84,7 +84,7 @@ class Reply:
         Reply("Once upon a time", error_after=2)                     # an error event after two deltas
         Reply(status=429, retry_after=0.01)                          # refused with an HTTP status
 
-    A request without `"stream": true` gets the same answer as one JSON body: its delays add up, `cut_after` cuts the
+    A request that wants no stream gets the same answer as one JSON body: its delays add up, `cut_after` cuts the
     body in half, `error_after` makes it an error body with status 500 (a failed response or run with status 200 if
     `error_event` is `response.failed`), and `never_ends` withholds it.
 

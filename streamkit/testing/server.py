@@ -35,7 +35,7 @@ class ModelServer:
         assert server.requests[0].body["input"] == "How is the weather?"
 
     It serves as soon as it is made, on a free port of 127.0.0.1, until `close` is called or `with` is left. Requests
-    are answered in the API of their path, as a stream if their body has `"stream": true`:
+    are answered in the API of their path, as a stream if they ask for one:
 
     | path | API |
     |---|---|
@@ -43,6 +43,7 @@ class ModelServer:
     | `/v1/responses` | OpenAI Responses |
     | `/v1/messages` | Anthropic Messages |
     | `/v1/threads/runs`, `/v1/threads/{id}/runs`, `…/runs/{id}/submit_tool_outputs` | OpenAI Assistants |
+    | `/api/chat` | Ollama's own |
     | `GET /v1/models`, `GET /v1/models/{model}` | the list with the one model, and that model |
 
     Unknown paths, other methods, invalid JSON and missing parameters are rejected as by the services, with 404, 405 or
@@ -81,7 +82,7 @@ class ModelServer:
 
     @property
     def root_url(self) -> str:
-        """The URL without `/v1`: the `base_url` for Anthropic's client, which adds `/v1` itself."""
+        """The URL without `/v1`: the `base_url` for Anthropic's client, which adds `/v1` itself, and the `host` for Ollama's."""
         return f"http://127.0.0.1:{self._port}"
 
     @property

@@ -99,7 +99,7 @@ def test_a_foreign_client_is_refused_with_what_it_is_and_what_is_taken(kind: Any
     if isinstance(client, _Foreign):
         assert str(raised.value).startswith("a cohere `_Foreign` is not a client ")
     if not isinstance(client, type):
-        assert "pass one of openai or anthropic" in str(raised.value)
+        assert "pass one of openai, anthropic" in str(raised.value)
         assert "openai.OpenAI(base_url=…)" in str(raised.value)
 
 

@@ -1,6 +1,6 @@
 """Makes the recordings in this folder: `python -m tests.recordings.make`.
 
-Four protocols are recorded from the scripted server, the others are written by their encoders. Ids count and clocks
+Those of models are recorded from the scripted server, the others are written by their encoders. Ids count and clocks
 stand still, so each run writes the same bytes; a test compares them with the files.
 """
 
@@ -31,8 +31,8 @@ REPLIES = {
     "reasoning": Reply(Reasoning(pieces=["They ask ", "for weather."]), TEXT),
     "code": Reply(CodeInterpreter(pieces=["print(", "6 * 7)"], logs="42\n"), Text(pieces=["It is ", "42."])),
 }
-# The others have every reply: Chat Completions have no code interpreter, Assistants no reasoning.
-LEFT_OUT = {"openai-chat": "code", "openai-assistants": "reasoning"}
+# The others have every reply: Chat Completions and Ollama have no code interpreter, Assistants no reasoning.
+LEFT_OUT = {"openai-chat": "code", "openai-assistants": "reasoning", "ollama": "code"}
 
 ASKED = {"model": "m", "messages": [{"role": "user", "content": "?"}], "stream": True}
 REQUESTS: dict[str, tuple[str, Mapping[str, Any]]] = {
@@ -40,7 +40,10 @@ REQUESTS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "openai-responses": ("/v1/responses", {"model": "m", "input": "?", "stream": True}),
     "openai-assistants": ("/v1/threads/runs", {"assistant_id": "asst_1", "stream": True}),
     "anthropic-messages": ("/v1/messages", {**ASKED, "max_tokens": 100}),
+    "ollama": ("/api/chat", ASKED),
 }
+
+LINES = {"ollama": ".jsonl"}
 
 # The server does not speak these: a body of Chat Completions is encoded again.
 ENCODED = {
@@ -82,7 +85,7 @@ def bodies() -> dict[Path, bytes]:
     for folder in REQUESTS:
         for name, reply in REPLIES.items():
             if name != LEFT_OUT.get(folder):
-                made[HERE / folder / f"{name}.sse"] = recorded(folder, reply)
+                made[HERE / folder / f"{name}{LINES.get(folder, '.sse')}"] = recorded(folder, reply)
     for folder, (protocol, ending) in ENCODED.items():
         for name in ("text", "tool-call", "error", "reasoning"):
             body = encoded(protocol, ending, made[HERE / "openai-chat" / f"{name}.sse"])

@@ -21,6 +21,7 @@ class AnthropicMessages(Api):
     """`client.messages.create`."""
 
     protocol = "anthropic"
+    package = "anthropic"
     method = "messages.create"
 
     def arguments(self, input: list[Any], instructions: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -23,17 +23,21 @@ class Api:
 
     Attributes:
         protocol: the protocol of its requests and answers.
+        package: the package that has such clients.
         method: where the client has the method that sends a request, such as `chat.completions.create`. Of several APIs that a
             client has, the first in `APIS` is used.
         reserved: the arguments of that method that the agent sets itself.
         fixed: arguments that each request has.
+        hint: what an application can do about an option that the method does not have, "" for nothing.
         is_async: whether the client's requests are awaited, or its stream is read by a task.
     """
 
     protocol: ClassVar[str]
+    package: ClassVar[str]
     method: ClassVar[str]
     reserved: ClassVar[Sequence[str]] = ("stream", "messages", "tools")
     fixed: ClassVar[Mapping[str, Any]] = {"stream": True}
+    hint: ClassVar[str] = "`extra_body` passes what it does not know"
 
     def __init__(self, client: Any) -> None:
         self.client = client

@@ -24,6 +24,7 @@ class Chat(Api):
     """
 
     protocol = "openai_chat"
+    package = "openai"
     method = "chat.completions.create"
 
     def __init__(self, client: Any) -> None:

@@ -20,6 +20,7 @@ class Responses(Api):
     """`client.responses.create`, used by itself at OpenAI alone: few compatible servers have it."""
 
     protocol = "openai_responses"
+    package = "openai"
     method = "responses.create"
     reserved = (*Api.reserved, "input")
 
