@@ -160,8 +160,8 @@ class Agent(_BaseAgent[T]):
         fallbacks: clients and their models, as `(client, model)`, which are asked in this order where a model call has failed
             for good. They may speak other protocols. A run that goes on with one stays with it to its end; `options` go to
             each of them, and `before_request` may change them.
-        tools: functions, which the agent calls itself; and schemas (dicts), for tools whose calls the application answers
-            with `call.respond(...)` or that the provider runs.
+        tools: functions, which the agent calls itself, and tools of LangChain and smolagents; and schemas (dicts), for tools whose
+            calls the application answers with `call.respond(...)` or that the provider runs.
         computer: runs the model's code, such as a `streamkit.computer.Computer`. Without one the model is offered no tool
             that runs code.
         instructions: the system prompt.
@@ -289,8 +289,9 @@ class AsyncAgent(_BaseAgent[T]):
         fallbacks: clients and their models, as `(client, model)`, which are asked in this order where a model call has failed
             for good. They may speak other protocols. A run that goes on with one stays with it to its end; `options` go to
             each of them, and `before_request` may change them.
-        tools: functions, which the agent calls itself; and schemas (dicts), for tools whose calls the application answers
-            with `call.respond(...)` or that the provider runs.
+        tools: functions, which the agent calls itself, tools of LangChain and smolagents, and initialized MCP `ClientSession`s,
+            whose tools are listed when a stream starts; and schemas (dicts), for tools whose calls the application answers with
+            `call.respond(...)` or that the provider runs.
         computer: runs the model's code, such as a `streamkit.computer.Computer`. Without one the model is offered no tool
             that runs code.
         instructions: the system prompt.

@@ -19,7 +19,8 @@ import anyio.to_thread
 import msgspec
 
 from ..core.steps import ChosenSource, RepeatableSource
-from ..events import Event
+from ..errors import SourceError, UsageError
+from ..events import Event, StreamWarning
 from ..sources.interrupt import Interruptible
 from ..sources.open_async import open_async
 from ..sources.source import AsyncSource, Batch
@@ -32,6 +33,7 @@ from .steps import (
     CallModel,
     CallTools,
     EmitEvents,
+    ListTools,
     OwnStep,
     RunCode,
     SendRequest,
@@ -76,6 +78,8 @@ async def _source_of(step: OwnStep | SendRequest) -> AsyncSource:
             return _source_of_run(run)
         case CallTools():
             return _AsyncToolCalls(step).source
+        case ListTools():
+            return _source_of_listing(step)
 
 
 def _source_of_events(events: list[Event]) -> AsyncSource:
@@ -86,6 +90,24 @@ def _source_of_events(events: list[Event]) -> AsyncSource:
 
     async def close() -> None:
         batches.clear()
+
+    return AsyncSource(pull, close, OWN_EVENTS)
+
+
+def _source_of_listing(step: ListTools) -> AsyncSource:
+    """Return a source without events: when it is pulled, the servers are asked."""
+
+    async def pull() -> Batch | None:
+        try:
+            await step.ask()
+        except (SourceError, UsageError) as error:
+            if not step.may_fail:
+                raise
+            return [StreamWarning("tools-not-listed", f"the tools stay as they were: {error}", kind="tool_call")]
+        return None
+
+    async def close() -> None:
+        pass
 
     return AsyncSource(pull, close, OWN_EVENTS)
 

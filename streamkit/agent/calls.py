@@ -13,13 +13,23 @@ from msgspec.structs import replace
 
 from ..errors import UsageError
 from ..events import Delta, Event, StreamWarning, ToolOutputCreated, ToolOutputDelta, ToolOutputDone
-from ..messages import ImageMessage, Message, Status, TextMessage, ToolCallMessage, ToolOutputMessage, output_text
+from ..messages import (
+    AudioMessage,
+    FileMessage,
+    ImageMessage,
+    Message,
+    Status,
+    TextMessage,
+    ToolCallMessage,
+    ToolOutputMessage,
+    output_text,
+)
 from ..sources.interrupt import Stopped
 from ..streams.state import StreamState
 from .argument_schema import ArgumentsError
 from .conversation import changed, image_of_path, image_text
 from .tool_context import ToolContext, current_progress
-from .tools import Tool
+from .tools import Tool, ToolFailure
 
 __all__ = ["Mailbox", "PendingCall", "call_id_of", "declined_output", "failure_events"]
 
@@ -41,7 +51,7 @@ class PendingCall:
 
     Attributes:
         suspended: whether it waits for an answer that nobody gave, so that it has no output: of agents' calls.
-        images: the images of its output.
+        media: the images, files and audio of its output.
         began: whether the function was called.
         output: its output once it has ended, whether the stream still emits it or not; None before that.
     """
@@ -53,7 +63,7 @@ class PendingCall:
         self._deps = deps
         self.began = self.suspended = False
         self.output: ToolOutputMessage | None = None
-        self.images: list[Message] = []
+        self.media: list[Message] = []
         self._timed_out = False
         self._progress: list[str] = []
         self._lock = threading.Lock()
@@ -128,53 +138,61 @@ class PendingCall:
         if inspect.iscoroutine(value):
             value.close()  # a sync agent cannot await it
         try:
-            text, images = self._text_and_images(value)
+            output, media = self._output_and_media(value)
         except Exception as error:  # the conversion calls methods of the value, which may raise anything
             self.fail(error)
         else:
-            self._emit_done(_output(self.call, text), images=images)
+            self._emit_done(output, media=media)
 
-    def _text_and_images(self, value: object) -> tuple[str, list[Message]]:
-        """Return a function's value as text, and its images: those of an `ImageMessage` or of a list with some."""
+    def _output_and_media(self, value: object) -> tuple[ToolOutputMessage, list[Message]]:
+        """Return a function's value as the call's output, and the images, files and audio of it: those of a message or of a list
+        with some. A `ToolOutputMessage` has metadata of the output."""
         is_sequence = isinstance(value, (list, tuple))
         parts = cast("Sequence[object]", value) if is_sequence else [value]  # type parameters cannot be checked
-        if not any(isinstance(part, (ImageMessage, TextMessage)) for part in parts):
-            return output_text(value), []
+        if not any(isinstance(part, Message) for part in parts):
+            return _output(self.call, output_text(value)), []
         texts: list[str] = []
-        images: list[Message] = []
+        media: list[Message] = []
+        metadata: dict[str, Any] = {}
         for part in parts:
-            if isinstance(part, ImageMessage):
-                image = image_of_path(part) if part.format == "path" else part
-                id = f"{self.call.id}.image-{len(images) + 1}"
-                images.append(changed(image, id=id, role="computer", call_id=call_id_of(self.call), status="completed"))
-                texts.append(image_text(image))
-            else:
-                texts.append(part.content if isinstance(part, TextMessage) else output_text(part))
-        return "\n".join(texts), images
+            match part:
+                case ImageMessage() | FileMessage() | AudioMessage():
+                    media.append(self._as_result(part, len(media) + 1))
+                    texts.append(image_text(part))
+                case ToolOutputMessage():
+                    metadata |= part.metadata
+                    texts += [part.content] if part.content else []
+                case _:
+                    texts.append(part.content if isinstance(part, TextMessage) else output_text(part))
+        return _output(self.call, "\n".join(texts), metadata=metadata), media
+
+    def _as_result(self, part: Message, number: int) -> Message:
+        """Return an image, a file or audio as a message of the computer's."""
+        if isinstance(part, ImageMessage) and part.format == "path":
+            part = image_of_path(part)
+        id = f"{self.call.id}.{part.type}-{number}"
+        return changed(part, id=id, role="computer", call_id=call_id_of(self.call), status="completed")
 
     def time_out(self) -> None:
         """Its time is over: emit that as the output. What the function still does or returns counts for nothing."""
         self._timed_out = True
-        stops = self.tool.is_async or self.tool.agent is not None
-        rest = "was stopped" if stops else "could not be stopped, and may still run"
+        rest = "was stopped" if self.tool.can_be_stopped else "could not be stopped, and may still run"
         self.fail(ToolTimeoutError(f"the tool took longer than {self.tool.timeout:g} seconds and {rest}"))
 
     def fail(self, error: BaseException) -> None:
         """Emit the error as the output, and a warning."""
-        is_ours = isinstance(error, (ArgumentsError, UsageError, ToolTimeoutError))
+        is_ours = isinstance(error, (ArgumentsError, UsageError, ToolFailure, ToolTimeoutError))
         fault = str(error) if is_ours else f"{type(error).__name__}: {error}"
         output = _failed_output(self.call, f"Error: {fault}")
         self._emit_done(output, StreamWarning("tool-failed", f"tool {self.call.name}: {fault}", kind="tool_call"))
 
-    def _emit_done(self, output: ToolOutputMessage, *before: Event, images: Sequence[Message] = ()) -> None:
+    def _emit_done(self, output: ToolOutputMessage, *before: Event, media: Sequence[Message] = ()) -> None:
         with self._lock:
             if self.output is not None:
                 return  # its time was over
-            self.output, self.images = output, [*images]
+            self.output, self.media = output, [*media]
             replacing = [ToolOutputDelta(output.id, output.content, True)] if self._progress else []
-            self._mailbox.put(
-                [*replacing, *before, ToolOutputDone(output), *(image.done_event(image) for image in images)]
-            )
+            self._mailbox.put([*replacing, *before, ToolOutputDone(output), *(one.done_event(one) for one in media)])
 
 
 def call_id_of(call: ToolCallMessage) -> str:

@@ -17,17 +17,17 @@ from ..errors import UsageError
 from ..handlers import Handler, no_handler
 from ..limits import Timeouts
 from ..messages import CodeMessage, Message, ToolCallMessage, is_from_user
-from ..protocols import is_object, to_input
+from ..protocols import to_input
 from ..streams.manager import T
 from ..streams.state import StreamState
 from .actions import WAITING, complete_records, is_question, open_calls, pending_of
-from .apis import tool_name
 from .code import CODE_TOOL, check_auto_run, code_schema
 from .computer_protocol import Computing, check_computer
 from .conversation import as_messages, input_messages, load_messages, save_messages, with_image_data
 from .history import model_view
 from .model_request import BeforeRequest, ModelRequest, checked_before_request
 from .requests import Provider
+from .toolbox import AnyTool, Toolbox
 from .tools import Tool
 
 if TYPE_CHECKING:
@@ -35,13 +35,10 @@ if TYPE_CHECKING:
     from ..streams.output_type import OutputType
     from .output import AgentOutput
 
-__all__ = ["AgentCore", "AnyTool"]
+__all__ = ["AgentCore"]
 
 OutputMode: TypeAlias = Literal["native", "prompt"]
 """How the model is asked for an output: by a parameter of the request, or in the instructions."""
-
-AnyTool: TypeAlias = Callable[..., Any] | Mapping[str, Any]
-"""A function, a `Tool`, or the schema of a tool that the application answers (`call.respond`) or the provider runs."""
 
 
 _P = ParamSpec("_P")
@@ -70,7 +67,7 @@ class AgentCore(Generic[T]):
 
     Attributes:
         provider: the client, and the protocol in which requests are sent.
-        application_tools: the names of the tools that the application answers.
+        toolbox: the tools that it offers to the model.
         depth: how many agents it is inside, as their tool.
     """
 
@@ -126,19 +123,11 @@ class AgentCore(Generic[T]):
         self.before_request = checked_before_request(before_request, accepts_async=self._accepts_async)
         self.check_options(options)
         self.options: dict[str, Any] = options
-        self._take_tools(tools)
+        self.toolbox = Toolbox(tools, accepts_async=self._accepts_async, runs_code=computer is not None)
         self.fields: dict[str, str] = {**(fields or {})}
         self.reasoning_tag = _checked_tag(reasoning_tag)
         self.messages: list[Message] = as_messages(messages)
         self._take_output(output_type, output_mode, output_retries)
-
-    def _take_tools(self, tools: object) -> None:
-        """Offer these tools to the model. Raises as `add_tool`."""
-        self.tools: dict[str, Tool[..., Any]] = {}
-        self.application_tools: set[str] = set()
-        self._schemas: list[Mapping[str, Any]] = []
-        for tool in _checked_tools(tools):
-            self.add_tool(tool)
 
     def _take_output(self, kind: Any, mode: OutputMode, retries: int) -> None:
         """Ask the model for this output. Raises `UsageError` as `_output_of`."""
@@ -202,7 +191,12 @@ class AgentCore(Generic[T]):
     def tool_schemas(self) -> list[Mapping[str, Any]]:
         """The tools that each request offers to the model, the one that runs code first."""
         code = [] if self.computer is None else [code_schema(self.computer.languages)]
-        return [*code, *self._schemas]
+        return [*code, *self.toolbox.schemas]
+
+    @property
+    def tools(self) -> Mapping[str, Tool[..., Any]]:
+        """The functions that the agent calls, by name; of MCP sessions those that were listed last."""
+        return self.toolbox.functions
 
     @property
     def pending(self) -> Mapping[str, Confirmation | ToolCallMessage]:
@@ -227,7 +221,7 @@ class AgentCore(Generic[T]):
         if call.name in self.tools or (call.name == CODE_TOOL and self.computer is not None):
             return True
         is_providers = "item_type" in call.metadata or "custom" in call.metadata  # a kind of tool that we do not offer
-        return call.name not in self.application_tools and not is_providers
+        return call.name not in self.toolbox.application_tools and not is_providers
 
     def open_calls(self) -> list[ToolCallMessage]:
         """Return the calls of the newest answer that can still be answered: those of the application, and those that
@@ -327,33 +321,12 @@ class AgentCore(Generic[T]):
         """Offer one more tool to the model, from the next request on.
 
         Args:
-            tool: a function, or the schema of a tool for which the application answers.
+            tool: as `Agent(tools=)` takes it.
 
         Raises:
             UsageError: it cannot be described to a model, or another tool has its name.
         """
-        if is_object(tool):
-            name = tool_name(tool)
-            self._check_name(name)
-            if name is not None:
-                self.application_tools.add(name)
-            self._schemas.append(tool)
-            return
-        # `isinstance` cannot check type parameters, so the casts name them.
-        function = cast("Tool[..., Any]", tool) if isinstance(tool, Tool) else Tool(cast("Callable[..., Any]", tool))
-        if function.is_async and not self._accepts_async:
-            kind = "`async def`" if function.agent is None else f"an {type(function.agent).__name__}"
-            raise UsageError(f"tool {function.name} is {kind}: use `AsyncAgent`")
-        self._check_name(function.name)
-        self.tools[function.name] = function
-        schema = {"name": function.name, "description": function.description, "parameters": function.parameters}
-        self._schemas.append(schema)
-
-    def _check_name(self, name: str | None) -> None:
-        if name in self.tools or name in self.application_tools:
-            raise UsageError(f"two tools have the name {name!r}")
-        if name == CODE_TOOL and self.computer is not None:
-            raise UsageError(f"a tool cannot have the name {name!r}: that tool runs code on the computer")
+        self.toolbox.add(tool)
 
 
 def _check_limits(max_steps: int, max_total_tokens: int | None, output_limit: int) -> None:
@@ -376,13 +349,6 @@ def _checked_tag(tag: str | None) -> str | None:
 
         ReasoningTag(tag)
     return tag
-
-
-def _checked_tools(tools: object) -> Iterable[AnyTool]:
-    """Return the tools of an agent. Raises `UsageError` for a name or a schema alone."""
-    if isinstance(tools, (str, Mapping)) or not isinstance(tools, Iterable):
-        raise UsageError(f"`tools` is a list of functions and schemas, not {tools!r}")
-    return cast("Iterable[AnyTool]", tools)
 
 
 def _checked_handlers(handlers: object) -> list[Handler]:

@@ -116,7 +116,7 @@ class Outcomes:
             case PendingCall(began=True) as call:
                 self._put_inner(action, call)
                 self._put_output(action, call.output or self._interrupted(action, call.progress))
-                self._put_images(action, call.images)
+                self._put_media(action, call.media)
             case CodeRun(began=True) as run:
                 self._put_run(action, run)
             case _ if is_open:
@@ -157,14 +157,14 @@ class Outcomes:
         others = [message for message in messages[first:] if not is_inside(message, parent)]
         messages[first:] = [*inner, *others]
 
-    def _put_images(self, action: RecordedAction, images: Sequence[Message]) -> None:
-        """The images of a function's output that the stream did not emit any more."""
+    def _put_media(self, action: RecordedAction, media: Sequence[Message]) -> None:
+        """The images, files and audio of a function's output that the stream did not emit any more."""
         messages = self._agent.messages
         emitted = {message.id for message in action.results(messages)}
-        for image in images:
-            if image.id not in emitted:
-                image.run_id, image.step_id = action.call.run_id, action.call.step_id
-                messages.append(image)
+        for one in media:
+            if one.id not in emitted:
+                one.run_id, one.step_id = action.call.run_id, action.call.step_id
+                messages.append(one)
 
     def _put_run(self, action: RecordedAction, run: CodeRun) -> None:
         """All messages of a run of code, in the place of those that the stream emitted; and if it did not come to its end,

@@ -6,7 +6,7 @@ form one stream: at the end of each, its `next_source` returns what opens the ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from ..events import Event
@@ -22,6 +22,7 @@ __all__ = [
     "CallModel",
     "CallTools",
     "EmitEvents",
+    "ListTools",
     "OwnStep",
     "RunCode",
     "SendRequest",
@@ -63,6 +64,14 @@ class CallTools(NamedTuple):
     before: Callable[[], None] | None
 
 
+class ListTools(NamedTuple):
+    """Ask the MCP servers of an `AsyncAgent` for their tools: `ask` does it. Where it `may_fail`, the run goes on with the tools
+    that it had."""
+
+    ask: Callable[[], Awaitable[None]]
+    may_fail: bool
+
+
 class RunCode(NamedTuple):
     """Run this code on the computer."""
 
@@ -75,7 +84,7 @@ class EmitEvents(NamedTuple):
     events: list[Event]
 
 
-OwnStep = CallTools | RunCode | EmitEvents
+OwnStep = CallTools | RunCode | EmitEvents | ListTools
 Step = CallModel | OwnStep
 
 

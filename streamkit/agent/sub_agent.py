@@ -56,7 +56,7 @@ class AgentTool(Tool[[str], Any]):
             return agent.copy_inside(0)
 
         super().__init__(ask_async if is_async else ask, name=name, description=description, **options)
-        self.agent = agent
+        self.agent, self.can_be_stopped = agent, True
 
 
 class AgentCall(PendingCall):

@@ -27,6 +27,7 @@ from .steps import (
     CallModel,
     CallTools,
     EmitEvents,
+    ListTools,
     OwnStep,
     RunCode,
     SendRequest,
@@ -71,6 +72,8 @@ def _source_of(step: OwnStep | SendRequest) -> Source:
             return CodeSource(run)
         case CallTools():
             return ToolsSource(step)
+        case ListTools():
+            raise AssertionError("an `Agent` has no sessions")
 
 
 class CodeSource(Source):

@@ -12,15 +12,17 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
+from copy import copy
+from typing import Any, Generic, NamedTuple, ParamSpec, Self, TypeVar, cast, overload
 
 from ..arguments import check_kind
 from ..errors import UsageError
 from ..messages.answer import is_duration
 from .argument_schema import ArgumentSchema, ArgumentsError, underlying_function, without_partials
+from .foreign_tools import foreign_tool
 from .tool_context import ToolContext
 
-__all__ = ["ArgumentsError", "ParsedDocstring", "Tool", "parse_docstring", "tool"]
+__all__ = ["ArgumentsError", "ParsedDocstring", "Tool", "ToolFailure", "parse_docstring", "tool"]
 
 
 P = ParamSpec("P")
@@ -29,11 +31,16 @@ R = TypeVar("R")
 _WIRE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # what all providers accept
 
 
+class ToolFailure(Exception):
+    """A call has failed, as its tool itself says. The text is for the model."""
+
+
 class Tool(Generic[P, R]):
     """A function that a model may call. Calling the tool in Python calls the function.
 
     Args:
-        function: a plain function or method, or (for `AsyncAgent`) an `async def`.
+        function: a plain function or method, or (for `AsyncAgent`) an `async def`; or a tool of LangChain or smolagents, with its
+            own name, description and schema.
         name: what the model calls it; by default the function's name. Letters, digits, `_` and `-`, at most 64.
         description: what the model reads about it; by default the function's docstring without its sections.
         parameters: a JSON schema of the arguments, an object, in place of the one that the signature gives. It is sent as it is,
@@ -48,6 +55,7 @@ class Tool(Generic[P, R]):
     Attributes:
         parameters: the JSON schema of the arguments: an object.
         is_async: whether calling it returns an awaitable.
+        can_be_stopped: whether a call ends where its time is over.
         agent: the agent that it asks, where `as_tool` made it; None for a function.
 
     Raises:
@@ -56,6 +64,7 @@ class Tool(Generic[P, R]):
     """
 
     agent: Any = None  # any, because agents depend on tools
+    _plain: Callable[..., Any] | None = None  # of a tool that can be called in both ways
 
     def __init__(
         self,
@@ -68,31 +77,29 @@ class Tool(Generic[P, R]):
         timeout: float | None = None,
     ) -> None:
         callee: Any = function  # checked here, for callers without a type checker
+        foreign = None if inspect.isroutine(callee) else foreign_tool(callee)
+        if foreign is not None:
+            self._plain, callee = foreign.plain, foreign.is_async or foreign.plain
+            name, parameters = name or foreign.name, parameters or foreign.parameters
+            description = foreign.description if description is None else description
         if not callable(callee):
             hint = "; an agent becomes one with `as_tool()`" if hasattr(callee, "as_tool") else ""
             raise UsageError(f"a tool is a function, not {callee!r}{hint}")
-        self.function = function
+        self.function = cast("Callable[P, R]", callee)
         check_kind("name", name, str)
-        self.name = name or _name(function)
+        self.name = name or _name(callee)
         if not _WIRE_NAME.fullmatch(self.name):
             raise UsageError(
                 f"a tool cannot be called {self.name!r}: only letters, digits, `_` and `-`, at most 64; pass `name=`"
             )
-        if timeout is not None and not (is_duration(timeout) and timeout > 0):
-            raise UsageError(f"tool {self.name}: a timeout is a number of seconds, not {timeout!r}")
-        if not isinstance(confirm, bool) and (not callable(confirm) or _is_async(confirm)):
-            raise UsageError(
-                f"tool {self.name}: `confirm` is a bool or a plain function that returns one, not {confirm!r}"
-            )
-        self.confirm = confirm
-        self.timeout = timeout
-        self.is_async = _is_async(function)
-        docstring = parse_docstring(_docstring(function))
+        self.confirm, self.timeout = _checked_confirm(self.name, confirm), _checked_timeout(self.name, timeout)
+        self.is_async = self.can_be_stopped = _is_async(callee)
+        docstring = parse_docstring(_docstring(callee))
         self.description = docstring.summary if description is None else description
         check_kind("parameters", parameters, Mapping)
-        self._arguments = ArgumentSchema(self.name, function, docstring.parameters, parameters)
+        self._arguments = ArgumentSchema(self.name, callee, docstring.parameters, parameters)
         self.parameters = self._arguments.schema
-        functools.update_wrapper(self, underlying_function(function), updated=())
+        functools.update_wrapper(self, underlying_function(callee), updated=())
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
@@ -133,6 +140,21 @@ class Tool(Generic[P, R]):
         if not isinstance(value, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  # it may be untyped
             raise UsageError(f"`confirm` of tool {self.name} returned {value!r}, which is not a bool")
         return value
+
+    def without_async(self) -> Self:
+        """Return the tool as an `Agent` can call it, from a thread.
+
+        Raises:
+            UsageError: it can only be awaited.
+        """
+        if not self.is_async:
+            return self
+        if self._plain is None:
+            kind = "`async def`" if self.agent is None else f"an {type(self.agent).__name__}"
+            raise UsageError(f"tool {self.name} is {kind}: use `AsyncAgent`")
+        other = copy(self)
+        other.function, other.is_async, other.can_be_stopped = self._plain, False, False
+        return other
 
     def bind(self, arguments: str, context: ToolContext[Any] | None = None) -> inspect.BoundArguments:
         """Return a model's arguments as Python values. Takes and raises what `call` does."""
@@ -210,6 +232,20 @@ def tool(
         Tool[..., Any], name=name, description=description, parameters=parameters, confirm=confirm, timeout=timeout
     )
     return make if function is None else make(function)
+
+
+def _checked_confirm(
+    name: str, confirm: bool | Callable[[ToolContext[Any]], bool]
+) -> bool | Callable[[ToolContext[Any]], bool]:
+    if not isinstance(confirm, bool) and (not callable(confirm) or _is_async(confirm)):
+        raise UsageError(f"tool {name}: `confirm` is a bool or a plain function that returns one, not {confirm!r}")
+    return confirm
+
+
+def _checked_timeout(name: str, timeout: float | None) -> float | None:
+    if timeout is not None and not (is_duration(timeout) and timeout > 0):
+        raise UsageError(f"tool {name}: a timeout is a number of seconds, not {timeout!r}")
+    return timeout
 
 
 def _name(function: Any) -> str:

@@ -38,6 +38,7 @@ from .steps import (
     CallModel,
     CallTools,
     EmitEvents,
+    ListTools,
     RunCode,
     SendRequest,
     Step,
@@ -147,6 +148,8 @@ class Turn:
             computer.start(next(iter(computer.languages)))  # it gets ready while the model is asked
         if not self._agent.images and (unread := unread_images(self._agent.messages)):
             yield EmitEvents(unread)
+        if (toolbox := self._agent.toolbox).sessions:
+            yield ListTools(partial(toolbox.list_sessions, all=True), may_fail=False)
         answered = yield from self._answer_open_calls()  # the provider's own questions, which the next request answers
         if answered is None:
             return
@@ -154,6 +157,8 @@ class Turn:
             if number and self._is_beyond_tokens():
                 yield _cut_short("max_total_tokens")
                 return
+            if number and any(session.has_changed for session in toolbox.sessions):
+                yield ListTools(partial(toolbox.list_sessions, all=False), may_fail=True)
             first_confirmation = len(self.stream.confirmations)
             self._answer_begins = len(self.stream.messages)
             self._outcomes.begin([])
@@ -333,7 +338,7 @@ class Turn:
         return None
 
     def _unknown_tool(self, call: ToolCallMessage) -> list[Event]:
-        names = [*self._agent.tools, *self._agent.application_tools]
+        names = [*self._agent.tools, *self._agent.toolbox.application_tools]
         names += [CODE_TOOL] if self._agent.computer is not None else []
         available = f"the available tools are: {', '.join(names)}" if names else "no tools are available"
         fault = f"there is no tool {call.name!r}; {available}"

@@ -196,7 +196,7 @@ class AgentExecution:
         agent, messages = self._agent, self.context.messages
         agent.messages = [*messages]
         self.pause_after = self._runs.pause_of(agent)
-        own = {*agent.tools, *agent.application_tools, *([CODE_TOOL] if agent.computer is not None else [])}
+        own = {*agent.tools, *agent.toolbox.application_tools, *([CODE_TOOL] if agent.computer is not None else [])}
         for tool in self._runs.tools_of(self.context):
             if tool["name"] not in own:
                 agent.add_tool(tool)

@@ -19,7 +19,7 @@ from openai.types.beta.threads.runs import RunStep, ToolCall, ToolCallDelta
 from typing_extensions import override
 
 import streamkit as sk
-from streamkit.agent import progress
+from streamkit.agent import Tool, mcp_tools, progress
 from streamkit.compat.open_interpreter import interpreter
 from streamkit.compat.openai import AssistantEventHandler, AsyncAssistantEventHandler
 from streamkit.computer import Computer
@@ -335,8 +335,16 @@ def an_agent(computer: Computer) -> None:
     assert_type(interpreter.chat("x"), list[dict[str, Any]])
 
 
+class Session:
+    """As an MCP `ClientSession`, which the type checkers here do not have."""
+
+    async def list_tools(self, *, params: object = None) -> object: ...
+    async def call_tool(self, name: str, arguments: dict[str, Any] | None = None) -> object: ...
+
+
 async def an_async_agent() -> None:
-    agent = sk.AsyncAgent(aclient, model="m", tools=[get_weather, get_news])
+    assert_type(await mcp_tools(Session(), prefix="a_", only=["x"], confirm=bool), list[Tool[..., Any]])
+    agent = sk.AsyncAgent(aclient, model="m", tools=[get_weather, get_news, Session()])
     async with agent.stream("x", AsyncRight(), max_tokens=5) as stream:
         assert_type(stream, sk.AsyncStreamManager)
 
