@@ -22,7 +22,7 @@ Test = Callable[..., None]
 
 def streams_in(folder: Path) -> list[Path]:
     """The files in a folder that hold a stream."""
-    return sorted(path for path in folder.glob("*") if path.suffix == ".sse" or path.name.endswith(".jsonl"))
+    return sorted(path for path in folder.glob("*") if path.name.endswith((".sse", ".jsonl", ".array.json")))
 
 
 def own_recordings(*protocols: str, complete: bool = False) -> list[Path]:

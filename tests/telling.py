@@ -11,7 +11,7 @@ import pytest
 from streamkit.core.engine import Engine
 from streamkit.events import Event
 from streamkit.protocols import Decoder, codec
-from streamkit.protocols.framing import NdjsonFramer, SseFramer, framer_for
+from streamkit.protocols.framing import SseFramer, framer_for
 
 RECORDINGS = Path(__file__).resolve().parents[2] / "shared" / "recordings"
 
@@ -61,7 +61,7 @@ def tell_bytes(kind: type[Decoder], chunks: Iterable[bytes], *, strict: bool = F
     """The story of a body in these pieces. SSE or NDJSON, as it starts."""
     chunks = list(chunks)
     framer = framer_for(b"".join(chunks)) or SseFramer()
-    framer = type(framer)() if isinstance(framer, NdjsonFramer) else SseFramer()
+    framer = SseFramer() if isinstance(framer, SseFramer) else type(framer)()
     framer.expect_names(kind.sse_event_names)
     engine = Engine(strict=strict)
     decoder = kind(engine.messages.new_id)

@@ -17,7 +17,16 @@ from hypothesis import strategies as st
 
 from streamkit.errors import LimitError
 from streamkit.messages.json_text import LONG, shallow
-from streamkit.protocols.framing import Framer, NdjsonFramer, SseFramer, as_data, as_frame, framer_for, sse_frame
+from streamkit.protocols.framing import (
+    Framer,
+    JsonFramer,
+    NdjsonFramer,
+    SseFramer,
+    as_data,
+    as_frame,
+    framer_for,
+    sse_frame,
+)
 
 law = settings(deadline=None, derandomize=True, database=None, max_examples=100)
 
@@ -272,7 +281,7 @@ def test_a_long_block_in_small_pieces_is_not_joined_at_each() -> None:
 @given(st.binary(max_size=60), st.lists(st.integers(0, 60), max_size=6))
 def test_bytes_that_are_no_event_stream_are_cut_alike_too(body: bytes, places: list[int]) -> None:
     """Any bytes give some frames, and the same ones however they are cut."""
-    for kind in (SseFramer, NdjsonFramer):
+    for kind in (SseFramer, NdjsonFramer, JsonFramer):
         whole = frames_of(kind(), [body])
         assert frames_of(kind(), cut(body, places)) == whole
         assert frames_of(kind(), cut(body, range(len(body)))) == whole
@@ -293,6 +302,51 @@ def test_every_cut_of_json_lines_gives_the_same_lines(texts: list[bytes], ended:
         assert [data.strip() for _, _, data in frames_of(NdjsonFramer(), pieces)] == expected
 
 
+VALUES = (
+    b'{"a":"}]\\"{[,","b":{"c":[{}]}}',
+    b'{\n  "text": "\\\\",\r\n  "o": {}\n}',
+    '{"é":"\u2028"}'.encode(),
+    b"{}",
+    b"12",
+    b'"a, ]b"',
+    b"null",
+)
+layouts = st.sampled_from((b",", b"\n,\r\n", b" ,\n"))
+
+
+@law
+@given(st.lists(st.sampled_from(VALUES), min_size=1, max_size=6), layouts, st.lists(st.integers(0, 200), max_size=6))
+def test_every_cut_of_a_list_gives_the_same_values(texts: list[bytes], between: bytes, places: list[int]) -> None:
+    """Brackets and quotes in strings mean nothing, and neither does the layout. A list that is cut off has its whole values, and the
+    beginning of the one after them."""
+    body = b"[" + between.join(texts) + b"\n]\n"
+    for pieces in ([body], cut(body, places), cut(body, range(len(body)))):
+        assert [data for _, _, data in frames_of(JsonFramer(), pieces)] == texts
+    broken = b"[" + between.join([*texts, b'{"a": "[{'])
+    assert [data for _, _, data in frames_of(JsonFramer(), cut(broken, places))] == [*texts, b'{"a": "[{']
+
+
+def test_an_object_of_a_list_is_returned_with_its_last_bracket() -> None:
+    """A service sends the comma with the next one, which may come a minute later."""
+    framer = JsonFramer()
+    assert [*map(as_frame, framer.feed(b'[{"a": {}'))] == []
+    assert framer.feed(b"}") == [(b"", b"", b'{"a": {}}')]
+    assert framer.feed(b"\n,\r\n") == []
+
+
+@pytest.mark.parametrize("size", [1, 7, 4096])
+def test_a_value_of_a_list_is_no_longer_than_the_limit(size: int) -> None:
+    """Those before it are returned first, however the bytes are cut."""
+    body = b'[{"a": 1},{"a": "' + b"x" * 2000 + b'"},{}]'
+    framer = JsonFramer(1000)
+    frames: Frames = []
+    with pytest.raises(LimitError):
+        for at in range(0, len(body), size):
+            frames += map(as_frame, framer.feed(body[at : at + size]))
+        framer.finish()
+    assert frames == [(b"", b"", b'{"a": 1}')]
+
+
 @law
 @given(values.filter(lambda value: b"\x00" not in value), values, st.text("{}[]:, aé", max_size=9).map(str.encode))
 def test_a_written_block_reads_as_it_was_written(id: bytes, name: bytes, data: bytes) -> None:
@@ -305,21 +359,25 @@ def test_a_written_block_reads_as_it_was_written(id: bytes, name: bytes, data: b
     ("start", "kind"),
     [
         (b'{"a"', NdjsonFramer),
-        (b" \r\n\t[", NdjsonFramer),
-        (b"\xef\xbb\xbf{", NdjsonFramer),
+        (b" \r\n\t[", JsonFramer),
+        (b"{\n", JsonFramer),
+        (b"\xef\xbb\xbf{\r", JsonFramer),
+        (b"\xef\xbb\xbf{\t", NdjsonFramer),
         (b"data: {", SseFramer),
         (b"\xef\xbb\xbfdata", SseFramer),
         (b": a comment", SseFramer),
         (b"e", SseFramer),
         (b"", None),
         (b" \n", None),
+        (b"{", None),
         (b"\xef", None),
         (b"\xef\xbb", None),
         (b"\xef\xbb\xbf", None),
     ],
 )
 def test_the_start_of_a_body_decides_its_framing(start: bytes, kind: type[Framer] | None) -> None:
-    """JSON begins with a bracket; whatever else there is, is an event stream; too little says nothing yet."""
+    """JSON begins with a bracket, and of a list, and of an object over several lines, no line is a value; whatever else there is, is
+    an event stream; too little says nothing yet."""
     framer = framer_for(start)
     assert framer is None if kind is None else type(framer) is kind
 

@@ -184,6 +184,10 @@ class Said:
                 told["calls"] = [
                     (c.name, {"input": c.content} if c.metadata.get("custom") else arguments(c.content)) for c in calls
                 ]
+            case "gemini":
+                sent = [call for call in self._calls(everyone) if call.status == "completed"]
+                own = [call for call in sent if not call.content and "gemini" in call.metadata]  # without any arguments
+                told["calls"] = [(call.name, "" if call in own else as_object(call)) for call in sent]
             case "openai_assistants":
                 told["calls"] = [
                     (c.name, "" if c.name == "file_search" and c.provider_executed else arguments(c.content))
@@ -198,7 +202,12 @@ class Said:
                 told["code"] = []
             case _:
                 pass
-        if name in ("openai_responses", "anthropic", "openai_assistants"):  # code to display is none that runs
+        if name in (
+            "openai_responses",
+            "anthropic",
+            "openai_assistants",
+            "gemini",
+        ):  # code to display is none that runs
             told["code"] = [m.content for m in code if m.role == "assistant"]
         return told
 
@@ -223,17 +232,18 @@ MCP = "mcp_approval_request"
 REFUSALS_ARE_TEXT = ("letta", "ollama")
 
 
-def as_object(call: sk.ToolCallMessage) -> Any:
-    """The arguments of a call where they are an object: the text of a custom tool stands in one."""
-    return {"input": call.content} if call.metadata.get("custom") else arguments(call.content or "{}")
-
-
 def arguments(text: str) -> Any:
     """A call's arguments, apart from the spacing of their JSON."""
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:
         return text
+
+
+def as_object(call: sk.ToolCallMessage) -> Any:
+    """A call's arguments where they are an object: other text is at a key of one."""
+    found = None if call.metadata.get("custom") else arguments(call.content or "{}")
+    return found if isinstance(found, dict) else {"input": call.content}
 
 
 def asked_for(subject: sk.Message) -> str:

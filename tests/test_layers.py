@@ -60,6 +60,7 @@ BACKWARDS = {
 ALLOWED = {
     "__future__",
     "base64",
+    "bisect",
     "collections",
     "copy",
     "functools",

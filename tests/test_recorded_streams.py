@@ -17,14 +17,14 @@ import pytest
 import streamkit as sk
 from streamkit import protocols
 from streamkit.events import Event
-from streamkit.protocols.framing import Framer, NdjsonFramer, SseFramer
+from streamkit.protocols.framing import Framer, SseFramer, framer_for
 
 from .recorded import OWN, each_recording, own_recordings
 from .recordings import make
 from .telling import Story, tell_bytes, tell_items
 
 PROTOCOLS = (
-    *("openai_chat", "openai_responses", "openai_assistants", "anthropic", "open_interpreter", "letta"),
+    *("openai_chat", "openai_responses", "openai_assistants", "anthropic", "gemini", "open_interpreter", "letta"),
     *("ollama", "vercel_ui", "ag_ui"),
 )
 FOLDERS = {name: name.replace("_", "-") for name in PROTOCOLS} | {"anthropic": "anthropic-messages"}
@@ -36,6 +36,10 @@ ENDS: dict[str, type[sk.StreamkitError]] = {
     "cut-off": sk.IncompleteStreamError,
     "error": sk.RunFailedError,
     "ai6-http-500": sk.RunFailedError,
+    "edge-array-cut-after-second-object.array": sk.IncompleteStreamError,
+    "edge-error-in-data": sk.RunFailedError,
+    "edge-error-pretty-json-no-data-prefix": sk.RunFailedError,
+    "edge-malformed-function-call": sk.RunFailedError,
     "ai6-responses-error-quota": sk.RunFailedError,
     "dart-unicode-and-special-characters": sk.IncompleteStreamError,
     "dart-with-event-ids-and-retry": sk.IncompleteStreamError,
@@ -67,7 +71,7 @@ def decoder_of(name: str) -> type[protocols.Decoder]:
 
 
 def framer_of(path: Path) -> Framer:
-    return SseFramer() if path.suffix == ".sse" else NdjsonFramer()
+    return framer_for(path.read_bytes()) or SseFramer()
 
 
 def frames_of(path: Path, pieces: list[bytes]) -> list[tuple[bytes, ...]]:

@@ -136,6 +136,9 @@ class Framer:
         """The bytes of the item that has no end yet."""
         return b"".join(self._pending)
 
-    def finish(self) -> Frames:
+    def finish(self) -> list[Frame]:
         """The frame of an item that the end of the body cut short, if it makes one."""
-        raise NotImplementedError(f"{type(self).__name__}.finish")
+        self._check_failure()
+        rest = self._unfinished().strip()
+        self._pending.clear()
+        return [as_frame(self._marked(rest))] if rest else []

@@ -1,4 +1,4 @@
-"""Bytes to frames: Server-Sent Events and newline-delimited JSON.
+"""Bytes to frames: Server-Sent Events, newline-delimited JSON, and JSON in any other layout.
 
 However the bytes are cut into chunks, the frames are the same. Nothing is parsed here: a frame's data stays bytes.
 """
@@ -11,12 +11,14 @@ from ..limits import Limits
 from ..messages.json_text import LONG
 from .framer import BYTE_ORDER_MARK, SPACE, Framer
 from .frames import Frame, Frames, as_data, as_frame, is_frame, sse_frame
+from .json_framer import JsonFramer
 from .sse_framer import SseFramer
 
 __all__ = [
     "Frame",
     "Framer",
     "Frames",
+    "JsonFramer",
     "NdjsonFramer",
     "SseFramer",
     "as_data",
@@ -51,13 +53,6 @@ class NdjsonFramer(Framer):
         frames = found if self._heeded_names is not None else [(b"", b"", line) for line in found]
         return frames if max(longest, len(rest)) < LONG else self._checked(frames)
 
-    def finish(self) -> list[Frame]:
-        """The frame of the last line, where no newline ends it."""
-        self._check_failure()
-        line = b"".join(self._pending).strip()
-        self._pending.clear()
-        return [as_frame(self._marked(line))] if line else []
-
 
 def without_leading_space(start: bytes) -> bytes:
     """Return the beginning of a body without the white space before its first item. A byte order mark stays."""
@@ -66,11 +61,14 @@ def without_leading_space(start: bytes) -> bytes:
 
 
 def framer_for(start: bytes, longest: int = Limits().line) -> Framer | None:
-    """The framer for a body that starts like this: newline-delimited JSON if it starts with an object or a list, else
-    SSE. None if these bytes are too few to decide."""
+    """The framer for a body that starts like this: a list of values if it starts with one, a value over several lines if a line
+    ends after its first bracket, newline-delimited JSON if it starts with any other object, else SSE. None if these bytes are too
+    few to decide."""
     text = start.removeprefix(BYTE_ORDER_MARK).lstrip(SPACE)
-    if not text or BYTE_ORDER_MARK.startswith(text):
+    if text in (b"", b"{") or BYTE_ORDER_MARK.startswith(text):
         return None
-    if text[:1] in (b"{", b"["):
+    if text.startswith((b"[", b"{\n", b"{\r")):
+        return JsonFramer(longest)
+    if text.startswith(b"{"):
         return NdjsonFramer(longest)
     return SseFramer(longest, has_mark=start.startswith(BYTE_ORDER_MARK))

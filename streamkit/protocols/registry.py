@@ -37,6 +37,7 @@ BUILT_IN = (
     "openai_completions",
     "openai_assistants",
     "anthropic",
+    "gemini",
     "open_interpreter",
     "letta",
     "ollama",
@@ -49,7 +50,7 @@ BUILT_IN = (
 # A decoder takes milliseconds to import. So what is asked of protocols that a stream may not have stands beside it.
 SHAPES = (
     *("openai_responses", "openai_chat", "openai_completions", "openai_assistants", "anthropic"),
-    *("ollama", "vercel_ui", "ag_ui"),
+    *("gemini", "ollama", "vercel_ui", "ag_ui"),
 )
 """Those in whose package the module `shape` recognises an item."""
 

@@ -83,7 +83,7 @@ BUCKETS: Mapping[str, Sequence[float]] = {
 }
 """The boundaries that the conventions recommend, in seconds and in tokens."""
 
-_PROVIDERS = {"anthropic": "anthropic", "openai": "openai"}
+_PROVIDERS = {"anthropic": "anthropic", "gemini": "gcp.gen_ai", "openai": "openai"}
 
 # Where a provider counts a kind of token: the path in `Usage.details`.
 _DETAILS: Mapping[str, Sequence[tuple[str, ...]]] = {
@@ -91,6 +91,7 @@ _DETAILS: Mapping[str, Sequence[tuple[str, ...]]] = {
         ("input_tokens_details", "cached_tokens"),
         ("prompt_tokens_details", "cached_tokens"),
         ("cache_read_input_tokens",),
+        ("cachedContentTokenCount",),
     ),
     "gen_ai.usage.cache_creation.input_tokens": (
         ("input_tokens_details", "cache_write_tokens"),
@@ -99,6 +100,7 @@ _DETAILS: Mapping[str, Sequence[tuple[str, ...]]] = {
     "gen_ai.usage.reasoning.output_tokens": (
         ("output_tokens_details", "reasoning_tokens"),
         ("completion_tokens_details", "reasoning_tokens"),
+        ("thoughtsTokenCount",),
     ),
 }
 

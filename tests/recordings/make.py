@@ -47,6 +47,7 @@ LINES = {"ollama": ".jsonl"}
 
 # The server does not speak these: a body of Chat Completions is encoded again.
 ENCODED = {
+    "gemini": ("gemini", ".sse"),
     "letta": ("letta", ".sse"),
     "open-interpreter": ("open_interpreter", ".jsonl"),
     "vercel-ui": ("vercel_ui", ".sse"),

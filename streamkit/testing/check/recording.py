@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ...errors import UsageError
 from ...protocols import Decoder
-from ...protocols.framing import Frame, NdjsonFramer, SseFramer, as_frame, framer_for, sse_frame
+from ...protocols.framing import Frame, SseFramer, as_frame, framer_for, sse_frame
 from ...protocols.values import is_object
 
 __all__ = ["Recording", "Source", "read_recording"]
@@ -47,8 +47,8 @@ def read_recording(decoder: type[Decoder], source: Source, name: str) -> Recordi
         body = source
     else:
         body = b"".join(sse_frame(*_data_and_name(decoder, item)) for item in source)
-    is_ndjson = isinstance(framer_for(body), NdjsonFramer)
-    framer = NdjsonFramer() if is_ndjson else SseFramer()
+    framer = framer_for(body) or SseFramer()
+    is_ndjson = not isinstance(framer, SseFramer)
     frames = [as_frame(frame) for frame in (*framer.feed(body), *framer.finish())]
     if not frames:
         raise UsageError(f"{name} has no items")
