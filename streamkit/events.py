@@ -121,6 +121,8 @@ def _snake(name: str) -> str:
 _ORIGIN = ("position", "raw_item", "item_index")  # the fields that say where an event came from
 
 
+# Events that lead to what can be answered, and by that to their stream, or to an exception, are seen by the garbage collector
+# (`gc=True`): otherwise a stream that is dropped at a question, or an error whose traceback has the event, would never be freed.
 class Event(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True, tag_field="type", tag=_snake):
     """One thing that happened. The root of all events, the application's own too.
 
@@ -427,13 +429,13 @@ class ConsoleDone(Done):
     family = m.ConsoleMessage
 
 
-class ToolCallCreated(Created):
+class ToolCallCreated(Created, gc=True):
     """A tool call begins; `message.name` is the tool."""
 
     family = m.ToolCallMessage
 
 
-class ToolCallDelta(Delta):
+class ToolCallDelta(Delta, gc=True):
     """A piece of a tool call's arguments, as JSON text."""
 
     family = m.ToolCallMessage
@@ -441,7 +443,7 @@ class ToolCallDelta(Delta):
         snapshot: m.ToolCallMessage = _LIVE
 
 
-class ToolCallDone(Done):
+class ToolCallDone(Done, gc=True):
     """A tool call is complete. `message.arguments` are its parsed arguments."""
 
     family = m.ToolCallMessage
@@ -727,7 +729,7 @@ class RunStepDone(RunStepEvent):
 # -- questions, warnings, and the stream itself
 
 
-class ConfirmationCreated(Event):
+class ConfirmationCreated(Event, gc=True):
     """Code or a tool call needs approval before it runs. `confirmation` takes the answer."""
 
     hook = "on_confirmation"
@@ -738,7 +740,7 @@ class ConfirmationCreated(Event):
         return (self.confirmation,)
 
 
-class ConfirmationDone(Event):
+class ConfirmationDone(Event, gc=True):
     """A confirmation was approved or declined, or nobody answered it; `confirmation.status` says which."""
 
     confirmation: Confirmation
@@ -782,7 +784,7 @@ class RawEvent(Event):
     data: Any = None
 
 
-class StreamRetry(Event):
+class StreamRetry(Event, gc=True):
     """The source has failed, and is asked again, or its fallback is. What the failed attempt began has ended.
 
     Attributes:
@@ -814,7 +816,7 @@ class StreamTimeout(Event):
         return ()
 
 
-class StreamException(Event):
+class StreamException(Event, gc=True):
     """The stream failed.
 
     Attributes:

@@ -6,10 +6,14 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import subprocess
 import sys
+import weakref
+from collections.abc import Callable, Iterator
 from itertools import chain
+from typing import Any
 
 import pytest
 
@@ -17,7 +21,7 @@ import streamkit as sk
 
 from .benchmarks import streams
 from .benchmarks.wires import pieces
-from .faces import every_pair
+from .faces import chat, every_pair
 
 # Modules of others that cost milliseconds, and that some streams need but not all.
 UNLOADED = {
@@ -86,6 +90,91 @@ print(gc.collect())
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=streams.ROOT)
     assert done.stdout.strip() == "0"
+
+
+# -- what leads back to its stream, or to itself, is freed by the garbage collector
+
+
+class Marker:
+    """In an exception, which takes no weak reference itself."""
+
+
+def failing() -> Iterator[dict[str, Any]]:
+    yield from chat("Hello", finish=None)
+    raise ConnectionResetError
+
+
+def busy() -> Any:
+    raise ConnectionResetError
+
+
+def raised_in_a_hook(marked: Callable[[Any], Any]) -> None:
+    class Raising(sk.EventHandler):
+        def on_retry(self, retry: sk.StreamRetry, /) -> None:
+            raise marked(retry.exception)
+
+    sk.stream(busy, Raising(), retry=3).until_done()
+
+
+def raised_in_a_loop(marked: Callable[[Any], Any]) -> None:
+    for event in sk.stream(busy, retry=sk.Retry(max_wait=0.01)):
+        if isinstance(event, sk.StreamRetry):
+            raise marked(event.exception)
+
+
+def raised_beside_its_event(marked: Callable[[Any], Any]) -> None:
+    events: list[sk.Event] = []
+    for event in sk.stream(failing()):
+        events.append(event)
+        if isinstance(event, sk.events.StreamException):
+            marked(event.exception)
+
+
+@pytest.mark.parametrize("raises", [raised_in_a_hook, raised_in_a_loop, raised_beside_its_event])
+def test_an_error_that_leads_back_to_its_event_is_freed(raises: Any) -> None:
+    """By its traceback, whose frames have the event."""
+    markers: list[weakref.ref[Marker]] = []
+
+    def marked(error: Any) -> Any:
+        error.marker = Marker()
+        markers.append(weakref.ref(error.marker))
+        return error
+
+    with contextlib.suppress(sk.SourceError):
+        raises(marked)
+    gc.collect()
+    assert [marker() for marker in markers] == [None]
+
+
+class Keeping(sk.EventHandler):
+    """Keeps all events."""
+
+    def __init__(self) -> None:
+        self.events: list[sk.Event] = []
+
+    def on_event(self, event: sk.Event, /) -> None:
+        self.events.append(event)
+
+
+def asking() -> Iterator[sk.Event]:
+    call = sk.ToolCallMessage("t", name="f", call_id="c", content="{}")
+    yield from (call.created_event(call.header()), sk.ToolCallDelta("t", "{}"), call.done_event(call))
+    yield sk.ConfirmationCreated(sk.Confirmation("q", call))
+    yield sk.TextDelta("m", "x")
+
+
+@pytest.mark.parametrize("last", [sk.ToolCallDelta, sk.ToolCallDone, sk.ConfirmationCreated, sk.TextDelta])
+def test_a_stream_that_is_dropped_at_a_question_is_freed(last: type[sk.Event]) -> None:
+    """Its newest event, and those that a handler has, lead to what can be answered, and so to the stream."""
+    keeping = Keeping()
+    stream = sk.stream(asking(), keeping, protocol="streamkit", then=lambda _: None)
+    for event in stream:
+        if isinstance(event, last):
+            break
+    references = [weakref.ref(stream), weakref.ref(keeping)]
+    del stream, keeping, event
+    gc.collect()
+    assert [reference() for reference in references] == [None, None]
 
 
 # -- memory, in a process of its own: what other tests did changes it. The most of each is the row's limit.
