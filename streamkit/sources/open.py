@@ -27,6 +27,7 @@ from .recognition import (
     is_async_response,
     is_client,
     is_complete_answer,
+    is_connection,
     is_file,
     is_framed,
     is_live,
@@ -124,6 +125,12 @@ def _of_path(path: Any) -> Source:
     from .recording import read_recording  # no other source needs it
 
     return read_recording(path)
+
+
+def _of_connection(value: Any) -> Source:
+    from .connection import of_connection  # no other source needs it
+
+    return of_connection(value)
 
 
 def _of_iterable(value: Any) -> Source:
@@ -238,6 +245,7 @@ _SYNC_KINDS: tuple[tuple[Callable[[Any], bool], Callable[[Any, Limits], Source]]
     (_is_a(str, Mapping, type), lambda value, _: _refuse_unknown(value)),
     (is_complete_answer, lambda value, _: Source(batches_of([value]), _close_nothing)),
     (is_file, lambda value, _: _of_file(value)),
+    (lambda value: is_connection(value) and offers(value, "__iter__"), lambda value, _: _of_connection(value)),
     (lambda value: offers(value, "__iter__"), lambda value, _: _of_iterable(value)),
     (is_wrapped_response, lambda value, limits: open_sync(value.parse, limits)),
     (is_response, _of_response),

@@ -25,6 +25,7 @@ from .recognition import (
     attribute,
     http_error,
     is_client,
+    is_connection,
     is_framed,
     is_live,
     is_response,
@@ -82,6 +83,10 @@ async def _open(value: Any, limits: Limits, after: str | None) -> AsyncSource:
         return await open_async(await await_source(value), limits)
     if isinstance(value, type):
         raise unknown_source(value)
+    if offers(value, "__aiter__") and is_connection(value):
+        from .connection import of_async_connection  # no other source needs it
+
+        return of_async_connection(value)
     if offers(value, "__aiter__"):
         return await _of_async_iterable(value)
     if offers(value, "__iter__"):

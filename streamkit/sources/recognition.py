@@ -22,6 +22,7 @@ __all__ = [
     "is_async_response",
     "is_client",
     "is_complete_answer",
+    "is_connection",
     "is_file",
     "is_framed",
     "is_live",
@@ -219,6 +220,11 @@ def is_complete_answer(value: Any) -> bool:
 def is_client(value: Any) -> bool:
     """Whether this is an HTTP client. It is a context manager too, but entering and leaving it would close it."""
     return attribute(value, "base_url") is not None or attribute(value, "request") is not None
+
+
+def is_connection(value: Any) -> bool:
+    """Whether this is an open connection whose responses come one after the other, as `client.responses.connect()` gives it."""
+    return attribute(value, "recv_bytes") is not None and callable(attribute(attribute(value, "response"), "create"))
 
 
 def is_file(value: Any) -> bool:
