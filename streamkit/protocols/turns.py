@@ -8,6 +8,7 @@ written, its protocol decides.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import count
 from typing import NamedTuple
 
 from ..answers import Confirmation
@@ -106,15 +107,17 @@ class _Turns:
         self._is_answered = False  # a call of the newest turn has its result
         calls = [call for call in conversation if isinstance(call, ToolCallMessage)]
         self._sent = {call_id_of(call) for call in calls if call.status == "completed" and not call.provider_executed}
-        self._newest: dict[str, ToolCallMessage] = {}  # by the id of the call, which may come again in a later run
-        self._outputs: dict[int, str] = {}  # what a call gave, by the id() of its message
+        self._sent_count = 0
+        self._newest: dict[str, int] = {}  # the number of a call by its id, which may come again in a later run
+        self._outputs: dict[int, str] = {}  # what a call gave, by its number
         self._printed: dict[int, str] = {}
 
     def add(self, message: Message) -> None:
         match message:
             case ToolCallMessage() if call_id_of(message) in self._sent and not message.provider_executed:
                 self._turn("assistant").append(message)
-                self._newest[call_id_of(message)] = message
+                self._newest[call_id_of(message)] = self._sent_count
+                self._sent_count += 1
             case ToolOutputMessage() if message.call_id in self._newest and not is_of_executed_call(message):
                 self._answer(self._outputs, message)
             case ConsoleMessage() if message.call_id in self._newest:
@@ -138,6 +141,7 @@ class _Turns:
     def finish(self) -> list[Turn]:
         """Return the turns, each that calls followed by the results. One with nothing but reasoning is left out."""
         turns: list[Turn] = []
+        contents, numbers = {**self._printed, **self._outputs}, count()
         for turn in self._turns:
             reasoning = turn.reasoning
             if len(reasoning) == len(turn.parts):
@@ -145,8 +149,8 @@ class _Turns:
                     self._report(LeftOut(part, "nothing of its answer goes back"))
                 continue
             turns.append(turn)
-            contents = {**self._printed, **self._outputs}
-            if results := [Result(call, contents[id(call)]) for call in turn.calls if id(call) in contents]:
+            numbered = [*zip(turn.calls, numbers, strict=False)]  # in this order, so that no number is lost
+            if results := [Result(call, contents[number]) for call, number in numbered if number in contents]:
                 turns.append(Turn("tool", [], results))
         return turns
 
@@ -159,8 +163,8 @@ class _Turns:
 
     def _answer(self, contents: dict[int, str], message: Message) -> None:
         """Add what a call gave, which may come in several messages."""
-        key = id(self._newest[message.call_id or ""])
-        contents[key] = contents.get(key, "") + message.content
+        number = self._newest[message.call_id or ""]
+        contents[number] = contents.get(number, "") + message.content
         self._is_answered = True
 
 
