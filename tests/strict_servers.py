@@ -16,12 +16,13 @@ Check = Callable[[Mapping[str, Any]], str | None]
 
 
 class StrictServer:
-    """A server on loopback, for `with`."""
+    """A server on loopback, for `with`. `lines`: it sends lines of JSON, not Server-Sent Events."""
 
-    def __init__(self, answers: Iterable[Sequence[Mapping[str, Any]]], check: Check) -> None:
+    def __init__(self, answers: Iterable[Sequence[Mapping[str, Any]]], check: Check, *, lines: bool = False) -> None:
         self.requests: list[dict[str, Any]] = []
         self.refusals: list[str] = []
-        bodies = iter([_sse(items) for items in answers])
+        bodies = iter([_lines(items) if lines else _sse(items) for items in answers])
+        content_type = "application/x-ndjson" if lines else "text/event-stream"
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -30,7 +31,7 @@ class StrictServer:
                 refusal = check(body)
                 if refusal is None:
                     outer.requests.append(body)
-                    self._send(200, "text/event-stream", next(bodies))
+                    self._send(200, content_type, next(bodies))
                 else:
                     outer.refusals.append(refusal)
                     error = {"error": {"message": refusal, "type": "invalid_request_error"}}
@@ -58,6 +59,10 @@ class StrictServer:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+def _lines(items: Sequence[Mapping[str, Any]]) -> bytes:
+    return "".join(f"{json.dumps(item)}\n" for item in items).encode()
 
 
 def _sse(items: Sequence[Mapping[str, Any]]) -> bytes:

@@ -31,7 +31,7 @@ def as_item(value: Any) -> Any:
             # no values of JSON.
             return dump(mode="json", warnings=False) if _is_method_of_sdk(dump) else dump()
         if callable(dump := getattr(value, "model_dump", None)):
-            return dump(mode="json", exclude_unset=True)
+            return dump(mode="json", by_alias=True, exclude_unset=True)
     except Exception as error:
         raise_source_error(error)
     return value
@@ -96,8 +96,9 @@ def json_writer(kind: Any) -> Callable[..., bytes]:
 
 @lru_cache(maxsize=_MOST_MODELS)
 def is_plain_model(kind: Any) -> bool:
-    """Whether pydantic alone makes the dict of an object of this class: it is a model of openai's or anthropic's kind that
-    does not override how it is written."""
+    """Whether pydantic alone makes the dict of an object of this class: it is a model that does not override how it is
+    written."""
     if not hasattr(kind, "__pydantic_serializer__") or is_helper_event(kind):
         return False
-    return _is_method_of_sdk(getattr(kind, "to_dict", None)) and kind.model_dump.__qualname__ == "BaseModel.model_dump"
+    to_dict = getattr(kind, "to_dict", None)
+    return (to_dict is None or _is_method_of_sdk(to_dict)) and kind.model_dump.__qualname__ == "BaseModel.model_dump"

@@ -33,6 +33,7 @@ from .recognition import (
     is_live,
     is_path,
     is_response,
+    is_response_holder,
     is_wrapped_response,
     iterator_of,
     may_be_over,
@@ -43,6 +44,7 @@ from .recognition import (
     unread_body,
     wants_async,
 )
+from .sdk_generators import is_unsent_request, request_of
 from .sdk_streams import iterators_of, unread_response
 from .source import LIVE, NO_TRAITS, Batch, Readable, Source, SourceTraits, call_source, traits_of_response
 
@@ -246,8 +248,10 @@ _SYNC_KINDS: tuple[tuple[Callable[[Any], bool], Callable[[Any, Limits], Source]]
     (is_complete_answer, lambda value, _: Source(batches_of([value]), _close_nothing)),
     (is_file, lambda value, _: _of_file(value)),
     (lambda value: is_connection(value) and offers(value, "__iter__"), lambda value, _: _of_connection(value)),
+    (is_unsent_request, lambda value, limits: open_sync(request_of(value), limits)),
     (lambda value: offers(value, "__iter__"), lambda value, _: _of_iterable(value)),
     (is_wrapped_response, lambda value, limits: open_sync(value.parse, limits)),
+    (is_response_holder, lambda value, limits: open_sync(value.response, limits)),
     (is_response, _of_response),
     (lambda value: offers(value, "__enter__") and not is_client(value), _of_context),
     (lambda value: offers(value, "__aiter__") or offers(value, "__aenter__"), lambda value, _: _refuse_async(value)),

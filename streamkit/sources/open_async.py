@@ -29,6 +29,7 @@ from .recognition import (
     is_framed,
     is_live,
     is_response,
+    is_response_holder,
     is_sync_response,
     is_wrapped_response,
     may_be_over,
@@ -38,6 +39,7 @@ from .recognition import (
     unknown_source,
     unread_body,
 )
+from .sdk_generators import is_unsent_request, request_of
 from .sdk_streams import iterators_of, unread_response
 from .source import (
     LIVE,
@@ -87,12 +89,16 @@ async def _open(value: Any, limits: Limits, after: str | None) -> AsyncSource:
         from .connection import of_async_connection  # no other source needs it
 
         return of_async_connection(value)
+    if offers(value, "__aiter__") and is_unsent_request(value):
+        return await open_async(request_of(value), limits)
     if offers(value, "__aiter__"):
         return await _of_async_iterable(value)
     if offers(value, "__iter__"):
         return await _of_sync(value, limits)
     if is_wrapped_response(value):
         return await open_async(value.parse, limits)
+    if is_response_holder(value) and not is_sync_response(value.response):
+        return await open_async(value.response, limits)
     if is_response(value) and not is_sync_response(value) and attribute(value, "aiter_bytes") is not None:
         return await _of_async_response(value, limits)
     if offers(value, "__aenter__") and not is_client(value):
@@ -107,7 +113,8 @@ async def _of_sync(value: Any, limits: Limits) -> AsyncSource:
     if isinstance(value, (SyncChunks, Source)):
         return threaded(open_sync(value))
     opens = partial(open_sync, value, limits)
-    source = await in_thread(opens) if offers(value, "__enter__") else opens()
+    may_wait = offers(value, "__enter__") or is_unsent_request(value)
+    source = await in_thread(opens) if may_wait else opens()
     return direct(source) if type(value) in (list, tuple, bytes, bytearray) else threaded(source)
 
 

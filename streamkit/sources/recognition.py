@@ -28,6 +28,7 @@ __all__ = [
     "is_live",
     "is_path",
     "is_response",
+    "is_response_holder",
     "is_sync_response",
     "is_wrapped_response",
     "iterator_of",
@@ -125,6 +126,11 @@ def is_response(value: Any) -> bool:
 def is_wrapped_response(value: Any) -> bool:
     """Whether this is an SDK's wrapper of a response, whose `parse` gives the stream, as `with_raw_response` returns it."""
     return attribute(value, "http_response") is not None and callable(attribute(value, "parse"))
+
+
+def is_response_holder(value: Any) -> bool:
+    """Whether this is cohere's wrapper of a response, as its `with_raw_response` returns it."""
+    return is_response(attribute(value, "response")) and attribute(value, "data") is not None
 
 
 def is_framed(response: Any) -> bool:

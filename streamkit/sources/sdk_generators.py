@@ -1,0 +1,71 @@
+"""The streams of SDKs that are plain generators: those of ollama and cohere. They send their request when they are first pulled.
+
+In place of one that was not pulled, the request is sent that it would send, and the bytes of the answer are read. This is faster, and
+has what the SDK's objects lack: ollama's have no ids of calls. A generator counts as the SDK's own only if its code is that of the
+SDK's method. What a tracer or an application has put around it is iterated, as any caller would; so is one that has been pulled, and
+one of a version of the SDK that looks otherwise inside.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+__all__ = ["is_unsent_request", "request_of"]
+
+_Values = Mapping[str, Any]  # those of a generator's variables
+
+
+def _of_ollama(values: _Values) -> Callable[[], Any]:
+    return partial(values["self"]._client.stream, *values["args"], **values["kwargs"])
+
+
+def _of_cohere(values: _Values) -> Callable[[], Any]:
+    options = {name: value for name, value in values.items() if name != "self"}
+    return partial(values["self"]._raw_client.chat_stream, **options)
+
+
+# By the module and the name of a generator's code: what makes the request, a function that returns a context manager.
+_REQUESTS: Mapping[tuple[str, str], Callable[[_Values], Callable[[], Any]]] = {
+    ("ollama._client", "Client._request.<locals>.inner"): _of_ollama,
+    ("ollama._client", "AsyncClient._request.<locals>.inner"): _of_ollama,
+    ("cohere.v2.client", "V2Client.chat_stream"): _of_cohere,
+    ("cohere.v2.client", "AsyncV2Client.chat_stream"): _of_cohere,
+}
+
+
+def is_unsent_request(value: Any) -> bool:
+    """Whether this is such a generator, which has not been pulled."""
+    return _sending(value) is not None
+
+
+def request_of(value: Any) -> Any:
+    """Return the context manager that this generator would enter, which gives the response when it is entered."""
+    send = _sending(value)
+    assert send is not None
+    return send()
+
+
+def _sending(value: Any) -> Callable[[], Any] | None:
+    """Return what makes the request of a generator; None if it is no such one, or has begun."""
+    frame = _frame_of(value)
+    if frame is None or frame.f_lineno != frame.f_code.co_firstlineno:  # where it stands before it is pulled
+        return None
+    name: Any = frame.f_globals.get("__name__")
+    make = _REQUESTS.get((name, frame.f_code.co_qualname))
+    if make is None or frame.f_globals is not vars(sys.modules.get(name)):
+        return None
+    try:
+        return make(frame.f_locals)
+    except (LookupError, AttributeError):
+        return None  # another version
+
+
+def _frame_of(value: Any) -> Any:
+    """Return the frame of a generator that has not ended; None for any other value."""
+    if inspect.isgenerator(value):
+        return value.gi_frame
+    return value.ag_frame if inspect.isasyncgen(value) else None
