@@ -173,6 +173,7 @@ class _AsyncToolCalls:
                 except Exception as error:
                     self._mailbox.end(error)
                     return
+            self._mailbox.running = [*self._step.calls]
             async with anyio.create_task_group() as tasks:
                 for call in self._step.calls:
                     tasks.start_soon(self._call, call)
@@ -206,6 +207,7 @@ class _AsyncToolCalls:
             self._scope.cancel()
         else:
             pending.succeed(value)
+        self._mailbox.end_call(pending)
 
     async def _call_in_thread(self, pending: PendingCall) -> Any:
         interruptible = Interruptible()

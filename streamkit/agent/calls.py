@@ -51,6 +51,8 @@ class PendingCall:
 
     Attributes:
         suspended: whether it waits for an answer that nobody gave, so that it has no output: of agents' calls.
+        waits: whether it does nothing but wait for an answer: of agents' calls.
+        record: writes what its agent has done so far into the conversation, in the stream's own thread.
         media: the images, files and audio of its output.
         began: whether the function was called.
         output: its output once it has ended, whether the stream still emits it or not; None before that.
@@ -61,7 +63,8 @@ class PendingCall:
         self.tool = tool
         self._stream = stream
         self._deps = deps
-        self.began = self.suspended = False
+        self.began = self.suspended = self.waits = False
+        self.record: Callable[[], object] = lambda: None
         self.output: ToolOutputMessage | None = None
         self.media: list[Message] = []
         self._timed_out = False
@@ -83,6 +86,11 @@ class PendingCall:
         self._mailbox = mailbox
         self._is_stopped = is_stopped
         current_progress.set(self.report_progress)
+
+    def report_waiting(self) -> None:
+        """Say that the stream waits for answers, and does nothing else. It is called in the stream's own thread."""
+        if self._stream.on_wait is not None:
+            self._stream.on_wait()
 
     def around(self) -> AbstractContextManager[None]:
         """Return the contexts that the stream's handlers have for this call."""
@@ -258,14 +266,17 @@ class Mailbox:
 
     Attributes:
         wake: called after each `put…` and `end`, in the thread that called it.
+        running: the calls that run.
     """
 
     def __init__(self) -> None:
         self.wake: Callable[[], object] = lambda: None
+        self.running: list[PendingCall] = []
         self._batches: deque[list[Event] | _Pieces | Later] = deque()
         self._lock = threading.Lock()
         self._ended = False
         self._error: BaseException | None = None
+        self._waiting = threading.Lock()  # while it is decided whether all calls wait
 
     def put(self, events: Sequence[Event]) -> None:
         """Add a batch."""
@@ -303,6 +314,29 @@ class Mailbox:
         pieces = _Pieces(delta)
         self._batches.append(pieces)
         return pieces
+
+    def put_wait(self) -> None:
+        """Say that the stream waits, if each call that runs does so when all that was put was delivered."""
+        self.put_later(self._report_waiting)
+
+    def _report_waiting(self) -> Sequence[Event]:
+        with self._waiting:
+            running = [*self.running]
+            if running and not self._batches and all(call.waits for call in running):
+                running[0].report_waiting()
+        return ()
+
+    def goes_on(self, call: PendingCall) -> None:
+        """A call that may have waited goes on."""
+        if call.waits:
+            with self._waiting:
+                call.waits = False
+
+    def end_call(self, call: PendingCall) -> None:
+        """A call has ended: perhaps all others wait."""
+        self.running.remove(call)
+        if self.running:
+            self.put_wait()
 
     def end(self, error: BaseException | None = None) -> None:
         """Say that nothing more will be put. `error` is raised in the thread that takes, after the last batch."""

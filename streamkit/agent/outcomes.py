@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from functools import partial
 
 from ..answers import Confirmation
 from ..messages import ConsoleMessage, Message, ToolCallMessage, ToolOutputMessage
@@ -61,6 +62,8 @@ class Outcomes:
     def start(self, action: RecordedAction, work: PendingCall | CodeRun) -> None:
         """An action begins with the next step."""
         self._work[action] = work
+        if isinstance(work, PendingCall):
+            work.record = partial(self._put_inner, action, work)
         action.mark(self._agent.messages, BEGAN)
 
     def settle_calls(self, calls: Iterable[tuple[RecordedAction, PendingCall]]) -> None:

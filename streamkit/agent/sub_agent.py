@@ -19,10 +19,10 @@ from .. import events as e
 from ..answers import Answer, Confirmation
 from ..errors import UsageError
 from ..handlers import Handler
-from ..messages import Message, RefusalMessage, TextMessage, ToolCallMessage
+from ..messages import CodeMessage, Message, RefusalMessage, TextMessage, ToolCallMessage
 from ..sources.interrupt import Stopped
 from ..streams.state import StreamState
-from .actions import is_inside
+from .actions import is_inside, open_calls
 from .calls import Mailbox, PendingCall, call_id_of
 from .conversation import changed
 from .tools import Tool
@@ -30,7 +30,7 @@ from .tools import Tool
 if TYPE_CHECKING:
     from .core import AgentCore
 
-__all__ = ["AgentCall", "AgentTool", "inner_pending"]
+__all__ = ["AgentCall", "AgentTool", "ids_shown_again", "inner_pending"]
 
 _DEEPEST = 8  # agents inside each other
 _M = TypeVar("_M", bound=Message)
@@ -69,6 +69,9 @@ class AgentCall(PendingCall):
         deps: the application's own object, for the inner run too.
         outer: the outer agent. The conversation may have an inner one that is to be taken up.
 
+    Attributes:
+        stream: the outer agent's stream.
+        names: of the inner messages on it.
     """
 
     def __init__(
@@ -76,9 +79,9 @@ class AgentCall(PendingCall):
     ) -> None:
         super().__init__(call, tool, stream, deps)
         self.stream = stream
-        self._names = InnerNames(call_id_of(call))
+        self.names = InnerNames(call_id_of(call))
         self._depth = outer.depth + 1
-        self._earlier = self._names.conversation(call, outer.messages)
+        self._earlier = self.names.conversation(call, outer.messages)
         self._agent: AgentCore | None = None
 
     def run(self) -> Any:
@@ -92,9 +95,14 @@ class AgentCall(PendingCall):
         self._agent = agent
         agent.messages = [*self._earlier]
         input = None if self._earlier else arguments["input"]
-        stream = agent.stream(input, InnerEvents(self._names, self.stream, self._mailbox), deps=self._deps)
-        stream.before_actions = self.stream.before_actions
+        stream = agent.stream(input, InnerEvents(self, self._mailbox), deps=self._deps)
+        stream.before_actions, stream.on_wait = self.stream.before_actions, self._begin_wait
         return self._run_async(stream) if self.tool.is_async else self._run_sync(stream)
+
+    def _begin_wait(self) -> None:
+        """The inner run waits for answers, and does nothing else."""
+        self.waits = True
+        self._mailbox.put_wait()
 
     def _run_sync(self, stream: Any) -> Any:
         try:
@@ -144,8 +152,8 @@ class AgentCall(PendingCall):
     def inner_messages(self) -> list[Message]:
         """The inner conversation so far, as the outer one has it: with what became of each action, and without its input."""
         if self._agent is None:
-            return [self._names.outer(message) for message in self._earlier[1:]]
-        return [self._names.outer(message) for message in self._agent.messages[1:]]
+            return [self.names.outer(message) for message in self._earlier[1:]]
+        return [self.names.outer(message) for message in self._agent.messages[1:]]
 
 
 class InnerNames:
@@ -235,19 +243,18 @@ class InnerEvents(Handler):
     added to those of the outer step.
 
     Args:
-        names: of the inner messages on the outer stream.
-        outer: the outer stream.
-        mailbox: of its source.
+        call: the outer call.
+        mailbox: of the outer stream's source.
     """
 
-    def __init__(self, names: InnerNames, outer: StreamState, mailbox: Mailbox) -> None:
-        self._names = names
-        self._outer = outer
+    def __init__(self, call: AgentCall, mailbox: Mailbox) -> None:
+        self._call = call
         self._mailbox = mailbox
 
     def handle(self, event: e.Event, /) -> None:
         """Put an event into the mailbox."""
-        names, put = self._names, self._mailbox.put
+        names, put = self._call.names, self._mailbox.put
+        self._mailbox.goes_on(self._call)
         match event:
             case e.Delta():
                 delta = type(event)(names.id(event.message_id), event.value, event.replace, event.metadata)
@@ -279,6 +286,8 @@ class InnerEvents(Handler):
     def _ask(self, event: e.Event, slot: Answer | None) -> None:
         """Put an event into the mailbox that may ask for an answer. The inner stream waits until the outer handlers were called, and
         those of the streams outside of that."""
+        if slot is not None:
+            self._mailbox.put_later(self._record)  # an application may save the conversation while it waits
         if slot is None or not slot.open or (slot.deferred and slot.deferrals != slot.forwarded):
             self._mailbox.put([event])
             return
@@ -294,9 +303,13 @@ class InnerEvents(Handler):
 
         self._mailbox.put_later(stop_waiting)
 
+    def _record(self) -> Sequence[e.Event]:
+        self._call.record()
+        return ()
+
     def _added(self, usage: e.Usage) -> Sequence[e.Event]:
         """Return the tokens of the outer step, with these."""
-        step = self._outer.current_run_step_snapshot
+        step = self._call.stream.current_run_step_snapshot
         before = None if step is None else step.usage
         own = e.Usage(usage.input_tokens, usage.output_tokens, usage.total_tokens, usage.details)
         return [own if before is None else before + own]
@@ -324,6 +337,21 @@ def _refusal(stream: Any) -> str | None:
     if not own and stream.current_run.finish_reason != "refusal":
         return None
     return ": ".join(["it refused to answer", *(one.content for one in own)])
+
+
+def ids_shown_again(messages: Sequence[Message]) -> set[str]:
+    """Return the ids of the messages that the next stream of a conversation repeats: its open calls with their code, and those
+    of the agents that they have asked."""
+    calls = open_calls(messages)
+    call_ids = {call_id_of(call) for call in calls}
+    ids = {call.id for call in calls}
+    ids |= {message.id for message in messages if isinstance(message, CodeMessage) and message.call_id in call_ids}
+    for names in map(InnerNames, call_ids):
+        ids |= {
+            names.id(id)
+            for id in ids_shown_again([names.inner(one) for one in messages if is_inside(one, names.parent)])
+        }
+    return ids
 
 
 def _with_note(text: str, note: str) -> str:

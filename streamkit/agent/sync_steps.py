@@ -139,6 +139,7 @@ class ToolsSource(Source):
             self._mailbox.end()
 
     def _call(self, pending: PendingCall) -> None:
+        self._mailbox.running = [pending]
         pending.prepare(self._mailbox, self._stopped.is_set)
         if pending.tool.timeout is None:
             self._run(pending, self._interruptible)

@@ -20,8 +20,17 @@ import anyio.to_thread
 from ..agent import Agent, AsyncAgent
 from ..agent.actions import is_question, reopen_calls
 from ..agent.code import CODE_TOOL
+from ..answers import Confirmation
 from ..errors import ProducerFenced, StaleVersionError, UsageError
-from ..events import ConfirmationCreated, ConfirmationDone, Event, RunRequiresAction, RunStepDone, ToolCallDone
+from ..events import (
+    ConfirmationCreated,
+    ConfirmationDone,
+    Event,
+    RunRequiresAction,
+    RunStepDone,
+    ToolCallDone,
+    ToolOutputDone,
+)
 from ..handlers import AsyncEventHandler, EventHandler
 from ..messages import Message, ToolCallMessage
 from ..relay import Answered, Cancelled, Control, Fenced, LogWriter
@@ -259,8 +268,10 @@ class AgentExecution:
         by `_begin_actions`.)"""
         if self._is_elsewhere or self._writer.busy:
             return False
-        is_providers = isinstance(event, ConfirmationDone) and is_question(event.confirmation.subject)
-        return is_providers or isinstance(event, RunStepDone)
+        if isinstance(event, ConfirmationDone):
+            subject = event.confirmation.subject
+            return is_question(subject) or subject.parent_id is not None  # it is not this agent that acts on it
+        return isinstance(event, RunStepDone)
 
     def go_on(self, timeout: float = _PATIENCE) -> None:
         """Make sure that the run is still this process's, and record that it does not merely wait any more. Up to here another
@@ -282,6 +293,10 @@ class AgentExecution:
 
     def _begin_actions(self) -> None:
         """Tools or code are about to run in this thread: the conversation says that they have begun, and then the relay."""
+        with self._lock:
+            if self._is_elsewhere:
+                raise ProducerFenced(f"run {self.run_id!r} is another producer's: it was paused", "epoch")
+            self.waits_since = None  # a sub-agent's tools begin while what it has published before is on its way
         try:
             self.conversation.save(self._agent.messages)
         except StaleVersionError:
@@ -305,8 +320,16 @@ class AgentExecution:
                 return True
             case ToolCallDone(message=ToolCallMessage() as call):
                 return call.waiting
+            case ToolOutputDone(message=message):
+                return message.parent_id is None and self._sub_agent_waits
             case _:
                 return False
+
+    @property
+    def _sub_agent_waits(self) -> bool:
+        """Whether a sub-agent waits for an answer, beside which other calls end."""
+        waiting = self._stream.pending.values()
+        return any((one.subject if isinstance(one, Confirmation) else one).parent_id is not None for one in waiting)
 
     def publish(self, event: Event) -> None:
         """Publish an event of the agent's stream. A question waits for an answer from anywhere."""
@@ -373,7 +396,7 @@ class _AsyncPublishing(AsyncEventHandler):
         if self._execution.is_first_action(event):
             await self._execution.ago_on()
         if self._execution.must_save(event):
-            await self._execution.conversation.asave(self._execution.messages)
+            await _in_thread(self._execution.conversation.save, self._execution.messages)
         self._execution.publish(event)
 
 

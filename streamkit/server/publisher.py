@@ -137,8 +137,10 @@ class Publisher:
                 case RunStepDone(run_step=step):
                     self._write(RunStepDone(replace(step, id="", run_id="")))
                 case ConfirmationCreated(confirmation=confirmation):
-                    if not is_question(confirmation.subject):
-                        self.log.busy = False  # an agent asks when nothing runs any more
+                    if not is_question(confirmation.subject) and confirmation.subject.parent_id is None:
+                        self.log.busy = (
+                            False  # an agent asks when nothing runs any more, but others run beside a sub-agent
+                        )
                     self._publish_question(confirmation)
                 case ConfirmationDone(confirmation=confirmation):
                     self._settle(confirmation)

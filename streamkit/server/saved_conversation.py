@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections.abc import Iterable, Sequence
 
-from ..agent.actions import as_waiting, open_calls
+from ..agent.actions import as_waiting
 from ..agent.conversation import as_messages, changed
+from ..agent.sub_agent import ids_shown_again
 from ..errors import StaleVersionError
-from ..messages import CodeMessage, Message
+from ..messages import Message
 from ..stores import Store
 from .records import Context
 
@@ -29,6 +31,7 @@ class SavedConversation:
         self._store = store
         self._context = context
         self._version = 0
+        self._lock = threading.Lock()
         self._earlier: set[str | None] = set()  # the ids of earlier runs in it
 
     async def add_input(self) -> None:
@@ -67,20 +70,15 @@ class SavedConversation:
         self._earlier = {message.run_id for message in messages}
 
     def save(self, messages: Sequence[Message]) -> None:
-        """Save the messages of the run's agent.
+        """Save the messages of the run's agent. Threads may call it: its tools begin in some, beside each other.
 
         Raises:
             StaleVersionError: another producer has saved it, or it was deleted.
         """
         context = self._context
-        mine = self._of_this_run(messages)
-        self._version = self._store.save(context.conversation_id, mine, self._version, run=context.run_id)
-
-    async def asave(self, messages: Sequence[Message]) -> None:
-        """As `save`, for tasks."""
-        context = self._context
-        mine = self._of_this_run(messages)
-        self._version = await self._store.asave(context.conversation_id, mine, self._version, run=context.run_id)
+        with self._lock:
+            mine = self._of_this_run(messages)
+            self._version = self._store.save(context.conversation_id, mine, self._version, run=context.run_id)
 
     def _of_this_run(self, messages: Sequence[Message]) -> list[Message]:
         """Return the messages, of which the new ones have this run's id."""
@@ -113,12 +111,7 @@ def _title_of(messages: Sequence[Message]) -> str:
 
 
 def not_shown_again(messages: Sequence[Message]) -> list[Message]:
-    """Return the messages without open calls: those of a run that goes on, whose stream repeats its calls with the same
-    ids."""
-    calls = open_calls(messages)
-    ids = {call.id for call in calls}
-    call_ids = {call.call_id or call.id for call in calls}
-    is_shown: Callable[[Message], bool] = lambda one: (  # noqa: E731
-        one.id in ids or (isinstance(one, CodeMessage) and one.call_id in call_ids)
-    )
-    return [message for message in messages if not is_shown(message)]
+    """Return the messages without open calls, also of sub-agents: those of a run that goes on, whose stream repeats its calls
+    with the same ids."""
+    ids = ids_shown_again(messages)
+    return [message for message in messages if message.id not in ids]

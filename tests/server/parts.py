@@ -54,6 +54,8 @@ def reply_to(request: Request) -> Reply:
             return Reply("I will. ", *map(code, rest.split(" & ")))
         case "ask":
             return Reply(ToolCall("ask", {"question": rest}))
+        case "research":  # of a sub-agent, which reads the rest; `|` stands between two of them
+            return Reply(*(ToolCall("research", {"input": one.strip()}) for one in rest.split("|")))
         case "both":
             return Reply(ToolCall("ask", {"question": "1"}), ToolCall("ask", {"question": "2"}))
         case "careful-and-ask":
@@ -140,9 +142,12 @@ class Agents:
             "protocol": "openai_chat",
             "model": "m",
         }
-        if context.metadata.get("kind") == "async":
-            return AsyncAgent(self._async_client, **options)
-        return Agent(self._client, **options)
+        kind, client = (
+            (AsyncAgent, self._async_client) if context.metadata.get("kind") == "async" else (Agent, self._client)
+        )
+        inner = kind(client, model="m", protocol="openai_chat", tools=[careful, look, ASK], name="research")
+        options["tools"].append(inner.as_tool())
+        return kind(client, **options)
 
     @property
     def code_that_ran(self) -> list[str]:
