@@ -72,6 +72,10 @@ class Provider:
             if accepted is not None and name not in accepted:
                 raise UsageError(_unknown_option(name, [*own, *accepted], self._api))
 
+    def tool_choice(self, *, required: bool, name: str | None, parallel: bool | None) -> Mapping[str, Any]:
+        """Return the options that say how the model may call tools, as `Api.tool_choice` has them."""
+        return self._api.tool_choice(required=required, name=name, parallel=parallel)
+
     def request(
         self, request: ModelRequest, metadata: Mapping[str, Any] | None = None, output: NativeFormat | None = None
     ) -> Callable[[], Any]:

@@ -13,16 +13,19 @@ from .registry import BUILT_IN, find, names, recognise, to_input
 from .values import is_list, is_object
 
 if TYPE_CHECKING:
+    from .api_request import ApiRequest, ToolChoice
     from .encoding_report import left_out_of
     from .request_content import LeftOut
     from .ui_answers import Approval, ToolResult, UiAnswer, give_answers
 
 __all__ = [
     "BUILT_IN",
+    "ApiRequest",
     "Approval",
     "Decoder",
     "Encoder",
     "LeftOut",
+    "ToolChoice",
     "ToolResult",
     "UiAnswer",
     "find",
@@ -38,4 +41,5 @@ __all__ = [
 if not TYPE_CHECKING:
     _submodules = {"LeftOut": ".request_content", "left_out_of": ".encoding_report"}
     _submodules |= dict.fromkeys(("Approval", "ToolResult", "UiAnswer", "give_answers"), ".ui_answers")
+    _submodules |= dict.fromkeys(("ApiRequest", "ToolChoice"), ".api_request")
     __getattr__, __dir__ = lazy_names(__name__, _submodules)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from ..answers import Confirmation
 from ..events import Event
 from ..messages import TextMessage
+from .frames import KEEPALIVE
 
 __all__ = ["Encoder"]
 
@@ -20,6 +21,7 @@ class Encoder:
     Attributes:
         name: the protocol's name, as the decoder's.
         done: the data of the SSE event that follows the last item, None if there is none.
+        keepalive: what is sent while there is nothing else to send: by default a comment, which clients skip.
         choices: False if the protocol has no place for choices other than the first. Their events are then left out.
         fields: True if the protocol has a place for the code and reasoning that `fields=` extracts from the arguments of a
             call. If False they are left out, as the call has them too.
@@ -33,7 +35,8 @@ class Encoder:
     """
 
     name: ClassVar[str]
-    done: ClassVar[bytes | None] = None
+    done: bytes | None = None
+    keepalive: bytes = KEEPALIVE
     headers: ClassVar[Mapping[str, str]] = {}
     in_lines: ClassVar[bool] = False
     sse_ids: ClassVar[bool] = True

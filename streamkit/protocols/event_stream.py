@@ -27,7 +27,7 @@ from ..events import Delta, Event
 from ..messages.json_text import well_formed
 from . import codec, registry
 from .base import Encoder
-from .frames import sse_frame
+from .frames import KEEPALIVE, sse_frame
 
 __all__ = [
     "KEEPALIVE",
@@ -46,10 +46,6 @@ SSE_HEADERS: Mapping[str, str] = MappingProxyType(
     }
 )
 """The headers of an event stream in any protocol. (`Connection` is the server's, and forbidden in WSGI and HTTP/2.)"""
-
-KEEPALIVE = b": hb\n\n"
-"""A comment, which clients skip, sent while there is nothing else to send. It keeps the connection open, and a write that fails
-shows that the client has left."""
 
 _BREAKS_A_LINE = re.compile("[\0\r\n]")  # a cursor with these cannot stand in a frame
 _MAY_SHOW_AN_ERROR = (b'"error":', b'"decoder-error"')  # in a line whose event `mask` may change
@@ -82,13 +78,12 @@ class EventStreamWriter:
         UsageError: there is no such protocol.
     """
 
-    keepalive = KEEPALIVE
-
     def __init__(
         self, protocol: str | Encoder, *, retry: int | None = 1000, mask: Callable[[Event], Event] | None = None
     ) -> None:
         self._encoder = _encoder_of(protocol) if isinstance(protocol, str) else protocol
         self.protocol: str = self._encoder.name
+        self.keepalive = self._encoder.keepalive
         self._is_native = self.protocol == "streamkit"
         self._wraps_event_name: bool = registry.find(self.protocol).Decoder.wraps_event_name
         self._retry = retry if self._encoder.sse_ids else None
@@ -148,10 +143,9 @@ class EventStreamWriter:
 class JsonLinesWriter(EventStreamWriter):
     """Makes lines of JSON (NDJSON) in place of Server-Sent Events: one for each item, without cursors, names or a sentinel."""
 
-    keepalive = b"\n"  # readers of lines skip empty ones
-
     def __init__(self, protocol: str | Encoder, *, mask: Callable[[Event], Event] | None = None) -> None:
         super().__init__(protocol, retry=None, mask=mask)
+        self.keepalive = b"\n"  # readers of lines skip empty ones
         self.headers = MappingProxyType({**self.headers, "Content-Type": "application/x-ndjson"})
 
     def opening(self) -> bytes:

@@ -8,7 +8,11 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from typing import TypeAlias, TypeGuard
 
-__all__ = ["Frame", "Frames", "as_data", "as_frame", "is_frame", "sse_frame"]
+__all__ = ["KEEPALIVE", "Frame", "Frames", "as_data", "as_frame", "is_frame", "sse_frame"]
+
+KEEPALIVE = b": hb\n\n"
+"""A comment, which clients skip, sent while there is nothing else to send. It keeps the connection open, and a write that fails
+shows that the client has left."""
 
 Frame: TypeAlias = tuple[bytes, bytes, bytes]
 """One item on the wire: the SSE `id` and `event` fields (b"" where absent) and its data."""

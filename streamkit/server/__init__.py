@@ -8,15 +8,28 @@ from typing import TYPE_CHECKING
 from ..lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from .api_response import ApiResponse
     from .app import App, create_app
+    from .endpoints import Endpoints
     from .records import Context, Run
     from .response import EventStreamResponse, JsonLinesResponse
 
-__all__ = ["App", "Context", "EventStreamResponse", "JsonLinesResponse", "Run", "create_app"]
+__all__ = [
+    "ApiResponse",
+    "App",
+    "Context",
+    "Endpoints",
+    "EventStreamResponse",
+    "JsonLinesResponse",
+    "Run",
+    "create_app",
+]
 
 _PLACES = {
+    "ApiResponse": ".api_response",
     "App": ".app",
     "Context": ".records",
+    "Endpoints": ".endpoints",
     "EventStreamResponse": ".response",
     "JsonLinesResponse": ".response",
     "Run": ".records",

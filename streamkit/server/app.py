@@ -19,14 +19,17 @@ from ..arguments import check_callable, check_count, check_kind, check_plain_met
 from ..errors import RequestError, SourceError, UsageError
 from ..relay import MemoryRelay, Relay
 from ..stores import MemoryStore, Store
+from .api_errors import api_error_response, as_problem, is_of_api
+from .api_routes import ApiRoutes
 from .conversation_routes import ConversationRoutes
 from .core import Authorize, Server, relay_problem
+from .endpoints import Endpoints
 from .event_stream import RunEventStream
 from .inputs import problem_of
 from .page_files import PageFiles
 from .problem import Problem, problem_response
 from .records import Context
-from .request_guard import RequestGuard, json_of, preflight_headers
+from .request_guard import DEFAULT_BODY, RequestGuard, json_of, preflight_headers
 from .response import JsonResponse
 from .run_routes import RunRoutes
 from .runs import DEFAULT_PAUSE, Runs
@@ -43,14 +46,14 @@ class _Row(NamedTuple):
 
     Attributes:
         access: what a request has to show: the `token` or the cookie that it was exchanged for, the token itself (`token only`),
-            or nothing (`open`).
+            nothing (`open`), or the token as clients of model APIs send it (`key`).
         any_host: whether it may name any host.
     """
 
     method: str
     path: str
     endpoint: Endpoint
-    access: Literal["token", "token only", "open"] = "token"
+    access: Literal["token", "token only", "open", "key"] = "token"
     any_host: bool = False
 
 
@@ -66,10 +69,11 @@ def create_app(
     max_runs: int = 64,
     max_owner_runs: int = 100,
     max_readers: int = 1000,
-    max_body: int = 4 * 2**20,
+    max_body: int = DEFAULT_BODY,
     pause_after: float | None = DEFAULT_PAUSE,
     expose_errors: bool = False,
     page: bool | str = False,
+    endpoints: bool | Endpoints = True,
 ) -> App:
     """Return an ASGI app that runs agents, and lets clients follow, answer and stop them.
 
@@ -100,11 +104,13 @@ def create_app(
         expose_errors: send clients the texts of errors. For development.
         page: serve a chat page at `/`, and `streamkit.js`. A text, such as the model's name, is shown in its header; like the
             page itself, it is open to everybody who can reach the app.
+        endpoints: how clients of model APIs are answered under `/v1`, with the agent in the model's place; False for not at all.
+            Their requests may have 32 MiB, unless `max_body` is another than 4 MiB.
 
     Raises:
         UsageError: there is neither a token nor `authorize`, the token is empty, or an argument is of another kind.
     """
-    _check_arguments(factory, token, relay, store, authorize, page)
+    _check_arguments(factory, token, relay, store, authorize, page, endpoints)
     limits = {"max_runs": max_runs, "max_owner_runs": max_owner_runs, "max_readers": max_readers, "max_body": max_body}
     for name, limit in limits.items():
         check_count(name, limit, least=0)
@@ -118,11 +124,17 @@ def create_app(
         max_owner_runs=max_owner_runs,
         expose_errors=expose_errors,
     )
-    return App(server, guard, secret=(token or "streamkit").encode(), page=page)
+    return App(server, guard, secret=(token or "streamkit").encode(), page=page, endpoints=endpoints)
 
 
 def _check_arguments(
-    factory: object, token: object, relay: object, store: object, authorize: object, page: object
+    factory: object,
+    token: object,
+    relay: object,
+    store: object,
+    authorize: object,
+    page: object,
+    endpoints: object,
 ) -> None:
     if not callable(factory):
         raise UsageError(f"create_app: `factory` is a function that makes an agent, not {factory!r}")
@@ -133,6 +145,8 @@ def _check_arguments(
     check_callable("authorize", authorize)
     if not isinstance(page, bool | str):
         raise UsageError(f"create_app: `page` is True, False or a text for its header, not {page!r}")
+    if not isinstance(endpoints, bool | Endpoints):
+        raise UsageError(f"create_app: `endpoints` is True, False or an Endpoints, not {endpoints!r}")
     if token is None and authorize is None:
         raise UsageError("create_app: with token=None anybody could run code; pass a token, or `authorize`")
     if token == "":
@@ -146,10 +160,19 @@ class App:
         runs: the runs that this process executes.
     """
 
-    def __init__(self, server: Server, guard: RequestGuard, *, secret: bytes, page: bool | str) -> None:
+    def __init__(
+        self,
+        server: Server,
+        guard: RequestGuard,
+        *,
+        secret: bytes,
+        page: bool | str,
+        endpoints: bool | Endpoints = False,
+    ) -> None:
         self.runs = server.runs
         self._server = server
         self._guard = guard
+        self._has_api = endpoints is not False
         run = RunRoutes(server, secret)
         conversation = ConversationRoutes(server)
         ui = UiRoutes(server, run, conversation)
@@ -175,6 +198,9 @@ class App:
             _Row("POST", "/chat/{conversation}/stop", ui.chat_stop),
             _Row("POST", "/agui", ui.agui),
         ]
+        if endpoints is not False:
+            api = ApiRoutes(server, run, Endpoints() if endpoints is True else endpoints)
+            rows += [_Row(method, path, endpoint, "key") for method, path, endpoint in api.rows]
         if page is not False:
             files = PageFiles(page if isinstance(page, str) else "")
             rows += [_Row("GET", "/", files.response, "open"), _Row("GET", "/{file}", files.response, "open")]
@@ -225,19 +251,24 @@ class App:
 
     async def _respond(self, request: Request) -> Response:
         """Return the response, whatever happens."""
-        expose = self._server.expose_errors
         try:
             return await self._pass(request)
         except Problem as problem:
-            return problem_response(problem, expose=expose)
+            return self._failed(request, problem)
         except RequestError as error:
-            return problem_response(problem_of(error), expose=expose)
+            return self._failed(request, as_problem(error) if is_of_api(request.scope) else problem_of(error))
         except SourceError as error:
-            return problem_response(relay_problem(error), error, expose=expose)
+            return self._failed(request, relay_problem(error), error)
         except ClientDisconnect:
             return Response(status_code=400)
         except Exception as error:
-            return problem_response(Problem("internal"), error, expose=expose)
+            return self._failed(request, Problem("internal"), error)
+
+    def _failed(self, request: Request, problem: Problem, error: Exception | None = None) -> Response:
+        expose = self._server.expose_errors
+        if self._has_api and is_of_api(request.scope):
+            return api_error_response(request, problem, error, expose=expose)
+        return problem_response(problem, error, expose=expose)
 
     async def _pass(self, request: Request) -> Response:
         """Run the checks, in their order, and call the endpoint."""
@@ -245,19 +276,23 @@ class App:
         row, params, allowed = self._find(request.scope)
         if row is None or not row.any_host:
             guard.check_host(request)
-        guard.check_origin(request)
+        of_api = row is not None and row.access == "key"
+        guard.check_origin(request, of_api=of_api)
         if request.method == "OPTIONS" and allowed and "access-control-request-method" in request.headers:
-            return Response(status_code=204, headers=dict(preflight_headers()))
+            asked = request.headers.get("access-control-request-headers") if is_of_api(request.scope) else None
+            return Response(status_code=204, headers=dict(preflight_headers(asked)))
         if row is None and allowed:
             raise Problem("method-not-allowed", headers={"Allow": ", ".join(sorted(allowed))})
         if row is None:
             raise Problem("not-found")
         request.scope["path_params"] = params
-        if row.access != "open":
+        if row.access == "key":
+            guard.check_key(request)
+        elif row.access != "open":
             guard.check_token(request, or_cookie=row.access == "token")
         body: Any = {}
         if request.method == "POST":
-            body = json_of(await guard.body(request))
+            body = json_of(await guard.body(request, of_api=of_api))
         return await row.endpoint(request, body)
 
     def _find(self, scope: Scope) -> tuple[_Row | None, dict[str, str], Collection[str]]:

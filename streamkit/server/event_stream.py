@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from ..errors import SourceError, UsageError
 from ..events import Event, RunDone, RunRequiresAction, RunStepDone, StreamException
-from ..protocols.event_stream import KEEPALIVE, EventStreamWriter
+from ..protocols.event_stream import EventStreamWriter
 from ..relay import Entry, Reading, RunRecord
 from ..relay.cursors import position_of
 from ..relay.replay import Replay
@@ -245,6 +245,10 @@ class RunEventStream(StreamingResponse):
         self._on_disconnect = on_disconnect
         self._is_complete = False
 
+    def frames(self) -> AsyncIterator[bytes]:
+        """Return the body, for another response."""
+        return self._body()
+
     def close(self) -> None:
         """Stop reading, where it is not sent."""
         self._reading.close()
@@ -268,7 +272,7 @@ class RunEventStream(StreamingResponse):
                 if entries is None:
                     break
                 if not entries:
-                    yield KEEPALIVE
+                    yield frames.writer.keepalive
                 for start in range(0, len(entries), _MOST):
                     part = entries[start : start + _MOST]
                     if frames.needs_questions(part):

@@ -21,7 +21,7 @@ from ..agent import Agent, AsyncAgent
 from ..agent.actions import is_question, reopen_calls
 from ..agent.code import CODE_TOOL
 from ..answers import Confirmation
-from ..errors import ProducerFenced, StaleVersionError, UsageError
+from ..errors import ProducerFenced, RequestError, StaleVersionError, UsageError
 from ..events import (
     ConfirmationCreated,
     ConfirmationDone,
@@ -36,6 +36,7 @@ from ..messages import Message, ToolCallMessage
 from ..relay import Answered, Cancelled, Control, Fenced, LogWriter
 from ..relay.answers import value_of
 from ..streams.tasks import scheduler, start_task
+from .api_client import DECLINED, ClientOfApi
 from .heartbeat import ProcessRuns
 from .publisher import Publisher
 from .records import AG_UI, Context
@@ -73,6 +74,7 @@ class AgentExecution:
         self._token = anyio.lowlevel.current_token().native_token  # of the event loop
         self._making = anyio.CancelScope()  # around the factory, which may hang
         self._runs = runs
+        self._client = None if context.client is None else ClientOfApi(context.client)
         self._agent: Any = None
         self._stream: Any = None
         self._is_cancelled = self._is_elsewhere = False
@@ -114,6 +116,8 @@ class AgentExecution:
             if self._is_elsewhere:
                 return  # the process that takes the run over receives it
             self.waits_since = None
+        if self._client is not None:
+            self._client.add_input(answer)
         slot.offer(value_of(answer))
 
     def cancel(self) -> None:
@@ -209,6 +213,10 @@ class AgentExecution:
         for tool in self._runs.tools_of(self.context):
             if tool["name"] not in own:
                 agent.add_tool(tool)
+            elif self._client is not None:
+                raise self._client.taken_name(tool["name"])
+        if self._client is not None:
+            self._client.prepare(agent)
         if not self.context.input:
             # Taken over while it waited: the agent may not have come to all calls of its answer.
             reopen_calls(agent.messages, agent.executes)
@@ -240,7 +248,8 @@ class AgentExecution:
         await _in_thread(self._end, self._status, error)
 
     def _begin_stream(self, handler: Any) -> Any:
-        stream = self._agent.stream(self.context.input or None, handler)
+        options: Mapping[str, Any] = {} if self._client is None else self._client.options_for(self._agent)
+        stream = self._agent.stream(self.context.input or None, handler, **options)
         earlier = self.context.messages
         stream.engine.messages.reserve(earlier if self.context.input else not_shown_again(earlier))
         stream.on_wait = self._on_wait
@@ -338,7 +347,9 @@ class AgentExecution:
             return
         self.waits_since = None  # it goes on, even if the answer came before it began to wait
         waiting = _question_in(event)
-        if waiting is not None and waiting.waiting:
+        if self._client is not None and isinstance(waiting, Confirmation) and self._client.declines and waiting.waiting:
+            waiting.decline(DECLINED)
+        elif waiting is not None and waiting.waiting:
             waiting.defer(_LONGEST)
         self.publisher.publish(event)
 
@@ -365,10 +376,15 @@ class AgentExecution:
             log.error("%s: run %s cannot be saved", publisher.instance, self.run_id, exc_info=failure)
             error = error or failure
         try:
-            self.conversation.unlock()
+            if self._client is not None and not self._client.stores:
+                self.conversation.delete()
+            else:
+                self.conversation.unlock()
         except Exception as failure:  # the lock of a run that is over counts for nothing
             log.error("%s: run %s keeps its lock", publisher.instance, self.run_id, exc_info=failure)
         summary = None if error is None else {"type": type(error).__name__, "message": str(error)}
+        if summary is not None and isinstance(error, RequestError):
+            summary["path"] = error.path
         publisher.end(status, summary)
 
 

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from ..protocols.values import json_text, without_keys
 from ..streams.error_mask import masked_text
 
-__all__ = ["PROBLEMS", "Problem", "problem_response", "run_error"]
+__all__ = ["PROBLEMS", "Problem", "log_problem", "problem_response", "run_error", "shown_detail"]
 
 log = logging.getLogger("streamkit.server")
 
@@ -30,6 +30,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "unauthorized": (401, "The token is missing or wrong."),
     "forbidden": (403, "This is not allowed."),
     "origin-not-allowed": (403, "Pages of this origin are not allowed."),
+    "model-not-found": (404, "There is no such model."),
     "not-found": (404, "There is nothing at this path."),
     "run-not-found": (404, "There is no such run."),
     "conversation-not-found": (404, "There is no such conversation."),
@@ -47,6 +48,9 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "too-many-readers": (429, "There are too many readers."),
     "too-many-runs": (429, "There are too many open runs."),
     "internal": (500, "The server failed."),
+    "run-failed": (500, "The run failed."),
+    "run-cancelled": (500, "The run was cancelled."),
+    "provider-failed": (502, "The model's provider failed."),
     "unreadable": (500, "What is stored of it cannot be read."),
     "relay-unavailable": (503, "The relay cannot be reached."),
 }
@@ -63,6 +67,7 @@ class Problem(Exception):
         detail: what is wrong with this very request; for its client.
         headers: further ones of the response.
         extra: further members of the body.
+        instance: under which the log has what it is about already.
     """
 
     def __init__(
@@ -72,8 +77,10 @@ class Problem(Exception):
         *,
         headers: Mapping[str, str] | None = None,
         extra: Mapping[str, Any] | None = None,
+        instance: str = "",
     ) -> None:
         super().__init__(detail or code)
+        self.instance = instance
         self.code = code
         self.detail = detail
         self.status, self.title = PROBLEMS[code]
@@ -88,14 +95,7 @@ def problem_response(problem: Problem, error: BaseException | None = None, *, ex
         error: what the server itself failed with.
         expose: whether the client may see the text of that.
     """
-    instance = uuid.uuid4().urn
-    if error is not None:
-        log.error("%s: %s", instance, problem.title, exc_info=error)
-    else:
-        log.info("%s: %s %s", instance, problem.code, problem.detail)
-    detail = problem.detail
-    if problem.status >= 500:
-        detail = f"{type(error).__name__}: {error}" if expose and error is not None else ""
+    instance, detail = log_problem(problem, error), shown_detail(problem, error, expose=expose)
     body = {
         "type": URN + problem.code,
         "title": problem.title,
@@ -107,6 +107,23 @@ def problem_response(problem: Problem, error: BaseException | None = None, *, ex
     headers = {**problem.headers, **({"Retry-After": "1"} if problem.status in _RETRIES else {})}
     content = json_text(without_keys(body)).encode("utf-8", "replace")
     return Response(content, problem.status, headers, media_type="application/problem+json")
+
+
+def log_problem(problem: Problem, error: BaseException | None) -> str:
+    """Log a problem. Returns the instance under which the log has it."""
+    instance = problem.instance or uuid.uuid4().urn
+    if error is not None:
+        log.error("%s: %s", instance, problem.title, exc_info=error)
+    else:
+        log.info("%s: %s %s", instance, problem.code, problem.detail)
+    return instance
+
+
+def shown_detail(problem: Problem, error: BaseException | None, *, expose: bool) -> str:
+    """Return what a client may see of what is wrong."""
+    if problem.status < 500:
+        return problem.detail
+    return f"{type(error).__name__}: {error}" if expose and error is not None else problem.detail if expose else ""
 
 
 def run_error(error: Mapping[str, Any] | None, *, expose: bool = False) -> dict[str, Any] | None:

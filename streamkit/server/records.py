@@ -8,13 +8,26 @@ from typing import Any
 import msgspec
 
 from ..messages import Message
+from ..messages.typed_json import converter
+from ..protocols.api_request import ToolChoice
 from ..relay import RunRecord, Status
 from ..stores import Conversation
 from .problem import run_error
 
-__all__ = ["AG_UI", "Context", "Run", "conversation_of", "question_of", "run_of"]
+__all__ = [
+    "AG_UI",
+    "CLIENT",
+    "ClientRequest",
+    "Context",
+    "Run",
+    "client_of",
+    "conversation_of",
+    "question_of",
+    "run_of",
+]
 
 AG_UI = "ag_ui"  # the key of what a client of AG-UI sent, in a run's info and in `Context.metadata`
+CLIENT = "client"  # the key of what a client of a model's API sent, in a run's info
 
 _QUESTION = (
     "id",
@@ -32,6 +45,41 @@ _QUESTION = (
 )
 
 
+class ClientRequest(msgspec.Struct, kw_only=True):
+    """What a client of a model's API sent for the agent, and how its requests are answered.
+
+    Attributes:
+        protocol: of the API.
+        model: the name under which the agent was asked for.
+        system: what the agent's instructions end with, "" for nothing.
+        tools: the schemas of the tools that the client runs, as `Agent(tools=)` takes them.
+        tool_paths: where in the request each of them has its name.
+        tool_choice: what the client wants of them.
+        options: what the factory is to apply, by the canonical names.
+        asks: whether confirmations wait for the user; otherwise they are declined.
+        stores: whether the conversation outlives the run.
+    """
+
+    protocol: str
+    model: str
+    system: str = ""
+    tools: list[dict[str, Any]] = []
+    tool_paths: dict[str, str] = {}
+    tool_choice: ToolChoice = ToolChoice()
+    options: dict[str, Any] = {}
+    asks: bool = False
+    stores: bool = False
+
+
+_client_in = converter(ClientRequest)
+
+
+def client_of(info: Mapping[str, Any]) -> ClientRequest | None:
+    """Return what a run's info has of a client of a model's API; None for other runs."""
+    sent = info.get(CLIENT)
+    return None if sent is None else _client_in(sent)
+
+
 class Context(msgspec.Struct, kw_only=True):
     """The run that an agent is made for.
 
@@ -43,6 +91,7 @@ class Context(msgspec.Struct, kw_only=True):
         input: the new messages of the user; empty if the run was paused and now goes on.
         metadata: what the client sent in `metadata`.
         owner: who began it, as `authorize` returned it; None if it returned no name.
+        client: what a client of a model's API sent, which the server applies; None for others.
     """
 
     run_id: str
@@ -51,6 +100,22 @@ class Context(msgspec.Struct, kw_only=True):
     input: list[Message]
     metadata: dict[str, Any]
     owner: str | None
+    client: ClientRequest | None = None
+
+    @property
+    def api(self) -> str | None:
+        """The protocol of the model's API that the client speaks, such as `openai_chat`; None for other clients."""
+        return None if self.client is None else self.client.protocol
+
+    @property
+    def model(self) -> str | None:
+        """The name under which such a client asked for the agent, one of `Endpoints(models=)`; None for other clients."""
+        return None if self.client is None else self.client.model
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The fields of such a client's request that `Endpoints(options=)` names, by their canonical names."""
+        return {} if self.client is None else self.client.options
 
 
 class Run(msgspec.Struct, kw_only=True):

@@ -18,11 +18,14 @@ from starlette.requests import Request
 from ..messages.json_text import decode_request, is_too_deep
 from .problem import Problem
 
-__all__ = ["RequestGuard", "json_of", "preflight_headers"]
+__all__ = ["DEFAULT_BODY", "RequestGuard", "json_of", "preflight_headers"]
 
 _SESSION = 12 * 3600  # seconds
 _MAX_DEPTH = 64
+DEFAULT_BODY = 4 * 2**20  # bytes of a request
+_MOST_OF_API = 32 * 2**20  # bytes of a request to a model's API
 _HOST = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::(?P<port>[0-9]{1,5}))?").fullmatch
+_TOKEN_HEADERS = ("authorization", "x-api-key")
 _CHANGES = ("POST", "DELETE")
 _EXPOSED = "location, x-streamkit-run, x-vercel-ai-ui-message-stream, idempotency-replayed"
 
@@ -63,9 +66,13 @@ class RequestGuard:
                 return
         raise Problem("host-not-allowed", "The app is not served under this name: see `allowed_hosts` of create_app.")
 
-    def check_origin(self, request: Request) -> None:
-        """Refuse a page of another origin, unless that is allowed."""
+    def check_origin(self, request: Request, *, of_api: bool = False) -> None:
+        """Refuse a page of another origin, unless that is allowed. Desktop applications send origins that are no page's, or
+        `null`: to the endpoints of model APIs they may, with the token in a header, which a foreign page does not have."""
         origin = request.headers.get("origin")
+        is_page = origin is not None and origin.startswith(("http://", "https://"))
+        if of_api and not is_page and any(name in request.headers for name in _TOKEN_HEADERS):
+            return
         if origin is not None and not self._is_own(origin, request) and origin not in self._origins:
             raise Problem("origin-not-allowed")
 
@@ -106,6 +113,15 @@ class RequestGuard:
             return
         raise Problem("unauthorized", headers={"WWW-Authenticate": "Bearer"})
 
+    def check_key(self, request: Request) -> None:
+        """Refuse a wrong token of a client of a model's API, which may send it as `x-api-key`. A cookie does not count."""
+        key = request.headers.get("x-api-key")
+        if self._token is not None and key is not None and "authorization" not in request.headers:
+            if hmac.compare_digest(key.strip().encode("utf-8", "replace"), self._token):
+                return
+            raise Problem("unauthorized", headers={"WWW-Authenticate": "Bearer"})
+        self.check_token(request, or_cookie=False)
+
     @property
     def has_token(self) -> bool:
         """Whether the app has a token, which can be exchanged for a cookie."""
@@ -137,20 +153,21 @@ class RequestGuard:
 
     # -- the body
 
-    async def body(self, request: Request) -> bytes:
-        """Return the body of a request.
+    async def body(self, request: Request, *, of_api: bool = False) -> bytes:
+        """Return the body of a request. One to a model's API has the conversation, with its images.
 
         Raises:
             Problem: it is too large, or its Content-Type is not that of JSON.
         """
+        most = _MOST_OF_API if of_api and self._max_body == DEFAULT_BODY else self._max_body
         length = request.headers.get("content-length", "")
-        if length.isascii() and length.isdecimal() and (len(length) > 15 or int(length) > self._max_body):
-            raise Problem("body-too-large", f"It may have {self._max_body} bytes.")
+        if length.isascii() and length.isdecimal() and (len(length) > 15 or int(length) > most):
+            raise Problem("body-too-large", f"It may have {most} bytes.")
         data = bytearray()
         async for chunk in request.stream():
             data += chunk
-            if len(data) > self._max_body:
-                raise Problem("body-too-large", f"It may have {self._max_body} bytes.")
+            if len(data) > most:
+                raise Problem("body-too-large", f"It may have {most} bytes.")
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if (data or kind) and kind != "application/json":
             raise Problem("unsupported-media-type")
@@ -178,11 +195,15 @@ def json_of(body: bytes) -> Any:
         raise Problem("bad-json", str(error)) from None
 
 
-def preflight_headers() -> Mapping[str, str]:
-    """Return the headers of the response to a CORS preflight."""
+def preflight_headers(asked: str | None = None) -> Mapping[str, str]:
+    """Return the headers of the response to a CORS preflight.
+
+    Args:
+        asked: the headers that the request asks for, if all are allowed.
+    """
     return {
         "Access-Control-Allow-Methods": "GET, POST, DELETE",
-        "Access-Control-Allow-Headers": "authorization, content-type, idempotency-key, last-event-id",
+        "Access-Control-Allow-Headers": asked or "authorization, content-type, idempotency-key, last-event-id",
         "Access-Control-Max-Age": "600",
     }
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..streams.event_stream_sync import SyncEventStream
     from ..streams.sync import StreamManager
 
-__all__ = ["EventStreamResponse", "JsonLinesResponse", "JsonResponse"]
+__all__ = ["EventStreamResponse", "JsonLinesResponse", "JsonResponse", "in_threads"]
 
 
 class EventStreamResponse(StreamingResponse):
@@ -59,7 +59,7 @@ class EventStreamResponse(StreamingResponse):
             kind = type(stream).__name__
             raise UsageError(f"{type(self).__name__} takes what sk.astream(…) or sk.stream(…) returns, not a {kind}")
         self._body: AsyncEventStream | SyncEventStream = getattr(stream, self._method)(protocol, **options)
-        body = self._body if isinstance(self._body, AsyncIterator) else _in_threads(self._body)
+        body = self._body if isinstance(self._body, AsyncIterator) else in_threads(self._body)
         super().__init__(body, status_code, {**self._body.headers, **(headers or {})}, background=background)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -86,7 +86,7 @@ class JsonLinesResponse(EventStreamResponse):
     _method = "ndjson"
 
 
-async def _in_threads(body: Iterator[bytes]) -> AsyncGenerator[bytes, None]:
+async def in_threads(body: Iterator[bytes]) -> AsyncGenerator[bytes, None]:
     """Yield the values of a sync iterator. A task that is cancelled does not wait for its thread: closing the iterator
     ends that."""
     limiter = anyio.CapacityLimiter(1)  # its own, as each thread may wait for as long as the stream lasts

@@ -37,7 +37,7 @@ from .event_stream import (
 )
 from .inputs import PostedRun, answer_in, check_metadata, fingerprint, limit_in
 from .problem import Problem
-from .records import AG_UI, Context, question_of
+from .records import AG_UI, CLIENT, Context, question_of
 from .response import JsonResponse
 from .shared_encoding import EncodedTogether, SharedEncoding
 
@@ -120,6 +120,8 @@ class RunRoutes:
             "metadata": context.metadata,
             "mark": mark,
         }
+        if context.client is not None:
+            info[CLIENT] = msgspec.to_builtins(context.client)
         if ag_ui is not None:
             info[AG_UI] = ag_ui
             context.metadata = {**context.metadata, AG_UI: ag_ui}

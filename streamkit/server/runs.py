@@ -19,7 +19,7 @@ from ..streams.tasks import start_soon
 from .execution import AgentExecution
 from .heartbeat import Heartbeat, WatchedExecution
 from .problem import Problem
-from .records import AG_UI, Context
+from .records import AG_UI, Context, client_of
 
 __all__ = ["DEFAULT_PAUSE", "Runs"]
 
@@ -68,6 +68,8 @@ class Runs:
     def tools_of(self, context: Context) -> Iterable[Mapping[str, Any]]:
         """Return the tools that the client itself runs. Any client may send this metadata: what is not a tool is left out,
         and so is a second one of the same name."""
+        if context.client is not None:
+            return context.client.tools
         sent = context.metadata.get(AG_UI)
         tools = sent.get("tools") if is_object(sent) else None
         found: dict[str, Mapping[str, Any]] = {}
@@ -202,6 +204,7 @@ class Runs:
             input=[],
             metadata=_metadata_in(record.info),
             owner=record.info.get("owner"),
+            client=client_of(record.info),
         )
         execution = AgentExecution(self, context)
         writer = await self.relay.atake_over(run_id, control=execution.receive)

@@ -35,14 +35,14 @@ class SavedConversation:
         self._earlier: set[str | None] = set()  # the ids of earlier runs in it
 
     async def add_input(self) -> None:
-        """Read it, and add what the user says.
+        """Read it, and add what the user says. A new one begins with the messages that the context has.
 
         Raises:
             StaleVersionError: it was changed or deleted at this very moment.
         """
         context = self._context
         saved = await self._store.aload(context.conversation_id)
-        messages, version = ([], 0) if saved is None else saved
+        messages, version = (context.messages, 0) if saved is None or not saved.version else saved
         _name(context.input, messages, context.run_id)
         title = None if any(one.role == "user" for one in messages) else _title_of(context.input)
         everything = [*messages, *context.input]
@@ -86,6 +86,10 @@ class SavedConversation:
             message if message.run_id in self._earlier else changed(message, run_id=self._context.run_id)
             for message in as_messages(messages)
         ]
+
+    def delete(self) -> None:
+        """Remove it: the client has the conversation."""
+        self._store.delete(self._context.conversation_id)
 
     def unlock(self) -> None:
         """Leave it to another run."""

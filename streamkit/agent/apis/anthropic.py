@@ -40,6 +40,14 @@ class AnthropicMessages(Api):
         """State the output in its configuration."""
         put_default(arguments, "output_config", {"format": {"type": "json_schema", "schema": dict(output.schema)}})
 
+    def tool_choice(self, *, required: bool, name: str | None, parallel: bool | None) -> dict[str, Any]:
+        """Return the options that say how the model may call tools."""
+        if not required and parallel is not False:
+            return {}
+        choice: dict[str, Any] = {"type": ("tool" if name else "any") if required else "auto"}
+        choice |= {"name": name} if required and name else {}
+        return {"tool_choice": choice | ({"disable_parallel_tool_use": True} if parallel is False else {})}
+
     def put_continued(self, arguments: dict[str, Any], metadata: Mapping[str, Any]) -> None:
         """Name the container of the answer before: code that waits for an output waits there."""
         if container := as_object(metadata.get("container")).get("id"):

@@ -89,6 +89,21 @@ class Api:
     def put_continued(self, arguments: dict[str, Any], metadata: Mapping[str, Any]) -> None:
         """Put what the answer before this request wants back into the arguments. `metadata` is that of the run."""
 
+    def tool_choice(self, *, required: bool, name: str | None, parallel: bool | None) -> dict[str, Any]:
+        """Return the options that say how the model may call tools.
+
+        Args:
+            required: whether it has to call one.
+            name: the function that it has to call, None for any.
+            parallel: whether it may call several at once; None leaves that to the provider.
+        """
+        choice: dict[str, Any] = {"tool_choice": self.named_choice(name) if name else "required"} if required else {}
+        return choice | ({} if parallel is None else {"parallel_tool_calls": parallel})
+
+    def named_choice(self, name: str) -> dict[str, Any]:
+        """Return the `tool_choice` of a function."""
+        return {"type": "function", "name": name}
+
     def put_options(self, arguments: dict[str, Any], options: Mapping[str, Any]) -> None:
         """Put an application's options into the arguments. They come first."""
         arguments.update(options)

@@ -41,6 +41,10 @@ class Chat(Api):
         schema = {"name": output.name, "schema": dict(output.schema), "strict": output.strict}
         arguments.setdefault("response_format", {"type": "json_schema", "json_schema": schema})
 
+    def named_choice(self, name: str) -> dict[str, Any]:
+        """Return the `tool_choice` of a function."""
+        return {"type": "function", "function": {"name": name}}
+
     def sending(self, arguments: dict[str, Any]) -> Callable[[], Any]:
         """Return a function that sends a request with these arguments."""
         if "stream_options" in arguments or self._takes_usage is False:

@@ -1,0 +1,271 @@
+"""Turns the run of an agent into one answer of a model, as a client of a model's API expects it.
+
+An agent makes several model calls, and calls tools and runs code of its own in between. A client of an API runs each call that
+it sees, so it sees those of its own tools alone. The stage is a step before an encoder: canonical events in, canonical events
+out, for the encoder of any API.
+
+| of the run | in the answer |
+|---|---|
+| its texts, refusals, reasoning | the same, without a provider's own metadata; an empty line ends a text that own calls follow |
+| calls of the client's tools | the same; where the run has an id, with ids that name the run |
+| own calls, their outputs, code, console, what code shows | as `activity` has it: nothing, reasoning or text |
+| the tokens of its steps | one sum, without those before this answer |
+| its end | completed; incomplete; `requires_action`, where calls of the client wait; else failed |
+| redacted reasoning, sub-agents, other choices, confirmations, steps | nothing |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from msgspec.structs import replace
+
+from .. import events as e
+from .. import messages as m
+from ..answers import Confirmation
+from ..messages import Message
+from .answer_activity import Activity, activity_text
+
+__all__ = ["AnswerStage"]
+
+_SEPARATOR = "\n\n"
+_SPEECH = (m.TextMessage, m.RefusalMessage, m.ReasoningMessage)
+
+
+class AnswerStage:
+    """The events of one answer.
+
+    Args:
+        tools: the names of the client's tools.
+        model: the model's name, as the client has it.
+        answer_id: the id of the answer, made of that of the run.
+        run_id: the id of the run, that the ids of calls name; None leaves both as they are.
+        call_prefix: what the ids of calls begin with.
+        activity: how the agent's own calls are shown.
+        asks: whether the answer shows a confirmation that waits at its end.
+
+    Attributes:
+        has_begun: whether the model has said anything.
+        has_failed: whether the run has ended with an error.
+    """
+
+    def __init__(
+        self,
+        tools: Collection[str],
+        model: str,
+        *,
+        answer_id: str | None,
+        run_id: str | None,
+        call_prefix: str,
+        activity: Activity,
+        asks: bool = False,
+    ) -> None:
+        self._tools = frozenset(tools)
+        self._model = model
+        self._answer_id = answer_id
+        self._run_id = run_id
+        self._call_prefix = call_prefix
+        self._activity = activity
+        self._asks = asks
+        self._run: e.Run | None = None
+        self._usage_before: e.Usage | None = None
+        self._open: dict[str, Message] = {}  # what the answer shows of messages that grow, by their ids
+        self._text: m.TextMessage | None = None  # the newest text, which is complete, and may get an empty line
+        self._calls: dict[str, str] = {}  # the ids of the client's calls: the agent's, and those in answers
+        self._code_calls: set[str | None] = set()  # whose code is a message of its own
+        self._activities = self._questions = 0
+        self._shown: set[str] = set()  # the ids of the calls in this answer
+        self._asked: Confirmation | None = None
+        self.has_begun = self.has_failed = False
+
+    @property
+    def calls(self) -> Mapping[str, str]:
+        """The ids of the agent's calls of the client's tools, by those that they have in answers."""
+        return {named: id for id, named in self._calls.items()}
+
+    def go_on_after(self, messages: Iterable[Message], usage: e.Usage | None, questions: int) -> None:
+        """The answer is not the first one of its run.
+
+        Args:
+            messages: those of the run so far.
+            usage: its tokens so far.
+            questions: how many confirmations were in it.
+        """
+        for message in messages:
+            if self._is_clients(message):
+                self._name_call(message)
+        self._usage_before = usage
+        self._questions = questions
+
+    def feed(self, event: e.Event) -> Iterator[e.Event]:
+        """Yield the events of the answer for the next one of the run."""
+        match event:
+            case e.RunCreated(run=run) if self._run is None:
+                self._run = run
+                yield e.RunCreated(self._run_of(run))
+            case e.Usage():
+                yield replace(event, details={})
+            case e.RunStepCreated():
+                yield from self._end_text(is_last=False)
+            case e.RunDone(run=run):
+                yield from self._end(run)
+            case e.StreamException():
+                self.has_failed = True
+                yield from self._end_text(is_last=True)
+                yield event
+            case e.ConfirmationCreated(confirmation=confirmation):
+                self._questions += 1
+                self._asked = confirmation
+            case e.ConfirmationDone():
+                self._asked = None
+            case e.Created(message=message):
+                yield from self._begin(message)
+            case e.Delta():
+                shown = self._open.get(event.message_id)
+                if shown is not None and not event.replace:
+                    yield type(event)(shown.id, event.value, snapshot=shown)
+            case e.AnnotationAdded():
+                shown = self._open.get(event.message_id)
+                if shown is not None:
+                    yield replace(event, snapshot=shown)
+            case e.Done(message=message):
+                yield from self._finish(message)
+            case _:
+                pass
+
+    # -- messages
+
+    def _begin(self, message: Message) -> Iterator[e.Event]:
+        if not _is_of_answer(message):
+            return
+        self.has_begun = True
+        if self._is_clients(message):
+            yield from self._end_text(is_last=True)
+            shown = message.header()
+            shown.call_id = self._name_call(message)
+            self._shown.add(message.call_id or message.id)
+        elif message.role == "assistant" and isinstance(message, _SPEECH):
+            yield from self._end_text(is_last=isinstance(message, m.TextMessage | m.RefusalMessage))
+            shown = message.header()
+        else:
+            if message.role == "assistant":
+                yield from self._end_text(is_last=False)
+            if isinstance(message, m.CodeMessage):
+                self._code_calls.add(message.call_id)
+            return
+        shown.metadata = {}
+        self._open[message.id] = shown
+        yield shown.created_event(shown)
+
+    def _finish(self, message: Message) -> Iterator[e.Event]:
+        shown = self._open.pop(message.id, None)
+        if shown is None:
+            if self._activity != "hidden" and _is_of_answer(message):
+                yield from self._show_activity(message)
+            return
+        done = message.copy()
+        done.id, done.call_id, done.metadata = shown.id, shown.call_id, shown.metadata
+        if isinstance(done, m.TextMessage):
+            self._text = done  # `_end_text` ends it, once it is known what follows
+        else:
+            yield done.done_event(done)
+
+    def _end_text(self, *, is_last: bool) -> Iterator[e.Event]:
+        """End the newest text. Clients join the texts of an answer with nothing between them, so that one which own calls
+        follow ends with an empty line."""
+        text, self._text = self._text, None
+        if text is None:
+            return
+        if not is_last and text.content:
+            yield e.TextDelta(text.id, _SEPARATOR, snapshot=text.header())
+            text.replace_content(text.content + _SEPARATOR)
+        text.metadata = {**text.metadata, "phase": "final_answer" if is_last else "commentary"}
+        yield text.done_event(text)
+
+    def _is_clients(self, message: Message) -> bool:
+        is_call = isinstance(message, m.ToolCallMessage) and not message.provider_executed
+        return is_call and message.parent_id is None and message.name in self._tools
+
+    def _name_call(self, call: Message) -> str:
+        """Return the id that a call of the client has in answers."""
+        id = call.call_id or call.id
+        named = id if self._run_id is None else f"{self._call_prefix}{self._run_id}_{len(self._calls) + 1}"
+        return self._calls.setdefault(id, named)
+
+    def _show_activity(self, message: Message) -> Iterator[e.Event]:
+        if message.role != "assistant" and message.call_id in self._calls:
+            return  # the client's own output
+        if isinstance(message, m.ToolCallMessage) and (message.call_id or message.id) in self._code_calls:
+            return
+        text = activity_text(message, fenced=self._activity == "text")
+        if text:
+            yield from self._end_text(is_last=False)
+            self._activities += 1
+            kind = m.TextMessage if self._activity == "text" else m.ReasoningMessage
+            yield from _whole(kind(f"activity-{self._activities}", content=text + _SEPARATOR))
+
+    # -- the run
+
+    def _run_of(self, run: e.Run) -> e.Run:
+        begun = run if self._run is None else self._run
+        return e.Run(
+            id=self._answer_id or run.id,
+            status=run.status,
+            model=self._model,
+            created_at=begun.created_at or run.created_at,
+            completed_at=run.completed_at,
+        )
+
+    def _end(self, run: e.Run) -> Iterator[e.Event]:
+        done = self._run_of(run)
+        done.usage = self._usage_of(run)
+        waits = run.status == "requires_action"
+        if waits and self._asks and self._asked is not None:
+            yield from self._end_text(is_last=False)
+            yield from self._ask(self._asked)
+        yield from self._end_text(is_last=True)
+        if run.status == "cancelled" or (run.status == "incomplete" and run.error):
+            done.status, done.error = "failed", run.error or {"message": "The run was cancelled.", "code": "cancelled"}
+        elif run.status in ("failed", "expired"):
+            done.error = run.error
+        elif run.status == "incomplete":
+            done.finish_reason = "content_filter" if run.finish_reason in ("content_filter", "refusal") else "length"
+        elif not (waits and self._shown):
+            done.status = "completed"
+        self.has_failed = self.has_failed or done.status in ("failed", "expired")
+        yield e.RunDone(done)
+
+    def _usage_of(self, run: e.Run) -> e.Usage | None:
+        """Return the tokens of this answer: those of the run, without those of the answers before."""
+        usage, before = run.usage, self._usage_before or e.Usage()
+        if usage is None:
+            return None
+        output = usage.output_tokens - before.output_tokens
+        total = usage.total_tokens - before.total_tokens
+        return e.Usage(total - output, output, total)
+
+    def _ask(self, confirmation: Confirmation) -> Iterator[e.Event]:
+        """Yield the text of a question that the next request answers."""
+        subject = confirmation.subject
+        shown = activity_text(subject, fenced=True, limit=None)
+        text = f"May this run?\n\n{shown}\n\n[approval {self._run_id}_{self._questions}]"
+        yield from _whole(
+            m.TextMessage(f"question-{self._questions}", content=text, metadata={"phase": "final_answer"})
+        )
+
+
+def _whole(message: Message) -> Iterator[e.Event]:
+    """Yield the events of a message that comes at once."""
+    header = message.header()
+    yield message.created_event(header)
+    yield message.delta_event(message.id, message.content, snapshot=header)
+    yield message.done_event(message)
+
+
+def _is_of_answer(message: Message) -> bool:
+    """Whether a message is the agent's own, in its first choice, and can be shown."""
+    if message.parent_id is not None or message.choice or message.role not in ("assistant", "computer"):
+        return False
+    if isinstance(message, m.ReasoningMessage) and message.format == "redacted":
+        return False
+    return "field" not in message.metadata or isinstance(message, m.TextMessage | m.CodeMessage)

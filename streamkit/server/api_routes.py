@@ -1,0 +1,281 @@
+"""The endpoints of model APIs: `/v1/chat/completions` and `/v1/models`.
+
+The body of a request is the whole conversation. Each request begins a run, which the relay has for as long as any other, and whose
+conversation goes when it ends; but one that brings what an open run waits for goes on with that run.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import anyio
+from starlette.requests import Request
+from starlette.responses import Response
+
+from .. import errors
+from ..errors import RequestError, SourceError
+from ..events import ConfirmationCreated, RunCreated
+from ..messages import Message, TextMessage
+from ..protocols import openai_chat
+from ..protocols.api_request import ApiEncoder, ApiRequest
+from ..protocols.ui_parts import DENIED
+from ..relay import RunRecord
+from .api_response import AnswerResponse
+from .core import Server
+from .endpoints import Endpoints
+from .event_stream import Encoded, RunEventStream, ends_as_waiting, number_of, open_reading
+from .problem import Problem
+from .records import ClientRequest, Context, client_of
+from .response import JsonResponse
+from .run_routes import RunRoutes, is_no_input
+from .ui_streams import SoFar, so_far
+
+__all__ = ["ApiRoutes"]
+
+_CALL = re.compile(r"(?:call|toolu)_(?P<run>[A-Za-z0-9_-]{1,128})_[0-9]{1,6}").fullmatch
+_QUESTION = re.compile(r"\[approval (?P<run>[A-Za-z0-9_-]{1,128})_(?P<number>[0-9]{1,6})\]\s*$")
+_YES, _NO = ("yes", "y", "ok", "okay", "approve", "approved"), ("no", "n")
+_HISTORY = "history"  # the id of the run that all messages before a request are of
+
+
+class ApiRoutes:
+    """Endpoints, each called with the request and the value of its body.
+
+    Args:
+        server: the settings and look-ups that all endpoints share.
+        runs: begins and answers runs.
+        endpoints: how requests are answered.
+    """
+
+    def __init__(self, server: Server, runs: RunRoutes, endpoints: Endpoints) -> None:
+        self._server = server
+        self._runs = runs
+        self._endpoints = endpoints
+        self._created = int(time.time())
+
+    @property
+    def rows(self) -> list[tuple[str, str, Any]]:
+        """The rows of the table of endpoints: method, path, and the endpoint."""
+        return [
+            ("GET", "/v1/models", self.models),
+            ("GET", "/v1/models/{model:path}", self.model),
+            ("POST", "/v1/chat/completions", self.chat),
+        ]
+
+    # -- models
+
+    async def models(self, request: Request, body: Any) -> Response:
+        """Return the names of the agent, in the form of all APIs at once."""
+        await self._server.owner(request)
+        data = [self._model(name) for name in self._endpoints.listed]
+        ends = {"first_id": data[0]["id"] if data else None, "last_id": data[-1]["id"] if data else None}
+        return JsonResponse({"object": "list", "data": data, "has_more": False, **ends})
+
+    async def model(self, request: Request, body: Any) -> Response:
+        """Return one of the names."""
+        await self._server.owner(request)
+        name = request.path_params["model"]
+        self._check_model(name)
+        return JsonResponse(self._model(name))
+
+    def _model(self, name: str) -> dict[str, Any]:
+        created_at = datetime.fromtimestamp(self._created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        times = {"created": self._created, "created_at": created_at}
+        return {"id": name, "object": "model", "type": "model", **times, "display_name": name, "owned_by": "streamkit"}
+
+    def _check_model(self, name: str) -> None:
+        if not self._endpoints.takes(name):
+            raise Problem("model-not-found", f"There is no model {name[:100]!r}.", extra={"path": "model"})
+
+    # -- answers
+
+    async def chat(self, request: Request, body: Any) -> Response:
+        """Answer a request to Chat Completions."""
+        return await self._answer(request, openai_chat.from_request(body, options=self._endpoints.options))
+
+    async def _answer(self, request: Request, wanted: ApiRequest) -> Response:
+        self._check_model(wanted.model)
+        owner = await self._server.owner(request)
+        self._server.add_reader(request)
+        going_on = await self._go_on(request, wanted, owner)
+        return await self._begin(request, wanted, owner) if going_on is None else going_on
+
+    async def _begin(self, request: Request, wanted: ApiRequest, owner: str | None) -> Response:
+        """Answer with a new run."""
+        if not wanted.input and not wanted.history:
+            raise RequestError("messages", "have nothing of the user's")
+        run_id = secrets.token_urlsafe(16)
+        context = Context(
+            run_id=run_id,
+            conversation_id=f"v1-{run_id}",
+            messages=_of_run(wanted.history, _HISTORY),
+            input=wanted.input,
+            metadata=wanted.metadata,
+            owner=owner,
+            client=self._client(wanted),
+        )
+        record, _ = await self._runs.run(request, context, None)
+        encoder = self._encoder(wanted, run_id)
+        frames = Encoded(self._runs.writer(encoder), run_id, wants=is_no_input, at_question=ends_as_waiting)
+        return await self._response(record, encoder, frames, None)
+
+    def _client(self, wanted: ApiRequest) -> ClientRequest:
+        settings = self._endpoints
+        return ClientRequest(
+            protocol=wanted.protocol,
+            model=wanted.model,
+            system=wanted.system if settings.system == "append" else "",
+            tools=[] if wanted.tool_choice.mode == "none" else wanted.tools,
+            tool_paths=wanted.tool_paths,
+            tool_choice=wanted.tool_choice,
+            options=wanted.options,
+            asks=settings.questions == "ask",
+            stores=wanted.store,
+        )
+
+    def _encoder(self, wanted: ApiRequest, run_id: str) -> ApiEncoder:
+        settings = self._endpoints
+        return wanted.encoder(id=run_id, activity=settings.activity, asks=settings.questions == "ask")
+
+    async def _response(
+        self, record: RunRecord, encoder: ApiEncoder, frames: Encoded, after: str | None
+    ) -> AnswerResponse:
+        reading = await open_reading(self._server, record, after)
+        stream = RunEventStream(self._server, record, reading, frames)
+
+        async def close(is_complete: bool) -> None:
+            stream.close()
+            if not is_complete:
+                await self._server.relay.acancel(record.id, "disconnected")
+
+        return AnswerResponse(
+            encoder,
+            stream.frames(),
+            partial(self._failure, record.id),
+            close,
+            headers={"X-Streamkit-Run": record.id, "X-Request-Id": record.id, "request-id": record.id},
+            expose_errors=self._server.expose_errors,
+        )
+
+    async def _failure(self, run_id: str) -> Problem:
+        """Return the problem that a run ended with."""
+        record = await self._server.relay.aget(run_id)
+        for _ in range(100):  # its last event is there a moment before its end
+            if record is None or record.has_ended:
+                break
+            await anyio.sleep(0.02)
+            record = await self._server.relay.aget(run_id)
+        return _problem_of(record)
+
+    # -- going on with an open run
+
+    async def _go_on(self, request: Request, wanted: ApiRequest, owner: str | None) -> Response | None:
+        """Answer with a run that waits for what the request brings: outputs of the client's tools, or what the user says to a
+        question. None if there is no such run."""
+        match = next(filter(None, (_CALL(answer.call_id) for answer in wanted.answers)), None)
+        question = None if match is not None else _question_in(wanted)
+        if (named := match or question) is None:
+            return None
+        record = await self._waiting(request, named["run"], owner)
+        if record is None:
+            return None
+        found = await so_far(self._server, record)
+        encoder = self._encoder(wanted, record.id)
+        asked = sum(isinstance(event, ConfirmationCreated) for event in found.shown)
+        encoder.go_on_after(found.replay.engine.messages.all, found.replay.engine.runs.usage, asked)
+        if question is None:
+            answers = _outputs(record, wanted, encoder)
+        else:
+            answers = _decision(record, wanted) if asked == int(question["number"]) else {}
+        if not answers:
+            return None
+        for id, answer in answers.items():
+            await self._runs.give(record, record.questions[id], answer)
+        return await self._continued(record, encoder, found)
+
+    async def _waiting(self, request: Request, run_id: str, owner: str | None) -> RunRecord | None:
+        """Return the record of an open run of this owner."""
+        record = await self._server.relay.aget(run_id)
+        if record is None or record.has_ended or client_of(record.info) is None or record.info.get("owner") != owner:
+            return None
+        return record if await self._server.may(self._server.run_of(record), request) else None
+
+    async def _continued(self, record: RunRecord, encoder: ApiEncoder, found: SoFar) -> Response:
+        writer = self._runs.writer(encoder)
+        beginning = b"".join(writer.event(event) for event in found.shown if isinstance(event, RunCreated))
+        number = number_of(found.cursor, record.id)
+        frames = Encoded(
+            writer,
+            record.id,
+            after=number,
+            wants=is_no_input,
+            at_question=ends_as_waiting,
+            questions_from=number,
+            events=found.replay,
+            beginning=beginning,
+        )
+        return await self._response(record, encoder, frames, found.cursor)
+
+
+def _of_run(messages: list[Message], run_id: str) -> list[Message]:
+    for message in messages:
+        message.run_id = run_id
+    return messages
+
+
+def _question_in(wanted: ApiRequest) -> re.Match[str] | None:
+    """Return the question that the newest answer of a request's history ends with, where the user has said something to it."""
+    last = wanted.history[-1] if wanted.history else None
+    is_text = isinstance(last, TextMessage) and last.role == "assistant"
+    return _QUESTION.search(last.content) if is_text and last is not None and wanted.input else None
+
+
+def _decision(record: RunRecord, wanted: ApiRequest) -> dict[str, dict[str, Any]]:
+    """Return the answer to the question that is open, by its id."""
+    said = "\n".join(message.content for message in wanted.input if message.type == "message").strip()
+    word = said.lower().rstrip(".!")
+    answer = {"approved": True} if word in _YES else {"approved": False, "reason": DENIED if word in _NO else said}
+    pending = [
+        id for id, one in record.questions.items() if (one["status"], one["kind"]) == ("pending", "confirmation")
+    ]
+    return dict.fromkeys(pending[:1], answer)
+
+
+def _outputs(record: RunRecord, wanted: ApiRequest, encoder: ApiEncoder) -> dict[str, dict[str, Any]]:
+    """Return the outputs of the calls that are open, by the ids of the questions. None of them are, where none waits.
+
+    Raises:
+        RequestError: the request has not all of them.
+    """
+    calls = encoder.calls
+    given = {calls[one.call_id]: one for one in wanted.answers if one.call_id in calls}
+    pending = [id for id, one in record.questions.items() if (one["status"], one["kind"]) == ("pending", "tool_call")]
+    if not given.keys() & {*pending}:
+        return {}
+    missing = [named for named, id in calls.items() if id in pending and id not in given]
+    if missing:
+        raise RequestError("messages", f"have no output of these open calls: {', '.join(missing)}")
+    outputs: dict[str, dict[str, Any]] = {
+        id: {"error" if given[id].failed else "output": given[id].output} for id in pending
+    }
+    if wanted.input:
+        outputs[pending[-1]]["input"] = [message.to_dict() for message in wanted.input]
+    return outputs
+
+
+def _problem_of(record: RunRecord | None) -> Problem:
+    error: Mapping[str, Any] = (None if record is None else record.error) or {}
+    name, message, instance = str(error.get("type")), str(error.get("message") or ""), str(error.get("instance") or "")
+    kind: Any = getattr(errors, name, None)
+    if name == RequestError.__name__:
+        return Problem("invalid", message, extra={"path": error.get("path")}, instance=instance)
+    if record is not None and record.status == "cancelled":
+        return Problem("run-cancelled")
+    is_source = isinstance(kind, type) and issubclass(kind, SourceError)
+    return Problem("provider-failed" if is_source else "run-failed", message, instance=instance)

@@ -1,0 +1,109 @@
+"""Requests to model APIs, read as what an agent is asked: `from_request` of each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import streamkit as sk
+from streamkit.protocols import ApiRequest, ToolChoice, openai_chat
+
+from ..agent.parts import PNG
+
+
+def chat(*messages: dict[str, Any], **more: Any) -> ApiRequest:
+    return openai_chat.from_request({"model": "m", "messages": [*messages], **more})
+
+
+def flat(messages: list[Any]) -> list[tuple[str, str, str]]:
+    return [(message.role, message.type, message.content) for message in messages]
+
+
+USER = {"role": "user", "content": "hi"}
+CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+def test_a_conversation_ends_with_the_input() -> None:
+    request = chat(
+        {"role": "system", "content": "Be kind."},
+        USER,
+        {"role": "assistant", "content": "yes", "refusal": "no", "reasoning_content": "hm", "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "out"}]},
+        {"role": "developer", "content": [{"type": "text", "text": "Be brief."}]},
+        {"role": "user", "content": [{"type": "text", "text": "and"}, {"type": "text", "text": "now"}]},
+    )
+    assert request.system == "Be kind.\n\nBe brief."
+    assert flat(request.history) == [
+        ("user", "message", "hi"),
+        ("assistant", "message", "yes"),
+        ("assistant", "message", "no"),
+        ("assistant", "tool_call", "{}"),
+        ("computer", "tool_output", "out"),
+    ]
+    assert flat(request.input) == [("user", "message", "and"), ("user", "message", "now")]
+    assert [(one.call_id, one.output) for one in request.answers] == [("c1", "out")]
+
+
+def test_a_call_without_an_output_is_not_open() -> None:
+    """An agent would otherwise run what a client claims that it had called."""
+    request = chat(USER, {"role": "assistant", "tool_calls": [CALL]}, USER)
+    assert flat(request.history)[-1] == ("computer", "tool_output", "No output of this call was recorded.")
+
+
+def test_images_that_an_answer_showed_do_not_go_back_to_the_model() -> None:
+    request = chat(
+        {"role": "assistant", "content": f"See ![image](data:image/png;base64,{PNG}), and ![x](http://y)"}, USER
+    )
+    assert request.history[0].content == "See [image], and ![x](http://y)"
+
+
+def test_tools_are_schemas_as_an_agent_takes_them() -> None:
+    function = {"name": "f", "description": "Do.", "parameters": {"type": "object"}, "strict": True}
+    request = chat(USER, tools=[{"type": "function", "function": function}], tool_choice="required")
+    assert request.tools == [{"name": "f", "description": "Do.", "parameters": {"type": "object"}}]
+    assert request.tool_choice == ToolChoice(mode="required")
+
+
+def test_options_are_named_as_all_apis_have_them() -> None:
+    body = {"model": "m", "messages": [USER], "max_completion_tokens": 5, "response_format": {"type": "json_object"}}
+    request = openai_chat.from_request(body, options=["max_output_tokens", "response_format"])
+    assert request.options == {"max_output_tokens": 5, "response_format": {"type": "json_object"}}
+    assert request.ignored == []
+
+
+@pytest.mark.parametrize(
+    ("more", "path"),
+    [
+        ({"model": None}, "model"),
+        ({"messages": []}, "messages"),
+        ({"messages": [{"role": "robot", "content": ""}]}, "messages[0].role"),
+        ({"messages": [{"role": "user", "content": [{"type": "video"}]}]}, "messages[0].content[0].type"),
+        (
+            {
+                "messages": [
+                    {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}]}
+                ]
+            },
+            "messages[0].content[0].image_url.url",
+        ),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "file", "file": {"file_id": "f"}}]}]},
+            "messages[0].content[0].file.file_id",
+        ),
+        ({"n": 2}, "n"),
+        ({"modalities": ["text", "audio"]}, "modalities"),
+        ({"logprobs": True}, "logprobs"),
+        ({"functions": [{}]}, "functions"),
+        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tools": [{"type": "custom", "custom": {"name": "x"}}]}, "tools[0].type"),
+        ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools[0].function.name"),
+        ({"tools": [{"type": "function", "function": {"name": "a"}}] * 2}, "tools[1].function.name"),
+        ({"stream": "yes"}, "stream"),
+    ],
+)
+def test_a_fault_has_its_place_in_the_clients_words(more: dict[str, Any], path: str) -> None:
+    with pytest.raises(sk.RequestError) as refused:
+        openai_chat.from_request({"model": "m", "messages": [USER], **more})
+    assert refused.value.path == path

@@ -1,0 +1,288 @@
+"""An agent as the model behind the clients of model APIs: what holds for all of them, with the real client of each.
+
+The relay and the store are called as for any other run, so all of this runs on memory.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from streamkit.relay import MemoryRelay
+from streamkit.server import Endpoints, create_app
+from streamkit.stores import MemoryStore
+
+from .api_parts import FRONTS, WEATHER, ApiAgents, Front, Schema
+from .parts import SECRET, TOKEN, Client, serve, wait_for
+
+streamed = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+
+
+@pytest.fixture(scope="module")
+def agents() -> Iterator[ApiAgents]:
+    made = ApiAgents(computer=True)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture(scope="module")
+def url(agents: ApiAgents, store: MemoryStore) -> Iterator[str]:
+    endpoints = Endpoints(models=["agent", "broken"], options=["temperature"])
+    with serve(create_app(agents, token=TOKEN, store=store, endpoints=endpoints)) as url:
+        yield url
+
+
+@pytest.fixture(scope="module", params=FRONTS, ids=lambda kind: kind.name)
+def front(request: pytest.FixtureRequest, url: str) -> Iterator[Front]:
+    made = request.param(url)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def asking(agents: ApiAgents) -> Iterator[str]:
+    """Another app, which asks, and shows what the agent does."""
+    with serve(create_app(agents, token=TOKEN, endpoints=Endpoints(questions="ask", activity="reasoning"))) as url:
+        yield url
+
+
+def run_of(answer: Any) -> str:
+    return str(answer.id).partition("-")[2] if "-" in str(answer.id)[:9] else str(answer.id).partition("_")[2]
+
+
+@streamed
+def test_a_text(front: Front, agents: ApiAgents, stream: bool) -> None:
+    answer = front.ask(front.user("hello"), stream=stream)
+    assert (answer.text, answer.end, answer.calls) == ("You said: hello", front.ends["done"], [])
+    assert answer.tokens == (10, 5)
+    assert (agents.contexts[-1].model, agents.contexts[-1].api) == ("agent", front.protocol)
+
+
+@streamed
+def test_reasoning(front: Front, stream: bool) -> None:
+    answer = front.ask(front.user("think"), stream=stream)
+    assert (answer.reasoning, answer.text) == ("Hm, so.", "Well.")
+
+
+@streamed
+def test_tools_of_the_agent_run_inside_and_leave_no_trace(front: Front, agents: ApiAgents, stream: bool) -> None:
+    """Clients join the texts of an answer, so an empty line ends the first one; the tokens are those of both model calls."""
+    answer = front.ask(front.user("own 3"), stream=stream)
+    assert answer.text == "Let me look.\n\nIt gave: look 3"
+    assert (answer.calls, answer.end, agents.looked) == ([], front.ends["done"], [3])
+    assert answer.tokens is not None
+    assert answer.tokens[0] == 20
+
+
+@streamed
+def test_tools_of_the_client_go_out_and_their_outputs_answer_the_run(
+    front: Front, agents: ApiAgents, store: MemoryStore, stream: bool
+) -> None:
+    """The run pauses with them. What the agent itself called beside them ran, once, and goes on with the outputs."""
+    said = front.user("mixed Rome")
+    first = front.ask(said, tools=[WEATHER], stream=stream)
+    [(id, name, arguments)] = first.calls
+    assert (name, arguments, first.end) == ("weather", {"city": "Rome"}, front.ends["call"])
+    assert len(id) <= 64
+    assert run_of(first) in id
+    second = front.ask([*said, *first.turn, *front.outputs({id: "sunny"})], tools=[WEATHER], stream=stream)
+    assert (second.text, second.end) == ("It gave: look 7 | sunny", front.ends["done"])
+    assert (run_of(second), agents.looked, len(agents.contexts)) == (run_of(first), [7], 1)
+    assert second.tokens is not None
+    assert second.tokens[0] == 10  # of the second model call alone
+    wait_for(lambda: not store.list())  # the client has the conversation
+
+
+def test_what_the_user_says_after_outputs_is_new_input(front: Front, agents: ApiAgents) -> None:
+    said = front.user("weather Rome Oslo")
+    first = front.ask(said, tools=[WEATHER])
+    outputs = front.outputs({id: f"{arguments['city']} is nice" for id, _, arguments in first.calls})
+    answer = front.ask([*said, *first.turn, *outputs, *front.user("shorter, please")], tools=[WEATHER])
+    assert answer.text == "You said: shorter, please"
+    roles = [message["role"] for message in agents.requests[-1]["messages"]]
+    assert roles == ["system", "user", "assistant", "tool", "tool", "user"]
+    assert len(agents.contexts) == 1
+
+
+def test_all_open_calls_have_to_be_answered(front: Front) -> None:
+    said = front.user("weather Rome Oslo")
+    first = front.ask(said, tools=[WEATHER])
+    with pytest.raises(front.error, match=r"400.*no output of these open calls"):
+        front.ask([*said, *first.turn[:1], *front.outputs({first.calls[0][0]: "sunny"})], tools=[WEATHER])
+
+
+def test_outputs_of_calls_that_are_not_open_are_history(front: Front, agents: ApiAgents) -> None:
+    """And calls that a client claims to have received are never run, not even those of the agent's own tools."""
+    said = front.user("weather Rome")
+    first = front.ask(said, tools=[WEATHER])
+    turns = [*said, *first.turn, *front.outputs({first.calls[0][0]: "sunny"})]
+    front.ask(turns, tools=[WEATHER])
+    again = front.ask([*turns, *front.user("hello")], tools=[WEATHER])
+    assert again.text == "You said: hello"
+    forged = front.ask(said, tools=[WEATHER])
+    text = repr(forged.turn).replace("weather", "look").replace(run_of(forged), "another")
+    answer = front.ask([*said, *eval(text), *front.user("hello")])
+    assert (answer.text, agents.looked) == ("You said: hello", [])
+
+
+def test_a_tool_with_the_name_of_one_of_the_agents_is_refused(front: Front) -> None:
+    with pytest.raises(front.error, match=r"400.*is the name of a tool of the server") as refused:
+        front.ask(front.user("hello"), tools=[WEATHER, Schema("look")])
+    if front.name == "chat":
+        assert refused.value.param == "tools[1].function.name"  # type: ignore[attr-defined]
+
+
+@streamed
+def test_what_has_to_be_confirmed_is_declined_and_the_model_says_so(
+    front: Front, agents: ApiAgents, stream: bool
+) -> None:
+    answer = front.ask(front.user("careful 1"), stream=stream)
+    assert "This client cannot be asked for an approval." in answer.text
+    assert (answer.end, agents.ran) == (front.ends["done"], [])
+
+
+@pytest.mark.parametrize(("said", "then"), [("Yes.", "careful 4"), ("no", "declined"), ("only 3!", "only 3!")])
+def test_a_question_is_the_end_of_an_answer_and_the_next_message_answers_it(
+    asking: str, agents: ApiAgents, front: Front, said: str, then: str
+) -> None:
+    other = type(front)(asking)
+    first = other.ask(other.user("careful 4"))
+    assert first.end == front.ends["done"]
+    assert first.text.startswith("I try.\n\nMay this run?")
+    assert 'careful({"n": 4})' in first.text
+    assert f"[approval {run_of(first)}_1]" in first.text
+    answer = other.ask([*other.user("careful 4"), *first.turn, *other.user(said)])
+    assert then in answer.text
+    assert (agents.ran, run_of(answer)) == ([4] if said == "Yes." else [], run_of(first))
+    other.close()
+
+
+def test_a_question_that_is_answered_already_is_only_history(asking: str, agents: ApiAgents, front: Front) -> None:
+    other = type(front)(asking)
+    first = other.ask(other.user("careful 4"))
+    turns = [*other.user("careful 4"), *first.turn, *other.user("yes")]
+    other.ask(turns)
+    answer = other.ask(turns)
+    assert (agents.ran, answer.text) == ([4], "You said: yes")
+    other.close()
+
+
+@streamed
+def test_what_the_agent_does_is_reasoning_where_the_app_wants_it(asking: str, front: Front, stream: bool) -> None:
+    other = type(front)(asking)
+    answer = other.ask(other.user("own 3"), stream=stream)
+    assert answer.text == "Let me look.\n\nIt gave: look 3"
+    assert answer.reasoning.replace("\n", "") == 'I look. look({"n": 3})look 3'
+    assert answer.calls == []
+    other.close()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("said", "status"), [("fail", 502), ("refused", 502)], ids=["a server error", "a refused key"])
+def test_a_failure_before_the_first_byte_is_a_status(
+    front: Front, agents: ApiAgents, said: str, status: int, stream: bool
+) -> None:
+    """A client does not ask again by itself: tools would run twice. No text of the error leaves the server."""
+    with pytest.raises(front.error, match=str(status)) as failed:
+        front.ask(front.user(said), stream=stream)
+    response: httpx.Response = failed.value.response  # type: ignore[attr-defined]
+    assert response.headers["x-should-retry"] == "false"
+    assert response.headers["x-request-id"] in response.text
+    assert SECRET not in response.text
+    assert len(agents.contexts) == 1
+
+
+def test_a_factory_that_raises_is_a_status(front: Front) -> None:
+    with pytest.raises(front.error, match="500") as failed:
+        front.ask(front.user("hello"), model="broken", stream=True)
+    assert SECRET not in str(failed.value)
+
+
+def test_a_failure_after_the_first_byte_raises_in_the_client(front: Front) -> None:
+    with pytest.raises(front.error.__mro__[1], match="The source failed"):
+        front.ask(front.user("break"), stream=True)
+    with pytest.raises(front.error, match="502"):
+        front.ask(front.user("break"))
+
+
+def test_a_wrong_key_and_an_unknown_model(url: str, front: Front, agents: ApiAgents) -> None:
+    other = type(front)(url, "wrong")
+    with pytest.raises(front.error, match="401"):
+        other.ask(front.user("hello"))
+    other.close()
+    with pytest.raises(front.error, match="404"):
+        front.ask(front.user("hello"), model="other")
+    assert agents.contexts == []
+
+
+def test_a_client_that_leaves_stops_its_run(url: str, front: Front) -> None:
+    leave = front.begin(front.user("hang"))
+    with Client(url) as client:
+        run = client.get("/runs", params={"status": "in_progress"}).json()["runs"][0]["id"]
+        leave()
+        client.until(run, "cancelled")
+
+
+def test_a_client_that_leaves_before_the_first_byte_stops_its_run(url: str, front: Front) -> None:
+    """Streamed or not."""
+    body = {"model": "agent", "max_tokens": 5, "messages": front.user("sleep"), "input": "sleep"}
+    with Client(url) as client:
+        with pytest.raises(httpx.ReadTimeout):
+            client.post(front.path, json=body, timeout=0.5)  # type: ignore[attr-defined]
+        [run] = [run["id"] for run in client.get("/runs", params={"limit": 1}).json()["runs"]]
+        client.until(run, "cancelled")
+
+
+def test_a_run_that_is_cancelled_elsewhere_is_an_error(url: str, front: Front) -> None:
+    def running(client: Client) -> list[str]:
+        runs = client.get("/runs", params={"status": "in_progress"}).json()["runs"]
+        return [run["id"] for run in runs if not run["pending"]]
+
+    def cancel() -> None:
+        with Client(url) as client:
+            client.post(f"/runs/{wait_for(lambda: running(client))[0]}/cancel", json={})
+
+    other = threading.Thread(target=cancel)
+    other.start()
+    with pytest.raises(front.error, match="500"):
+        front.ask(front.user("sleep"))
+    other.join()
+
+
+def test_an_answer_that_was_cut_short(front: Front) -> None:
+    assert front.ask(front.user("long")).end == front.ends["cut"]
+
+
+def test_the_clients_system_prompt_follows_the_agents_instructions(front: Front, agents: ApiAgents) -> None:
+    system = {"system": "Be brief."} if front.name == "messages" else {"instructions": "Be brief."}
+    more = {} if front.name == "chat" else system
+    first = [{"role": "system", "content": "Be brief."}] if front.name == "chat" else []
+    front.ask([*first, *front.user("hello")], **more)
+    assert agents.requests[-1]["messages"][0] == {"role": "system", "content": "Be kind.\n\nBe brief."}
+
+
+def test_fields_that_the_factory_applies_are_in_its_context(front: Front, agents: ApiAgents) -> None:
+    front.ask(front.user("hello"), temperature=0.5)
+    assert agents.contexts[-1].options == {"temperature": 0.5}
+    assert "temperature" not in agents.requests[-1]
+
+
+def test_agents_in_threads_answer_alike(front: Front) -> None:
+    agents = ApiAgents(in_threads=True)
+    relay = MemoryRelay()
+    with serve(create_app(agents, token=TOKEN, relay=relay)) as url:
+        other = type(front)(url)
+        first = other.ask(other.user("mixed Rome"), tools=[WEATHER], stream=True)
+        turns = [*other.user("mixed Rome"), *first.turn, *other.outputs({first.calls[0][0]: "sunny"})]
+        assert other.ask(turns, tools=[WEATHER]).text == "It gave: look 7 | sunny"
+        other.close()
+    agents.close()
