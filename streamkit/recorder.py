@@ -76,6 +76,7 @@ class Recorder(Handler):
         self._begun: WeakSet[SourceDecoder] = WeakSet()  # of the sources whose line was written
         self._has_cut = False  # whether it was written where that source ended
         self._written: set[str] = set()  # the ids of tool outputs and decided confirmations that were among the items
+        self._retries: list[StreamRetry] = []  # those that were among the items
 
     def bind(self, stream: StreamState) -> None:
         """Attach it to a stream.
@@ -87,6 +88,7 @@ class Recorder(Handler):
         super().bind(stream)
         self._decoder = None
         self._written.clear()
+        self._retries.clear()
         try:
             self._check_path()
         except UsageError:
@@ -117,6 +119,7 @@ class Recorder(Handler):
         self._begin_source(items)
         self._written |= {item.message.id for item in items if isinstance(item, ToolOutputDone)}
         self._written |= {item.confirmation.id for item in items if isinstance(item, ConfirmationDone)}
+        self._retries += [item for item in items if isinstance(item, StreamRetry)]
         now = self._now()
         self._write([_line(item, now) for item in items])
 
@@ -133,7 +136,7 @@ class Recorder(Handler):
                 self._write_answer(event)
             case ConfirmationDone(confirmation=confirmation) if self._was_answered(confirmation):
                 self._write_answer(event)
-            case StreamRetry():
+            case StreamRetry() if not self._is_item(event):
                 if self._file is None and self.stream.source_decoder is None:  # no attempt could be opened so far
                     self._write([{"source": 1}])
                 self._write_answer(event)
@@ -147,6 +150,10 @@ class Recorder(Handler):
                     self._file = None
             case _:
                 pass
+
+    def _is_item(self, retry: StreamRetry) -> bool:
+        """Whether a retry was among the items: one of a sub-agent, or of a stream that is read."""
+        return retry.raw_item is not None or retry in self._retries
 
     def streamkit_plan(self) -> Mapping[type[Event], tuple[Call, ...]]:
         """As of any handler, but for deltas, of which `handle` writes nothing."""

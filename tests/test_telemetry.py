@@ -174,6 +174,27 @@ def agent_of(server: ModelServer, provider: str = "openai_chat", **options: Any)
     return sk.Agent(clients.enter_context(client), model="m", protocol=provider, **options)
 
 
+ASKED_FOR: dict[str, tuple[dict[str, Any], str | None]] = {
+    "nothing": ({}, None),
+    "a type": ({"output_type": dict[str, int]}, "json"),
+    "a type, in the instructions": ({"output_type": dict[str, int], "output_mode": "prompt"}, "json"),
+    "an option": ({"response_format": {"type": "json_object"}}, "json"),
+    "text": ({"response_format": {"type": "text"}}, "text"),
+}
+
+
+@pytest.mark.parametrize(("options", "kind"), list(ASKED_FOR.values()), ids=list(ASKED_FOR))
+def test_the_kind_of_output_is_what_was_asked_for(options: dict[str, Any], kind: str | None, traced: Traced) -> None:
+    with ModelServer(Reply('{"a": 1}')) as server:
+        agent_of(server, handlers=[traced.telemetry()], **options).stream("Go.").until_done()
+    assert attributes_of(traced.spans["chat m"]).get("gen_ai.output.type") == kind
+
+
+def test_the_output_of_a_stream_with_a_type_is_json(traced: Traced) -> None:
+    sk.stream(chat('{"a": 1}'), traced.telemetry(), output_type=dict[str, int]).until_done()
+    assert attributes_of(traced.spans["chat m"])["gen_ai.output.type"] == "json"
+
+
 @every_face
 @body
 async def test_a_stream_that_is_no_agents_has_one_span(face: Face, traced: Traced) -> None:

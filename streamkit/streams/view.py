@@ -196,6 +196,11 @@ class StreamView(Delivery):
         return self._output
 
     @property
+    def has_output_type(self) -> bool:
+        """Whether the answer is read as a type (`output_type=`). For streamkit's own packages."""
+        return self._output is not None and self._output.kind is not None
+
+    @property
     def source_decoder(self) -> SourceDecoder | None:
         """The decoder of the present source, else of the last one. For streamkit's own packages, as `engine`."""
         return self._source_decoder

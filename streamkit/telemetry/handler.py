@@ -187,14 +187,18 @@ class _StreamTelemetry(EventHandler):
             {**attributes, names.STREAM: True},
             start_time=start,
         )
-        if request is not None:
-            if (kind := names.output_type(request.options)) is not None:
-                span.set_attribute(names.OUTPUT_TYPE, kind)
-            if self._telemetry.content:
-                span.set_attribute(names.INPUT_MESSAGES, names.messages_text(request.messages))
-                if request.instructions:
-                    span.set_attribute(names.INSTRUCTIONS, names.instructions_text(request.instructions))
+        if (kind := self._output_type(request)) is not None:
+            span.set_attribute(names.OUTPUT_TYPE, kind)
+        if request is not None and self._telemetry.content:
+            span.set_attribute(names.INPUT_MESSAGES, names.messages_text(request.messages))
+            if request.instructions:
+                span.set_attribute(names.INSTRUCTIONS, names.instructions_text(request.instructions))
         return _Chat(span, attributes, start)
+
+    def _output_type(self, request: Any) -> str | None:
+        """Return the kind of output that is wanted: as the request's options say it, else JSON where the stream has a type."""
+        kind = None if request is None else names.output_type(request.options)
+        return "json" if kind is None and self.stream.has_output_type else kind
 
     # -- answers
 
