@@ -38,6 +38,7 @@ SECTIONS = (
     "parsing",
     "sources",
     "lifetimes",
+    "telemetry",
     "encoding",
     "ui_encoding",
     "relay",
