@@ -24,6 +24,7 @@ __all__ = ["ApiEncoder", "ApiRequest", "ToolChoice"]
 
 _ENCODERS = {
     "openai_chat": ("openai_chat.answer", "ChatAnswer"),
+    "anthropic": ("anthropic.answer", "MessagesAnswer"),
 }
 
 
@@ -45,7 +46,7 @@ class ApiRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request to a model's API, in the form of an agent. It comes from a client, so every value in it may be forged.
 
     Attributes:
-        protocol: of the API: `openai_chat`.
+        protocol: of the API: `openai_chat` or `anthropic`.
         model: the model's name, as the client has it.
         stream: whether it wants the answer as an event stream.
         system: all system prompts, in order, "" for none.

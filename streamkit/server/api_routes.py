@@ -1,4 +1,4 @@
-"""The endpoints of model APIs: `/v1/chat/completions` and `/v1/models`.
+"""The endpoints of model APIs: `/v1/chat/completions`, `/v1/messages` and `/v1/models`.
 
 The body of a request is the whole conversation. Each request begins a run, which the relay has for as long as any other, and whose
 conversation goes when it ends; but one that brings what an open run waits for goes on with that run.
@@ -22,9 +22,10 @@ from .. import errors
 from ..errors import RequestError, SourceError
 from ..events import ConfirmationCreated, RunCreated
 from ..messages import Message, TextMessage
-from ..protocols import openai_chat
+from ..protocols import anthropic, openai_chat
 from ..protocols.api_request import ApiEncoder, ApiRequest
 from ..protocols.ui_parts import DENIED
+from ..protocols.values import json_text
 from ..relay import RunRecord
 from .api_response import AnswerResponse
 from .core import Server
@@ -41,6 +42,7 @@ __all__ = ["ApiRoutes"]
 _CALL = re.compile(r"(?:call|toolu)_(?P<run>[A-Za-z0-9_-]{1,128})_[0-9]{1,6}").fullmatch
 _QUESTION = re.compile(r"\[approval (?P<run>[A-Za-z0-9_-]{1,128})_(?P<number>[0-9]{1,6})\]\s*$")
 _YES, _NO = ("yes", "y", "ok", "okay", "approve", "approved"), ("no", "n")
+_IMAGE_TOKENS = 1600
 _HISTORY = "history"  # the id of the run that all messages before a request are of
 
 
@@ -66,6 +68,8 @@ class ApiRoutes:
             ("GET", "/v1/models", self.models),
             ("GET", "/v1/models/{model:path}", self.model),
             ("POST", "/v1/chat/completions", self.chat),
+            ("POST", "/v1/messages", self.messages),
+            ("POST", "/v1/messages/count_tokens", self.count_tokens),
         ]
 
     # -- models
@@ -98,6 +102,17 @@ class ApiRoutes:
     async def chat(self, request: Request, body: Any) -> Response:
         """Answer a request to Chat Completions."""
         return await self._answer(request, openai_chat.from_request(body, options=self._endpoints.options))
+
+    async def messages(self, request: Request, body: Any) -> Response:
+        """Answer a request to Messages."""
+        return await self._answer(request, anthropic.from_request(body, options=self._endpoints.options))
+
+    async def count_tokens(self, request: Request, body: Any) -> Response:
+        """Return how many tokens a request to Messages has, by its size: which model reads it is the agent's."""
+        await self._server.owner(request)
+        wanted = anthropic.from_request(body, options=self._endpoints.options)
+        self._check_model(wanted.model)
+        return JsonResponse({"input_tokens": _tokens_of(wanted)})
 
     async def _answer(self, request: Request, wanted: ApiRequest) -> Response:
         self._check_model(wanted.model)
@@ -221,6 +236,15 @@ class ApiRoutes:
             beginning=beginning,
         )
         return await self._response(record, encoder, frames, found.cursor)
+
+
+def _tokens_of(wanted: ApiRequest) -> int:
+    """Return an estimate of the tokens of a request."""
+    messages = [*wanted.history, *wanted.input]
+    texts = [message.content for message in messages if message.type not in ("image", "audio", "file")]
+    size = sum(len(text.encode("utf-8", "replace")) for text in (wanted.system, *texts, *map(json_text, wanted.tools)))
+    images = [message for message in messages if message.type == "image"]
+    return size // 4 + len(images) * _IMAGE_TOKENS + 1
 
 
 def _of_run(messages: list[Message], run_id: str) -> list[Message]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import streamkit as sk
-from streamkit.protocols import ApiRequest, ToolChoice, openai_chat
+from streamkit.protocols import ApiRequest, ToolChoice, anthropic, openai_chat
 
 from ..agent.parts import PNG
 
@@ -106,4 +106,70 @@ def test_options_are_named_as_all_apis_have_them() -> None:
 def test_a_fault_has_its_place_in_the_clients_words(more: dict[str, Any], path: str) -> None:
     with pytest.raises(sk.RequestError) as refused:
         openai_chat.from_request({"model": "m", "messages": [USER], **more})
+    assert refused.value.path == path
+
+
+# -- Messages
+
+
+def messages(*turns: dict[str, Any], **more: Any) -> ApiRequest:
+    return anthropic.from_request({"model": "m", "max_tokens": 5, "messages": [*turns], **more})
+
+
+def test_blocks_of_messages_are_flat_messages() -> None:
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "no"}], "is_error": True}
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/jpg", "data": "aGk="}}
+    document = {"type": "document", "title": "d", "source": {"type": "text", "media_type": "text/plain", "data": "dd"}}
+    assistant = [
+        {"type": "thinking", "thinking": "ours", "signature": ""},
+        {"type": "thinking", "thinking": "signed", "signature": "s"},
+        {"type": "text", "text": "yes", "cache_control": {"type": "ephemeral"}},
+        {"type": "tool_use", "id": "t1", "name": "f", "input": {"a": 1}},
+    ]
+    request = messages(
+        USER,
+        {"role": "assistant", "content": assistant},
+        {"role": "user", "content": [result, image, document, {"type": "text", "text": "go"}]},
+        system=[{"type": "text", "text": "Be kind."}],
+    )
+    assert flat(request.history) == [
+        ("user", "message", "hi"),
+        ("assistant", "reasoning", "signed"),
+        ("assistant", "message", "yes"),
+        ("assistant", "tool_call", '{"a":1}'),
+        ("computer", "tool_output", "no"),
+    ]
+    assert flat(request.input) == [("user", "image", "aGk="), ("user", "message", "dd"), ("user", "message", "go")]
+    assert [(one.call_id, one.failed) for one in request.answers] == [("t1", True)]
+    assert (request.system, request.ignored) == ("Be kind.", ["max_tokens"])
+
+
+def test_what_a_client_of_messages_wants_of_its_tools() -> None:
+    tools = [{"name": "f", "input_schema": {"type": "object"}}, {"type": "bash_20250124", "name": "bash"}]
+    request = messages(USER, tools=tools, tool_choice={"type": "tool", "name": "f", "disable_parallel_tool_use": True})
+    assert request.tool_choice == ToolChoice(mode="required", name="f", parallel=False)
+    assert ([tool["name"] for tool in request.tools], request.ignored[-1]) == (["f"], "tools.bash_20250124")
+
+
+@pytest.mark.parametrize(
+    ("more", "path"),
+    [
+        ({"messages": [USER, {"role": "assistant", "content": "I"}]}, "messages[1]"),
+        ({"messages": [{"role": "user", "content": [{"type": "video"}]}]}, "messages[0].content[0].type"),
+        (
+            {
+                "messages": [
+                    {"role": "user", "content": [{"type": "image", "source": {"type": "file", "file_id": "f"}}]}
+                ]
+            },
+            "messages[0].content[0].source.file_id",
+        ),
+        ({"output_config": {"format": {"type": "json_schema"}}}, "output_config"),
+        ({"tool_choice": {"type": "any"}}, "tool_choice"),
+        ({"tools": [{"name": ""}]}, "tools[0].name"),
+    ],
+)
+def test_a_fault_of_messages_has_its_place(more: dict[str, Any], path: str) -> None:
+    with pytest.raises(sk.RequestError) as refused:
+        anthropic.from_request({"model": "m", "max_tokens": 5, "messages": [USER], **more})
     assert refused.value.path == path

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import anthropic
 import openai
 
 from streamkit.agent import Agent, AsyncAgent, tool
@@ -17,7 +18,7 @@ from streamkit.testing import ModelServer, Reasoning, Reply, Request, ToolCall
 from ..agent.parts import ToyComputer, code
 from .parts import SECRET, TOKEN
 
-__all__ = ["FRONTS", "WEATHER", "Answer", "ApiAgents", "ChatFront", "Front", "Schema"]
+__all__ = ["FRONTS", "WEATHER", "Answer", "ApiAgents", "ChatFront", "Front", "MessagesFront", "Schema"]
 
 
 class Schema(NamedTuple):
@@ -250,4 +251,53 @@ class ChatFront(Front):
         self.client.close()
 
 
-FRONTS: tuple[type[Front], ...] = (ChatFront,)
+class MessagesFront(Front):
+    """Anthropic's client."""
+
+    name = "messages"
+    protocol = "anthropic"
+    path = "/v1/messages"
+    ends: Mapping[str, str] = {"done": "end_turn", "call": "tool_use", "cut": "max_tokens"}
+    error = anthropic.APIStatusError
+
+    def __init__(self, url: str, key: str = TOKEN, **options: Any) -> None:
+        self.client = anthropic.Anthropic(base_url=url, api_key=key, **options)
+
+    def outputs(self, outputs: Mapping[str, str]) -> list[Any]:
+        results = [{"type": "tool_result", "tool_use_id": id, "content": text} for id, text in outputs.items()]
+        return [{"role": "user", "content": results}]
+
+    def ask(
+        self, messages: Sequence[Any], *, stream: bool = False, tools: Sequence[Schema] = (), **more: Any
+    ) -> Answer:
+        arguments: dict[str, Any] = {"model": "agent", "max_tokens": 100, "messages": messages, **more}
+        if tools:
+            arguments["tools"] = [{"name": tool.name, "input_schema": tool.parameters} for tool in tools]
+        if not stream:
+            return self._whole(self.client.messages.create(**arguments))
+        with self.client.messages.stream(**arguments) as events:
+            return self._whole(events.get_final_message())
+
+    @staticmethod
+    def _whole(message: Any) -> Answer:
+        calls = [(one.id, one.name, one.input) for one in message.content if one.type == "tool_use"]
+        return Answer(
+            message.id,
+            "".join(one.text for one in message.content if one.type == "text"),
+            "".join(one.thinking for one in message.content if one.type == "thinking"),
+            calls,
+            message.stop_reason,
+            (message.usage.input_tokens, message.usage.output_tokens),
+            [{"role": "assistant", "content": [one.model_dump(exclude_none=True) for one in message.content]}],
+        )
+
+    def begin(self, messages: Sequence[Any]) -> Callable[[], object]:
+        stream = self.client.messages.create(model="agent", max_tokens=100, messages=[*messages], stream=True)
+        next(iter(stream))
+        return stream.close
+
+    def close(self) -> None:
+        self.client.close()
+
+
+FRONTS: tuple[type[Front], ...] = (ChatFront, MessagesFront)

@@ -5,9 +5,9 @@ The relay and the store are called as for any other run, so all of this runs on 
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 import httpx
 import pytest
@@ -16,7 +16,7 @@ from streamkit.relay import MemoryRelay
 from streamkit.server import Endpoints, create_app
 from streamkit.stores import MemoryStore
 
-from .api_parts import FRONTS, WEATHER, ApiAgents, Front, Schema
+from .api_parts import FRONTS, WEATHER, Answer, ApiAgents, Front, Schema
 from .parts import SECRET, TOKEN, Client, serve, wait_for
 
 streamed = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -55,8 +55,9 @@ def asking(agents: ApiAgents) -> Iterator[str]:
         yield url
 
 
-def run_of(answer: Any) -> str:
-    return str(answer.id).partition("-")[2] if "-" in str(answer.id)[:9] else str(answer.id).partition("_")[2]
+def run_of(answer: Answer) -> str:
+    """The id of its run, which that of the answer ends with."""
+    return re.sub("^(chatcmpl-|msg_|resp_)", "", answer.id)
 
 
 @streamed
@@ -99,7 +100,7 @@ def test_tools_of_the_client_go_out_and_their_outputs_answer_the_run(
     assert (run_of(second), agents.looked, len(agents.contexts)) == (run_of(first), [7], 1)
     assert second.tokens is not None
     assert second.tokens[0] == 10  # of the second model call alone
-    wait_for(lambda: not store.list())  # the client has the conversation
+    wait_for(lambda: store.get(f"v1-{run_of(first)}") is None)  # the client has the conversation
 
 
 def test_what_the_user_says_after_outputs_is_new_input(front: Front, agents: ApiAgents) -> None:
@@ -271,7 +272,7 @@ def test_the_clients_system_prompt_follows_the_agents_instructions(front: Front,
 
 
 def test_fields_that_the_factory_applies_are_in_its_context(front: Front, agents: ApiAgents) -> None:
-    front.ask(front.user("hello"), temperature=0.5)
+    front.ask(front.user("hello"), extra_body={"temperature": 0.5})
     assert agents.contexts[-1].options == {"temperature": 0.5}
     assert "temperature" not in agents.requests[-1]
 
