@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any, ClassVar
 
 from ..answers import Confirmation
 from ..events import Event
-from ..messages import TextMessage
+from ..messages import Message, TextMessage
 from .frames import KEEPALIVE
 
 __all__ = ["Encoder"]
@@ -25,8 +25,10 @@ class Encoder:
         choices: False if the protocol has no place for choices other than the first. Their events are then left out.
         fields: True if the protocol has a place for the code and reasoning that `fields=` extracts from the arguments of a
             call. If False they are left out, as the call has them too.
-        sub_agents: True if the protocol has a place for the messages of sub-agents, which have a `parent_id`. If False they, and
-            questions about them, are left out: the output of the call that began the sub-agent has what it answered.
+        sub_agents: True if the protocol has a place for the messages of sub-agents, which have a `parent_id`. If False they are
+            left out: the output of the call that began the sub-agent has what it answered.
+        questions: True if the client answers confirmations. It then gets those of sub-agents too, with the calls that they are
+            about and what these give. If False they are left out.
         withdraws: True if messages that were sent can be taken back, as a `StreamRetry` wants it.
         headers: what an HTTP response in this protocol has besides the headers of every event stream.
         in_lines: True if the provider sends its items as lines of JSON, not as Server-Sent Events.
@@ -43,7 +45,9 @@ class Encoder:
     choices: ClassVar[bool] = True
     fields: ClassVar[bool] = False
     sub_agents: ClassVar[bool] = False
+    questions: ClassVar[bool] = False
     withdraws: bool = False
+    _asked: Set[str] = frozenset()  # the call ids of sub-agents' calls that are shown, because of their questions
 
     def feed(self, event: Event) -> Iterable[dict[str, Any]]:
         """Return the wire items of one event, in order."""
@@ -61,15 +65,29 @@ class Encoder:
         message: Any = getattr(event, "snapshot", None)
         if message is None:
             confirmation: Any = getattr(event, "confirmation", None)
-            is_inner = isinstance(confirmation, Confirmation) and confirmation.subject.parent_id is not None
-            return () if is_inner and not self.sub_agents else self.feed(event)
-        if message.parent_id is not None and not self.sub_agents:
+            if isinstance(confirmation, Confirmation) and not self.shows_question(confirmation):
+                return ()
+            return self.feed(event)
+        if not self.shows(message):
             return ()
         if message.choice and not self.choices:
             return ()
         if "field" in message.metadata and not self.fields and not isinstance(message, TextMessage):
             return ()
         return self.feed(event)
+
+    def shows_question(self, confirmation: Confirmation) -> bool:
+        """Whether a question has a place in the protocol. If so, what it is about is shown from then on."""
+        subject = confirmation.subject
+        if subject.parent_id is None or self.sub_agents:
+            return True
+        if self.questions:
+            self._asked |= {subject.call_id or subject.id}
+        return self.questions
+
+    def shows(self, message: Message) -> bool:
+        """Whether a message has a place in the protocol: all but those of sub-agents that no question is about."""
+        return message.parent_id is None or self.sub_agents or (message.call_id or message.id) in self._asked
 
     def event_name(self, item: Mapping[str, Any]) -> str | None:
         """Return the SSE event name of an item, None if the protocol does not use event names."""

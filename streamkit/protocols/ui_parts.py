@@ -3,12 +3,14 @@ for."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 
+from ..answers import Confirmation
 from ..events import EVENTS, Event, Usage
-from ..messages import ConsoleMessage, Message, ToolCallMessage
+from ..messages import OUTPUT_RETRY, ConsoleMessage, Message, ToolCallMessage
 from .codec import event_from_dict, event_to_dict
 from .values import WireObject, as_count, as_object, as_seconds, as_text, is_object, json_text, parse_json, without_keys
 
@@ -31,6 +33,7 @@ __all__ = [
     "output_value",
     "restored_event",
     "seconds_of",
+    "shown_messages",
     "static_form",
     "usage_object",
     "usage_of",
@@ -57,8 +60,8 @@ MALFORMED = "The arguments are not a JSON object."
 UNFINISHED = "The call gave no output."
 """What stands as the error of a call that was approved and gave nothing, because its run ended."""
 
-_EXTRA_FIELDS = ("format", "role", "group", "index", "name", "recipient", "created_at")
-_TEXT_FIELDS = ("format", "role", "group", "name", "recipient", "call_id")
+_EXTRA_FIELDS = ("format", "role", "group", "index", "name", "recipient", "created_at", "parent_id")
+_TEXT_FIELDS = ("format", "role", "group", "name", "recipient", "call_id", "parent_id")
 _MOST_HELD = 256  # characters
 
 
@@ -109,6 +112,22 @@ class CodeArguments:
         """Return the JSON text after the code, with the language if it was not known before."""
         late = f',"language":{json_text(language)}' if self._language is None and language is not None else ""
         return f'"{late}}}'
+
+
+# -- messages that are shown
+
+
+def shown_messages(everything: Iterable[Message | Confirmation]) -> Iterator[Message]:
+    """Yield the messages of a conversation that a person sees: of sub-agents those calls that a confirmation among them is
+    about, with what they gave; and not those in which an agent asks for its output once more."""
+    everything = [*everything]
+    subjects = [one.subject for one in everything if isinstance(one, Confirmation)]
+    asked = {subject.call_id or subject.id for subject in subjects}
+    for message in everything:
+        if isinstance(message, Confirmation) or message.choice or OUTPUT_RETRY in message.metadata:
+            continue
+        if message.parent_id is None or (message.call_id or message.id) in asked:
+            yield message
 
 
 # -- fields that the protocol has no place for

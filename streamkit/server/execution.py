@@ -289,6 +289,10 @@ class AgentExecution:
         Raises:
             ProducerFenced: the run is another producer's, or has ended.
         """
+        with self._lock:
+            if self._is_elsewhere:
+                raise ProducerFenced(f"run {self.run_id!r} is another producer's: it was paused", "epoch")
+            self.waits_since = None  # from here on it cannot be paused
         try:
             self._writer.busy = True
             self._writer.flush(timeout)
@@ -302,10 +306,6 @@ class AgentExecution:
 
     def _begin_actions(self) -> None:
         """Tools or code are about to run in this thread: the conversation says that they have begun, and then the relay."""
-        with self._lock:
-            if self._is_elsewhere:
-                raise ProducerFenced(f"run {self.run_id!r} is another producer's: it was paused", "epoch")
-            self.waits_since = None  # a sub-agent's tools begin while what it has published before is on its way
         try:
             self.conversation.save(self._agent.messages)
         except StaleVersionError:

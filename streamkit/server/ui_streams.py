@@ -131,7 +131,7 @@ class AgUiStream:
         parts = [] if run is None else [opener.event(RunCreated(replace(run)))]
         if shows_messages:
             ended = [message for message in engine.messages.all if message.status != "in_progress"]
-            parts.append(_snapshot([*past, *ended]))
+            parts.append(_snapshot([*past, *ended, *engine.pending.confirmations]))
         if (step := engine.runs.step) is not None:
             writer.event(RunStepDone(step))  # with what the client has: the results of calls that have ended
             writer.event(RunStepCreated(step))
@@ -147,7 +147,9 @@ class AgUiStream:
 
     def _at_question(self, past: list[Message]) -> Any:
         def ends(events: Replay, writer: EventStreamWriter) -> list[bytes]:
-            return ends_as_waiting(events, writer, _snapshot([*past, *events.engine.messages.all]))
+            engine = events.engine
+            shown: list[Message | Confirmation] = [*past, *engine.messages.all, *engine.pending.confirmations]
+            return ends_as_waiting(events, writer, _snapshot(shown))
 
         return ends
 
@@ -160,7 +162,7 @@ class AgUiStream:
         return frame_of(started) + frame_of({"type": "RUN_ERROR", "message": message, "code": "interrupt-mismatch"})
 
 
-def _snapshot(messages: list[Message]) -> bytes:
+def _snapshot(messages: list[Message | Confirmation]) -> bytes:
     return frame_of({"type": "MESSAGES_SNAPSHOT", "messages": ag_ui.to_input(messages)})
 
 

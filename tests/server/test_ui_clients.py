@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from ..test_ui_clients import HERE, NODE, PACKAGES
-from .parts import TOKEN, Agents, Client
+from .backends import Backend
+from .parts import TOKEN, Agents, Client, serve
 
 pytestmark = [
     pytest.mark.slow,
@@ -150,3 +151,60 @@ def test_http_agent(client: Client, agents: Agents, name: str) -> None:
         assert agents.code_that_ran[ran:] == ["say resumed"]
         calls = [call["id"] for m in messages for call in m.get("toolCalls") or []]
         assert len({*calls}) == len(calls) == 1
+
+
+@pytest.mark.parametrize("place", ["this process", "another process"])
+@pytest.mark.parametrize("name", ["ai-6", "ai-7"])
+def test_use_chat_answers_the_question_of_a_sub_agent(backend: Backend, agents: Agents, name: str, place: str) -> None:
+    """The call that it is about is shown as one of the answer, and its output too; nothing else of the sub-agent is."""
+    agents.forget()
+    with (
+        serve(backend.app(agents, pause_after=0.02 if place == "another process" else 60)) as url,
+        Client(url) as client,
+        Page(name, client, "inner") as page,
+    ):
+        for approve, state in ((True, "output-available"), (False, "output-denied")):
+            messages, _ = page(say="research careful 3")
+            assert shown_tools(messages[-1]) == [("research", "input-available"), ("careful", "approval-requested")]
+            run = client.get("/conversations/inner").json()["run"]
+            if place == "another process":
+                client.until(run, "paused")
+            messages, _ = page(reload=True)
+            assert shown_tools(messages[-1])[1:] == [("careful", "approval-requested")]
+            messages, status = page(approve=approve, reason=None if approve else "no")
+            assert (status, len(messages)) == ("ready", 2 if approve else 4)
+            assert shown_tools(messages[-1]) == [("research", "output-available"), ("careful", state)]
+            assert len(texts(messages[-1])) == 1
+            assert client.run(run)["status"] == "completed"
+    assert agents.ran == [3]
+
+
+def shown_tools(message: Any) -> list[tuple[str, str]]:
+    return [(part.get("toolName") or part["type"].removeprefix("tool-"), part["state"]) for part in tools(message)]
+
+
+@pytest.mark.parametrize("place", ["this process", "another process"])
+def test_http_agent_answers_the_question_of_a_sub_agent(backend: Backend, agents: Agents, place: str) -> None:
+    agents.forget()
+    with (
+        serve(backend.app(agents, pause_after=0.02 if place == "another process" else 60)) as url,
+        Client(url) as client,
+        Page("@ag-ui/client-1", client, "inner") as page,
+    ):
+        messages, outcome = page(say="research careful 4", run="r1")
+        (interrupt,) = outcome["interrupts"]
+        calls = {call["id"]: call["function"]["name"] for m in messages for call in m.get("toolCalls") or []}
+        assert [*calls.values()] == ["research", "careful"]
+        assert calls[interrupt["toolCallId"]] == "careful"
+        if place == "another process":
+            client.until(client.get("/conversations/inner").json()["run"], "paused")
+        resume = [{"interruptId": interrupt["id"], "status": "resolved", "payload": {"approved": True}}]
+        messages, outcome = page(run="r2", resume=resume)
+    assert outcome == {"type": "success"}
+    results = {m["toolCallId"]: m["content"] for m in messages if m["role"] == "tool"}
+    assert {calls[id]: content for id, content in results.items()} == {
+        "careful": "careful 4",
+        "research": "It gave: careful 4",
+    }
+    assert messages[-1]["content"] == "It gave: It gave: careful 4"
+    assert agents.ran == [4]

@@ -50,7 +50,7 @@ class Encoder(base.Encoder):
     | code | a call of `execute_code` with `{language, code}` |
     | what it prints, the line that runs | ACTIVITY_SNAPSHOT, ACTIVITY_DELTA of the type CONSOLE: |
     | | `{output: [{stream, text}], activeLine, callId}`; at the step's end also the call's result, if it has no other |
-    | a confirmation; its outcome | CUSTOM `streamkit.confirmation`; `streamkit.confirmation_done` |
+    | a confirmation, also of a sub-agent with its call; its outcome | CUSTOM `streamkit.confirmation`; `streamkit.confirmation_done` |
     | a citation | CUSTOM `streamkit.annotation` |
     | images, audio, files with a URL or bytes | ACTIVITY_SNAPSHOT of the type FILE: `{url, mimeType}` |
     | every other message | CUSTOM `streamkit.message`, with its static form |
@@ -88,6 +88,7 @@ class Encoder(base.Encoder):
 
     name = "ag_ui"
     choices = False
+    questions = True
 
     def __init__(
         self,

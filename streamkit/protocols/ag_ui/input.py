@@ -11,7 +11,7 @@ from ...core.unique_ids import UniqueIds
 from ...messages import Message
 from ..request_content import LeftOut, Report, report_nothing
 from ..ui_files import file_url
-from ..ui_parts import CODE_TOOL
+from ..ui_parts import CODE_TOOL, shown_messages
 from ..values import json_text, without_keys
 from .parents import Parents
 
@@ -27,15 +27,11 @@ def to_input(messages: Iterable[Message | Confirmation], report: Report = report
     message, of text and parts. Code is a call of `execute_code`, and what it printed its result.
 
     Args:
-        messages: the conversation. Confirmations have no place here.
+        messages: the conversation. Confirmations have no place here, but calls of sub-agents that they are about have.
         report: called with what is left out.
     """
     history = _History(report)
-    for message in messages:
-        if isinstance(message, Confirmation) or message.choice or message.parent_id is not None:
-            continue
-        if m.OUTPUT_RETRY in message.metadata:
-            continue  # the user did not write it
+    for message in shown_messages(messages):
         if "field" in message.metadata and not isinstance(message, m.TextMessage):
             continue  # it was read out of the arguments of a call, which is there; as `Encoder.items` has it
         history.add(message)

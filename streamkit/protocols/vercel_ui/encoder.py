@@ -45,7 +45,7 @@ class Encoder(base.Encoder):
     | what it prints | `data-console` (`{callId, output, status}`, at first, as it grows, at the end), and `data-console-delta` |
     | | for each piece, which is transient; and as the call's output `{stdout, stderr}`, preliminary until its end |
     | the line that runs | `data-active-line`, transient |
-    | a confirmation | `tool-approval-request`, and when it is declined `tool-output-denied`; `data-confirmation` in version 5 |
+    | a confirmation, also of a sub-agent with its call | `tool-approval-request`, and when it is declined `tool-output-denied`; `data-confirmation` in version 5 |
     | its outcome | `tool-approval-response`; before version 7, and with edited arguments, `data-confirmation` |
     | a citation | `source-url`, `source-document`; one of neither: `data-annotation` |
     | images, audio, files with a URL or bytes | `file` |
@@ -86,6 +86,7 @@ class Encoder(base.Encoder):
     done = b"[DONE]"
     headers = {"x-vercel-ai-ui-message-stream": "v1"}
     choices = False
+    questions = True
     withdraws = True
 
     def __init__(
@@ -105,13 +106,18 @@ class Encoder(base.Encoder):
         self._open: set[str] = set()  # the ids of open parts
         self._boundaries: list[Chunk] = []  # of steps, until nothing is open
         self._tools = OutgoingToolParts(version)
-        for earlier in after:
+        for earlier in self._shown_before([*after]):
             self._tools.add_earlier(earlier)
         self._shown: dict[str, int] = {}  # how much of a console's output was shown, by message id
         self._sources: dict[str, int] = {}  # how many sources a text has
         self._usage: e.Usage | None = None
         self._has_begun = False
         self._has_ended = self._has_failed = False
+
+    def _shown_before(self, after: Sequence[Message | Confirmation]) -> list[Message | Confirmation]:
+        """Return what the client has of these: of a sub-agent only what its questions are about."""
+        shown = [one for one in after if isinstance(one, Confirmation) and self.shows_question(one)]
+        return [*(one for one in after if not isinstance(one, Confirmation) and self.shows(one)), *shown]
 
     def feed(self, event: e.Event) -> Sequence[Chunk]:
         """Return the chunks of one event: none for what the protocol cannot express."""

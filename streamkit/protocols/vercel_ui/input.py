@@ -12,6 +12,7 @@ from ...answers import Confirmation
 from ...messages import Message
 from ..request_content import LeftOut, Report, report_nothing
 from ..ui_files import file_url
+from ..ui_parts import shown_messages
 from ..values import text_or_none
 from .encoder import Encoder
 from .ui_message import UiMessage
@@ -29,7 +30,7 @@ def to_input(
     part. Confirmations count where what they are about is among the messages.
 
     Args:
-        messages: the conversation.
+        messages: the conversation. Of sub-agents it has what confirmations are about.
         report: called with each part of a user's message that a browser cannot show: a path, the id of a file.
         version: the major version of the `ai` package.
 
@@ -37,8 +38,7 @@ def to_input(
         UsageError: there is no such version.
     """
     everything = [*messages]
-    messages_alone = [message for message in everything if not isinstance(message, Confirmation)]
-    flat = [message for message in messages_alone if _is_shown(message)]
+    flat = [*shown_messages(everything)]
     confirmations = [message for message in everything if isinstance(message, Confirmation)]
     questions = {confirmation.subject.id: confirmation for confirmation in confirmations}
     questions |= {
@@ -53,10 +53,6 @@ def to_input(
         elif parts := [*_parts(turn, report)]:
             out.append({"id": turn[0].group or turn[0].id, "role": role, "parts": parts})
     return out
-
-
-def _is_shown(message: Message) -> bool:
-    return message.choice == 0 and message.parent_id is None and m.OUTPUT_RETRY not in message.metadata
 
 
 def _declined(messages: Iterable[Message]) -> dict[str, Confirmation]:
