@@ -280,17 +280,26 @@ def raise_source_error(error: Exception) -> NoReturn:
     if not timed_out and reason not in text:  # clients may say no more than "Connection error."
         text = f"{text} ({reason})".lstrip()
     translated = kind(f"{type(error).__name__}: {text}" if text else type(error).__name__)
-    status = getattr(error, "status_code", None) or getattr(getattr(error, "response", None), "status_code", None)
-    translated.status_code = status if isinstance(status, int) else None
+    translated.status_code = _status_of(error)
     translated.body = body
     if (headers := getattr(getattr(error, "response", error), "headers", None)) is not None:
         translated.note_headers(headers)
     raise translated from error
 
 
+def _status_of(error: Any) -> int | None:
+    """Return the HTTP status that an error has. That of its response may be 200, where an answer failed after it had begun; Google's
+    client has its own as the `code`."""
+    response = getattr(error, "response", None)
+    found = (getattr(error, "status_code", None), getattr(error, "code", None), getattr(response, "status_code", None))
+    return next((status for status in found if isinstance(status, int) and status), None)
+
+
 def _body_of(error: Any) -> Any:
     """Return what the server said: all of it where the client's error has no more than the text at `error`."""
     body = getattr(error, "body", None)
+    if body is None and isinstance(details := getattr(error, "details", None), Mapping):
+        return cast("Any", details)  # Google's client
     if not isinstance(body, str):
         return body
     try:

@@ -242,3 +242,109 @@ def check_anthropic(sent: Iterable[Sequence[Mapping[str, Any]]]) -> Check:
         return None
 
     return check
+
+
+# -- Gemini
+
+
+def gemini_chunks(*parts: Mapping[str, Any], id: str = "r") -> list[dict[str, Any]]:
+    """A streamed answer with these parts, each in a chunk of its own."""
+    head = {"modelVersion": "m", "responseId": id, "usageMetadata": {"promptTokenCount": 1, "totalTokenCount": 1}}
+    chunks: list[dict[str, Any]] = [
+        {"candidates": [{"content": {"role": "model", "parts": [part]}}], **head} for part in parts
+    ]
+    return [*chunks, {"candidates": [{"content": {"role": "model"}, "finishReason": "STOP"}], **head}]
+
+
+_PAYLOADS = (
+    "text",
+    "functionCall",
+    "functionResponse",
+    "executableCode",
+    "codeExecutionResult",
+    "toolCall",
+    "toolResponse",
+)
+_NO_SIGNATURE = "skip_thought_signature_validator"
+
+
+def check_gemini(sent: Iterable[Sequence[Mapping[str, Any]]]) -> Check:
+    """The rules of Gemini 3: signatures unchanged on their parts, the first call of each answer of the present turn signed, and as
+    many outputs as calls, in their order, in one content right after them.
+
+    Args:
+        sent: the parts of the answers so far and to come.
+    """
+    answers = [list(parts) for parts in sent]
+    signed = {
+        _bytes(part["thoughtSignature"]): part for parts in answers for part in parts if "thoughtSignature" in part
+    }
+
+    def check(body: Mapping[str, Any]) -> str | None:
+        contents = body["contents"]
+        if contents[-1]["role"] != "user":
+            return "Please ensure that single turn requests end with a user role."
+        turn = max((place for place, content in enumerate(contents) if _is_question(content)), default=0)
+        for place, content in enumerate(contents):
+            following = contents[place + 1]["parts"] if place + 1 < len(contents) else []
+            fault = _fault_of_parts(content["parts"], signed) or _fault_of_calls(
+                content["parts"], following, is_current=place > turn
+            )
+            if fault is not None:
+                return f"contents[{place}]: {fault}"
+        return None
+
+    return check
+
+
+def _bytes(signature: str) -> str:
+    """A signature in one alphabet: the service reads both, and Google's client writes the other one."""
+    return signature.translate(str.maketrans("-_", "+/"))
+
+
+def _camel(part: Mapping[str, Any]) -> dict[str, Any]:
+    """A part with the names of JSON: the service reads those of protobuf too, and Google's client writes one of them."""
+    tools = {key: part[key] for key in ("toolCall", "toolResponse") if key in part}
+    renamed = {key: {**tool, "toolType": tool.get("tool_type", tool.get("toolType"))} for key, tool in tools.items()}
+    return {**part, **{key: {k: v for k, v in tool.items() if k != "tool_type"} for key, tool in renamed.items()}}
+
+
+def _is_question(content: Mapping[str, Any]) -> bool:
+    return content["role"] == "user" and any("functionResponse" not in part for part in content["parts"])
+
+
+def _fault_of_parts(parts: Sequence[Mapping[str, Any]], signed: Mapping[str, Any]) -> str | None:
+    if not parts:
+        return "contents.parts must not be empty."
+    for part in parts:
+        payloads = [key for key in part if key in _PAYLOADS]
+        if len(payloads) > 1 or (not payloads and "thoughtSignature" not in part):
+            return "required oneof field 'data' must have one initialized field"
+        if part.get("text") == "" and "thoughtSignature" not in part:
+            return "Unable to submit request because it must have a text parameter"
+        signature = part.get("thoughtSignature")
+        if signature in (None, _NO_SIGNATURE):
+            continue
+        if (original := signed.get(_bytes(signature))) is None:
+            return "Thought signature is not valid."
+        if _camel({**part, "thoughtSignature": ""}) != {**original, "thoughtSignature": ""}:
+            return f"Thought signature is on another part: {part} is not {original}"
+    return None
+
+
+def _fault_of_calls(parts: Sequence[Any], following: Sequence[Any], *, is_current: bool) -> str | None:
+    calls = [part["functionCall"] for part in parts if "functionCall" in part]
+    outputs = [part["functionResponse"] for part in following if "functionResponse" in part]
+    if not calls:
+        return None
+    first = next(part for part in parts if "functionCall" in part)
+    if is_current and "thoughtSignature" not in first:
+        return f"Function call is missing a thought_signature in functionCall parts: {calls[0]['name']}"
+    if len(calls) != len(outputs):
+        return "Please ensure that the number of function response parts is equal to the number of function call parts"
+    for called, output in zip(calls, outputs, strict=True):
+        if called["name"] != output["name"] or called.get("id") != output.get("id"):
+            return f"functionResponse {output.get('id')} of {output['name']} does not match functionCall.id"
+        if not isinstance(output["response"], dict):
+            return "Invalid value at 'function_response.response' (type.googleapis.com/google.protobuf.Struct)"
+    return None

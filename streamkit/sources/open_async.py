@@ -39,7 +39,7 @@ from .recognition import (
     unknown_source,
     unread_body,
 )
-from .sdk_generators import is_unsent_request, request_of
+from .sdk_generators import is_unsent_request, request_of, responses_behind
 from .sdk_streams import iterators_of, unread_response
 from .source import (
     LIVE,
@@ -197,7 +197,7 @@ async def _close_nothing() -> None:
 
 
 async def _close_both(iterator: Any, value: Any) -> None:
-    for thing in distinct(iterator, value):
+    for thing in (*distinct(iterator, value), *responses_behind(iterator)):
         close = attribute(thing, "aclose") or attribute(thing, "close")
         if callable(close) and inspect.isawaitable(result := close()):
             try:

@@ -3,18 +3,19 @@
 In place of one that was not pulled, the request is sent that it would send, and the bytes of the answer are read. This is faster, and
 has what the SDK's objects lack: ollama's have no ids of calls. A generator counts as the SDK's own only if its code is that of the
 SDK's method. What a tracer or an application has put around it is iterated, as any caller would; so is one that has been pulled, and
-one of a version of the SDK that looks otherwise inside.
+one of a version of the SDK that looks otherwise inside. So is that of Google's client, which may send several requests: its objects are
+read.
 """
 
 from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-__all__ = ["is_unsent_request", "request_of"]
+__all__ = ["is_unsent_request", "request_of", "responses_behind"]
 
 _Values = Mapping[str, Any]  # those of a generator's variables
 
@@ -47,6 +48,19 @@ def request_of(value: Any) -> Any:
     send = _sending(value)
     assert send is not None
     return send()
+
+
+def responses_behind(generator: Any) -> Iterator[Any]:
+    """Yield the HTTP response behind an async stream of Google's client, as long as its generator has not ended. The client does not
+    close it with the generator: it refers to itself, so that only the garbage collector does."""
+    frame = getattr(generator, "ag_frame", None)
+    if frame is None or not frame.f_globals.get("__name__", "").startswith("google.genai."):
+        return
+    for value in frame.f_locals.values():
+        if inspect.isasyncgen(value):
+            yield from responses_behind(value)
+        elif type(value).__module__.startswith("google.genai."):
+            yield from filter(None, (getattr(value, "response_stream", None),))
 
 
 def _sending(value: Any) -> Callable[[], Any] | None:

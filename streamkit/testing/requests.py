@@ -12,7 +12,9 @@ from ..protocols import is_object
 
 __all__ = ["Request", "parse_body"]
 
-_IDS = re.compile(r"(?<=^/v1/threads/)[^/]+(?=/runs)|(?<=/runs/)[^/]+(?=/submit_tool_outputs$)")
+_IDS = re.compile(
+    r"(?<=^/v1/threads/)[^/]+(?=/runs)|(?<=/runs/)[^/]+(?=/submit_tool_outputs$)|(?<=/models/)[^/]+(?=:[a-zA-Z]+$)"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +40,7 @@ class Request:
 
     @property
     def route(self) -> str:
-        """The path with each thread or run id replaced by `{id}`, such as `/v1/threads/{id}/runs`."""
+        """The path with each id of a thread or run, and a model before a method, replaced by `{id}`: `/v1/threads/{id}/runs`."""
         return _IDS.sub("{id}", self.path)
 
     @property

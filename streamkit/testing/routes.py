@@ -6,6 +6,7 @@ from .anthropic import AnthropicMessages
 from .assistants import Assistants
 from .chat import ChatCompletions
 from .dialect import Dialect
+from .gemini import GeminiContents
 from .ollama import OllamaChat
 from .replies import ServiceError
 from .requests import Request, parse_body
@@ -15,7 +16,7 @@ __all__ = ["dialect_of", "rejection_of"]
 
 _DIALECTS: dict[str, type[Dialect]] = {
     route: dialect
-    for dialect in (ChatCompletions, Responses, AnthropicMessages, Assistants, OllamaChat)
+    for dialect in (ChatCompletions, Responses, AnthropicMessages, Assistants, OllamaChat, GeminiContents)
     for route in dialect.routes
 }
 

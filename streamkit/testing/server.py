@@ -44,6 +44,7 @@ class ModelServer:
     | `/v1/messages` | Anthropic Messages |
     | `/v1/threads/runs`, `/v1/threads/{id}/runs`, `…/runs/{id}/submit_tool_outputs` | OpenAI Assistants |
     | `/api/chat` | Ollama's own |
+    | `/v1beta/models/{model}:streamGenerateContent`, `…:generateContent`, or `/v1/…` | Gemini |
     | `GET /v1/models`, `GET /v1/models/{model}` | the list with the one model, and that model |
 
     Unknown paths, other methods, invalid JSON and missing parameters are rejected as by the services, with 404, 405 or
@@ -82,7 +83,8 @@ class ModelServer:
 
     @property
     def root_url(self) -> str:
-        """The URL without `/v1`: the `base_url` for Anthropic's client, which adds `/v1` itself, and the `host` for Ollama's."""
+        """The URL without `/v1`: the `base_url` for Anthropic's client, which adds `/v1` itself, the `host` for Ollama's, and the
+        `base_url` for Gemini's."""
         return f"http://127.0.0.1:{self._port}"
 
     @property

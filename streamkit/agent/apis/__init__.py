@@ -3,11 +3,12 @@
 from .anthropic import AnthropicMessages
 from .api import Api, host_of, is_refusal
 from .chat import Chat
+from .gemini import Gemini
 from .ollama import Ollama
 from .responses import Responses
 from .tool_schemas import tool_name
 
 __all__ = ["APIS", "Api", "host_of", "is_refusal", "tool_name"]
 
-APIS: dict[str, type[Api]] = {api.protocol: api for api in (Responses, Chat, AnthropicMessages, Ollama)}
+APIS: dict[str, type[Api]] = {api.protocol: api for api in (Responses, Chat, AnthropicMessages, Ollama, Gemini)}
 """By protocol, in the order in which a client is shown to them."""

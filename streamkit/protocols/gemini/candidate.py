@@ -117,7 +117,12 @@ class Candidate:
     def _add_complete(self, kind: type[m.Message], id: str = "", **fields: Any) -> None:
         """Report a message that comes complete."""
         self.end("completed")
-        self._output.emit(MessageDone(self._new(kind, id, **fields)))
+        self._emit_complete(self._new(kind, id, **fields))
+
+    def _emit_complete(self, message: m.Message) -> None:
+        """A message comes. It begins first, so that it is none that came before with its id, as servers give some ids twice."""
+        self._output.emit(NewMessage(message.header()))
+        self._output.emit(MessageDone(message))
 
     # -- what grows
 
@@ -184,7 +189,7 @@ class Candidate:
             )
             self._calls[name] = call.id
             if is_complete:
-                self._output.emit(MessageDone(call))
+                self._emit_complete(call)
                 return
             self._call, self._arguments = call, PartialArguments()
             self._output.emit(NewMessage(call.header()))
@@ -229,7 +234,7 @@ class Candidate:
         metadata = _beside(part, "executableCode", "code")
         code = self._new(m.CodeMessage, id, format=language, content=as_text(wire.get("code")), metadata=metadata)
         self._code = code.call_id = code.id
-        self._output.emit(MessageDone(code))
+        self._emit_complete(code)
 
     def _add_result(self, wire: WireObject, part: WireObject) -> None:
         status: m.Status = "completed" if enum_of(wire, "outcome") in ("OUTCOME_OK", "") else "failed"

@@ -120,7 +120,8 @@ class Decoder(base.Decoder):
     def _begin(self, chunk: WireObject) -> None:
         """Begin the run, or another answer in it."""
         id = text_or_none(chunk.get("responseId"))
-        if self._has_begun and not (self.complete and id and id != self._answer_id):
+        goes_on = any(candidate.finish_reason == "CONTINUATION" for candidate in self._candidates.values())
+        if self._has_begun and (goes_on or not (self.complete and id and id != self._answer_id)):
             return
         if self._has_begun:
             for candidate in self._candidates.values():

@@ -85,7 +85,7 @@ class Encoder(base.Encoder):
                 yield from self._end(run)
             case StreamException(error=name, message=message) if not self._is_over:
                 self._is_over = True
-                yield {"error": {"code": 500, "message": message, "status": name}}
+                yield {"error": _error({"message": message, "code": name})}
             case Created(message=Message(role="assistant") as message) if not isinstance(message, m.RefusalMessage):
                 self._choices.add(message.choice)
             case Delta(snapshot=Message(role="assistant") as message, replace=False) if event.value:
@@ -152,7 +152,7 @@ class Encoder(base.Encoder):
             return
         self._is_over = True
         if (run.status in ("failed", "expired") or run.error is not None) and not is_failure(run.finish_reason):
-            yield {"error": {"code": 500, "message": f"the run ended as {run.status}", **(run.error or {})}}
+            yield {"error": _error({"message": f"the run ended as {run.status}", **(run.error or {})})}
             return
         metadata, last = run.metadata, dict[str, Any]()
         usage = run.usage or self._usage
@@ -236,6 +236,14 @@ def _grounded(annotation: Annotation, content: str, before: int) -> dict[str, An
         begins, ends = (before + len(content[:place].encode("utf-8", "surrogatepass")) for place in (start, end))
         segment = {"startIndex": begins, "endIndex": ends, "text": annotation.quote or content[start:end]}
     return {"groundingChunk": source, "segment": segment}
+
+
+def _error(error: WireObject) -> dict[str, Any]:
+    """Return an error whose code is an HTTP status, which Google's client reads as a number."""
+    code = error.get("code")
+    status = int(code) if str(code).isdecimal() else 500
+    name = as_text(error.get("status")) or ("INTERNAL" if str(code).isdecimal() else as_text(code)) or "INTERNAL"
+    return {**error, "code": status, "status": name}
 
 
 def _usage(usage: Usage) -> dict[str, Any]:
