@@ -42,7 +42,7 @@ class Gemini(Api):
 
     def put_output(self, arguments: dict[str, Any], output: NativeFormat) -> None:
         """State the output in the configuration."""
-        values = {"response_mime_type": "application/json"}
+        values: dict[str, Any] = {"response_mime_type": "application/json"}
         if "response_schema" not in arguments["config"]:
             values["response_json_schema"] = dict(output.schema)
         put_default(arguments, "config", values)

@@ -240,10 +240,10 @@ def _grounded(annotation: Annotation, content: str, before: int) -> dict[str, An
 
 def _error(error: WireObject) -> dict[str, Any]:
     """Return an error whose code is an HTTP status, which Google's client reads as a number."""
-    code = error.get("code")
-    status = int(code) if str(code).isdecimal() else 500
-    name = as_text(error.get("status")) or ("INTERNAL" if str(code).isdecimal() else as_text(code)) or "INTERNAL"
-    return {**error, "code": status, "status": name}
+    code = str(error.get("code") or "")
+    is_status = code.isascii() and code.isdigit() and len(code) == 3
+    name = as_text(error.get("status")) or ("" if is_status else code) or "INTERNAL"
+    return {**error, "code": int(code) if is_status else 500, "status": name}
 
 
 def _usage(usage: Usage) -> dict[str, Any]:
