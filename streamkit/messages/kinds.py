@@ -217,8 +217,13 @@ class ToolCallMessage(Message):
     def _live_arguments(self) -> dict[str, Any] | None:
         from .json_tree import JsonTree  # only where arguments are read while they stream
 
-        value: Any = self.json_tree(JsonTree).value
-        return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+        held: Any = self._json  # read once: another thread may put the whole arguments in the place of the tree
+        if held is None:
+            held = self._json = JsonTree()
+        if isinstance(held, JsonTree):
+            held.advance(self.content)
+            held = held.value
+        return cast("dict[str, Any]", held) if isinstance(held, dict) else None
 
     @property
     def malformed(self) -> bool:
