@@ -25,7 +25,7 @@ from streamkit.protocols import ag_ui, codec, registry, vercel_ui
 from streamkit.renderers import ConsolePrinter, NotebookDisplay
 from streamkit.testing import ModelServer, Reply, ServiceError, ToolCall
 
-from .faces import FACES, Face, body, every_face, is_soon
+from .faces import FACES, Face, body, chat, every_face, is_soon
 from .retrying import APIS, Shown, asking
 from .test_renderers import drawn
 
@@ -377,6 +377,27 @@ async def test_the_error_of_a_hook_is_never_repeated(face: Face, hook: str) -> N
             with pytest.raises(sk.SourceError, match="the hook's own"):
                 await stream.until_done()
         assert len(server.requests) == (1 if hook == "on_retry" else 2)
+
+
+def test_an_answer_that_ends_before_its_protocols_end_is_asked_for_again() -> None:
+    """By default: it was cut off."""
+    told = FACES["sync"].told()
+    bodies = iter((chat(finish=None), chat("All.")))
+    assert sk.stream(lambda: next(bodies), told, retry=SOON).get_final_text() == "All."
+    assert [retry.error for retry in told.of("on_retry")] == ["IncompleteStreamError"]
+
+
+def test_a_fault_of_the_caller_is_never_repeated() -> None:
+    """Whatever `on` says."""
+    asked: list[int] = []
+
+    def ask() -> Any:
+        asked.append(1)
+        raise sk.UsageError("no such thing")
+
+    with pytest.raises(sk.UsageError, match="no such thing"):
+        sk.stream(ask, retry=sk.Retry(on=lambda _: True, restart=True)).until_done()
+    assert asked == [1]
 
 
 def test_a_fault_of_the_protocol_is_never_repeated() -> None:

@@ -24,6 +24,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import streamkit as sk
+from streamkit.agent import ToolContext
 from streamkit.telemetry import Telemetry
 from streamkit.testing import ModelServer, Reply, Text, ToolCall
 
@@ -171,6 +172,46 @@ def agent_of(server: ModelServer, provider: str = "openai_chat", **options: Any)
         else openai.OpenAI(base_url=server.url, api_key="k", max_retries=0)
     )
     return sk.Agent(clients.enter_context(client), model="m", protocol=provider, **options)
+
+
+@pytest.mark.parametrize("content", [False, True])
+def test_the_attributes_of_a_tools_call(content: bool, traced: Traced) -> None:
+    with ModelServer([Reply(ToolCall("look", {}, call_id="call-1")), Reply("Done.")]) as server:
+        agent_of(server, tools=[look], handlers=[traced.telemetry(content=content)]).stream("Go.").until_done()
+    said = {"gen_ai.tool.call.arguments": "{}", "gen_ai.tool.call.result": SECRET}
+    assert attributes_of(traced.spans["execute_tool look"]) == {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "look",
+        "gen_ai.tool.type": "function",
+        "gen_ai.tool.call.id": "call-1",
+        **(said if content else {}),
+    }
+
+
+def test_the_applications_own_object_is_in_no_span(traced: Traced) -> None:
+    def use(context: ToolContext[str]) -> str:
+        """Use it."""
+        return str(len(context.deps))
+
+    with ModelServer([Reply(ToolCall("use", {})), Reply("Done.")]) as server:
+        agent = agent_of(server, tools=[use], handlers=[traced.telemetry(content=True)])
+        agent.stream("Go.", deps=SECRET).until_done()
+    assert [name for name, span in traced.spans.items() if SECRET in str(attributes_of(span))] == []
+
+
+@every_face
+@body
+async def test_no_span_is_current_where_the_application_has_control(face: Face, traced: Traced) -> None:
+    """Neither in its loop, nor in its hooks: what it does there has the span around the stream as parent."""
+    tracer = traced.provider.get_tracer("the application's")
+    seen: set[Any] = set()
+    told = face.told(on_event=lambda *_: seen.add(trace.get_current_span()))
+    with ModelServer([Reply(ToolCall("look", {})), Reply("Done.")]) as server:
+        async with agent_on(face, server, tools=[look], handlers=[traced.telemetry()]) as talker:
+            with tracer.start_as_current_span("outside") as outside:
+                async for _ in talker.stream("Go.", told):
+                    seen.add(trace.get_current_span())
+    assert seen == {outside}
 
 
 ASKED_FOR: dict[str, tuple[dict[str, Any], str | None]] = {

@@ -52,6 +52,22 @@ def test_a_misspelled_argument_is_refused_with_the_right_one(kind: Any, provider
                 make().stream("Go.", **{wrong: None})
 
 
+class _Anything:
+    """A client whose method takes any keyword."""
+
+    class chat:
+        class completions:
+            @staticmethod
+            def create(**options: Any) -> None: ...
+
+
+@KINDS
+def test_a_client_that_takes_anything_is_passed_anything(kind: Any) -> None:
+    agent = kind(_Anything(), model="m", xyzzy=1)
+    agent.stream("Go.", temprature=2)
+    assert agent.options == {"xyzzy": 1}
+
+
 @KINDS
 @pytest.mark.parametrize("name", ["output_mode", "max_steps", "retry"])
 def test_an_argument_of_the_agent_is_none_of_one_stream(kind: Any, name: str) -> None:

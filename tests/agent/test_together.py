@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -211,6 +212,60 @@ async def test_stopping_in_an_inner_wait_ends_everything(face: Face, ending: str
             told.check_brackets()
             await outer.say("Go on.")
             assert outer.contents[-1] == ("message", "Fine.")
+
+
+# -- what of an inner run is on the outer stream, and when
+
+
+def responses(*items: dict[str, Any]) -> Reply:
+    """An answer of the Responses API with an event that streamkit does not know, and these items' deltas."""
+    body = [
+        {"type": "response.created", "response": {"id": "r", "object": "response", "status": "in_progress"}},
+        {"type": "response.odd.thing", "note": "inner"},
+        *items,
+        {
+            "type": "response.completed",
+            "response": {"id": "r", "object": "response", "status": "completed", "output": []},
+        },
+    ]
+    return Reply(raw="".join(f"data: {json.dumps(item)}\n\n" for item in body).encode())
+
+
+@every_face
+@body
+async def test_the_bracket_of_an_inner_run_is_the_call_alone(face: Face) -> None:
+    """Neither its run and steps nor what the provider sent raw: these are the inner handlers'. Of its tokens the outer step has the
+    sum."""
+    inside, outside = face.told(), face.told()
+    delta = {"type": "response.output_text.delta", "item_id": "i", "output_index": 0, "content_index": 0, "delta": "Hi"}
+    with ModelServer([ASK, responses(delta), Reply("A star!")]) as server:
+        async with (
+            agent_on(face, server, "openai_responses", name="research", handlers=[inside]) as inner,
+            agent_on(face, server, "openai_responses", tools=[inner.agent.as_tool()]) as outer,
+        ):
+            await outer.say("Go.", outside)
+    raw = [
+        [event.name for event in told.of("on_event") if isinstance(event, sk.RawEvent)] for told in (inside, outside)
+    ]
+    assert ("response.odd.thing" in raw[0], "response.odd.thing" in raw[1]) == (True, False)
+    assert [len(outside.of(hook)) for hook in ("on_run_created", "on_run_done", "on_run_step_created")] == [1, 1, 2]
+    assert "Hi" in [message.content for message in outside.of("on_text_done")]
+
+
+@every_face
+@body
+async def test_inner_runs_of_an_agent_follow_each_other_and_of_an_async_one_do_not(face: Face) -> None:
+    with ModelServer(reply) as server:
+        async with (
+            agent_on(face, server, name="research", tools=[Counted().search]) as inner,
+            agent_on(face, server, tools=[inner.agent.as_tool(), Counted().search]) as outer,
+        ):
+            stream = await outer.say("Go.")
+        firsts = [request.body["messages"][0]["content"] for request in server.requests]
+    assert sorted(firsts) == ["Go.", "Go.", "moon", "moon", "sun", "sun"]
+    if not face.is_async:
+        assert firsts == ["Go.", "sun", "sun", "moon", "moon", "Go."]
+    assert stream.status == "completed"
 
 
 # -- with telemetry

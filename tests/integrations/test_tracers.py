@@ -50,11 +50,12 @@ def records_of(tracer: str) -> dict[str, Any]:
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize(("tracer", "api"), [(tracer, api) for tracer, apis in APIS_OF.items() for api in apis])
 def test_a_tracer_records_the_same_as_of_a_loop(tracer: str, api: str, face: str) -> None:
-    """Of a stream, and of an agent's requests."""
+    """Of a stream, and of an agent's requests; also where the agent has streamkit's own telemetry."""
     records = records_of(tracer)
     by_hand = records[f"{api}, {face}, by hand"]
     assert len(by_hand) == 2
     for record in by_hand:
         assert any("usage" in name or "token_count" in name for name in record), record
     assert records[f"{api}, {face}, stream"] == by_hand
-    assert records.get(f"{api}, {face}, agent", by_hand) == by_hand
+    for way in ("agent", "telemetry"):
+        assert records.get(f"{api}, {face}, {way}", by_hand) == by_hand

@@ -1,7 +1,7 @@
 """Runs requests under a tracer, and prints what it recorded: `python -m tests.integrations.tracers TRACER`.
 
-Each tracer has a process of its own, for some patch a client's classes for good. A request is read in three ways: `by hand`, in
-a loop over the client's own stream; `stream`, by streamkit; and `agent`. Printed is a JSON object: by API, face and way, for
+Each tracer has a process of its own, for some patch a client's classes for good. A request is read in four ways: `by hand`, in
+a loop over the client's own stream; `stream`, by streamkit; `agent`; and `telemetry`, an agent with streamkit's own. Printed is a JSON object: by API, face and way, for
 each request its output and its usage, as the tracer's records have them, without times and ids of its own.
 """
 
@@ -23,6 +23,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import streamkit as sk
+from streamkit.telemetry import Telemetry
 from streamkit.testing import ModelServer, Reply, Text, ToolCall
 
 from .runs import APIS_OF, FACES
@@ -136,9 +137,14 @@ def weather(city: str) -> str:
     return "rain"
 
 
+def _agent_options(api: str, way: str) -> dict[str, Any]:
+    handlers = [Telemetry(tracer_provider=TracerProvider())] if way == "telemetry" else []
+    return {"model": "m", "tools": [weather], "protocol": PROTOCOLS[api], "handlers": handlers}
+
+
 def _read(client: Any, api: str, way: str) -> None:
-    if way == "agent":
-        sk.Agent(client, model="m", tools=[weather], protocol=PROTOCOLS[api]).stream("?").until_done()
+    if way in ("agent", "telemetry"):
+        sk.Agent(client, **_agent_options(api, way)).stream("?").until_done()
         return
     for _ in SCRIPT:
         if way == "stream":
@@ -152,8 +158,8 @@ def _read(client: Any, api: str, way: str) -> None:
 
 
 async def _read_async(client: Any, api: str, way: str) -> None:
-    if way == "agent":
-        await sk.AsyncAgent(client, model="m", tools=[weather], protocol=PROTOCOLS[api]).stream("?").until_done()
+    if way in ("agent", "telemetry"):
+        await sk.AsyncAgent(client, **_agent_options(api, way)).stream("?").until_done()
         return
     for _ in SCRIPT:
         if way == "stream":
@@ -199,7 +205,7 @@ def main(tracer: str) -> None:
     TRACERS[tracer](exporter)
     records: dict[str, Any] = {}
     for api, face in product(APIS_OF[tracer], FACES):
-        for way in ("by hand", "stream", "agent") if api in PROTOCOLS else ("by hand", "stream"):
+        for way in ("by hand", "stream", "agent", "telemetry") if api in PROTOCOLS else ("by hand", "stream"):
             records[f"{api}, {face}, {way}"] = _recorded(tracer, api, face, way, exporter)
     print(json.dumps(records, default=str))
 

@@ -562,6 +562,23 @@ def test_a_run_that_nobody_answers_in_time_requires_action(
     assert code_of(refused) == (409, "question-closed")
 
 
+def test_the_handlers_of_an_agent_get_the_streams_of_its_runs(backend: Backend, agents: Agents) -> None:
+    texts: list[str] = []
+
+    class Noting(sk.EventHandler):
+        def on_text_done(self, message: sk.TextMessage, /) -> None:
+            texts.append(message.content)
+
+    def factory(context: Any) -> Any:
+        agent = agents(context)
+        agent.handlers = [Noting()]
+        return agent
+
+    with serve(backend.app(factory)) as url, Client(url) as client:
+        client.until(client.begin("hello")["id"], "completed")
+    assert texts == ["You said: hello"]
+
+
 # -- idempotency
 
 
