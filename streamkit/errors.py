@@ -284,7 +284,10 @@ def raise_source_error(error: Exception) -> NoReturn:
     translated.body = body
     if (headers := getattr(getattr(error, "response", error), "headers", None)) is not None:
         translated.note_headers(headers)
-    raise translated from error
+    try:
+        raise translated from error
+    finally:
+        del translated  # the error refers to this frame, which is not to refer back
 
 
 def _status_of(error: Any) -> int | None:

@@ -129,7 +129,7 @@ class Recorder(Handler):
             case StreamException(error=error, message=message, details=details):
                 self._end_source()
                 line = {"time": self._now(), "error": error, "message": message, "details": details}
-                self._write([{**line, **({"late": True} if self._is_over else {})}])
+                self._write([{**line, **self._place()}])
             case ToolCallDone(message=ToolCallMessage() as call) if self.stream.engine.pending.executes(call):
                 self._write([{"executes": call.call_id or call.id}])
             case ToolOutputDone(raw_item=None) if event.message.id not in self._written:
@@ -139,7 +139,7 @@ class Recorder(Handler):
             case StreamRetry() if not self._is_item(event):
                 if self._file is None and self.stream.source_decoder is None:  # no attempt could be opened so far
                     self._write([{"source": 1}])
-                self._write_answer(event)
+                self._write_answer(event, **self._place())
             case StreamWarning(code=code) if code in ADVICE and not self.stream.engine.pending.is_canonical:
                 self._write_answer(event)
             case StreamEnd(status=status):
@@ -225,10 +225,18 @@ class Recorder(Handler):
             return True
         return confirmation.answered and not engine.pending.is_canonical
 
-    def _write_answer(self, event: Event) -> None:
+    def _place(self) -> dict[str, Any]:
+        """Return what a line says of a failure that came after the newest source's end: whether the step was over too."""
+        if not self._is_over:
+            return {}
+        steps = self.stream.engine.runs.steps
+        is_between = bool(steps) and steps[-1].status == "completed"
+        return {"late": True, "between_steps": True} if is_between else {"late": True}
+
+    def _write_answer(self, event: Event, **more: Any) -> None:
         """Write an answer, and whether it came after the source's end."""
         self._end_source()
-        line: dict[str, Any] = {"time": self._now(), "event": codec.event_to_dict(event)}
+        line: dict[str, Any] = {"time": self._now(), "event": codec.event_to_dict(event), **more}
         if self._is_over:
             line["late"] = True
             if isinstance(event, ToolOutputDone) and not self.stream.engine.runs.requires_action:

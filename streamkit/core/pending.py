@@ -143,8 +143,9 @@ class PendingAnswers:
         self._undeferred: dict[Answer, None] = {}  # confirmations that nobody deferred
 
     def release(self) -> None:
-        """Refer to the waker no more, because nothing more comes."""
+        """Refer to the waker and the source no more, because nothing more comes."""
         self.waker = NoWaker()
+        self.executes = _never
 
     # -- confirmations
 

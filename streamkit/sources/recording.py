@@ -18,10 +18,12 @@
                                                                the source's end, with the id of its call as `promised`
                                                                if nothing waited for it
                                                                (a `stream_retry` too, which follows a failed source, or
-                                                               comes before one that could not be opened)
+                                                               comes before one that could not be opened, and then is
+                                                               `between_steps` if a step came before)
     {"executes": "…"}                                          the id of a call that an agent answered itself
     {"time": 1.3, "error": "…", "message": "…", "details": {…}, "late": true}
-                                                               the error that ended the stream
+                                                               the error that ended the stream; `between_steps` is true of
+                                                               one with which the next source could not be opened
     {"time": 1.2, "cut": "…"}                                  the beginning of the item in the middle of which the source
                                                                ended; of the whole source, if no item was complete
     {"time": 1.7, "end": "completed", "reason": "declined"}    how the stream ended; missing after a crash
@@ -283,6 +285,7 @@ class _RecordedLine(msgspec.Struct):
     cut: str | None = None
     end: str = ""
     error: str | None = None
+    between_steps: bool = False
     message: str = ""
     details: dict[str, Any] = {}
 
@@ -316,14 +319,16 @@ def _items(
                 if (failure := _failure(line, source, is_last=not more)) is not None:
                     if not (line.late or recorded_end.retries):
                         raise failure
-                    recorded_end.failure = failure
+                    recorded_end.failure, recorded_end.is_between_steps = failure, line.between_steps
                     return
             elif line.cut is not None:
                 recorded_end.cut = _text_bytes(line.cut)
             elif line.event is not None:
                 answer = _answer(line.event)
                 retries = [event for event in answer if isinstance(event, StreamRetry)]
-                if line.late:
+                if line.between_steps:
+                    recorded_end.next_retries += retries
+                elif line.late:
                     recorded_end.answers += answer
                     recorded_end.promised += [line.promised] if line.promised is not None else []
                 elif retries:

@@ -43,16 +43,20 @@ class RecordedEnd(msgspec.Struct, kw_only=True):
         cut: the beginning of the item in the middle of which it ended; None if it did not.
         retries: the attempts that followed it, where its transport failed.
         answers: the answers that came when its end had been delivered, as events.
+        next_retries: the attempts at the source after it, which could not be opened.
         promised: the ids of the calls whose output was promised before that, so that nothing waited for it.
         failure: the failure that came after its end, and after these answers.
+        is_between_steps: whether that failure is of the source after it, which could not be opened.
         reason: why the stream ended the run there: `declined` or `max_steps`; "" if its source did.
     """
 
     cut: bytes | None = None
     retries: list[StreamRetry] = []
     answers: list[Event] = []
+    next_retries: list[StreamRetry] = []
     promised: list[str] = []
     failure: BaseException | None = None
+    is_between_steps: bool = False
     reason: str = ""
 
     def take_retries(self) -> list[StreamRetry]:
@@ -148,6 +152,14 @@ class Opened:
         self._origins = ()
 
 
+def _close_nothing() -> None:
+    """In the place of what has closed a source."""
+
+
+async def _close_nothing_async() -> None:
+    """As `_close_nothing`."""
+
+
 class Source(Opened, Iterator[Batch]):
     """Batches that one thread at a time pulls. It is an iterator of them, too.
 
@@ -223,6 +235,7 @@ class Source(Opened, Iterator[Batch]):
         except Exception as error:
             raise_source_error(error)
         finally:
+            self._close = _close_nothing  # it may lead back to this source
             self.release()
 
 
@@ -281,6 +294,7 @@ class AsyncSource(Opened):
         except Exception as error:
             raise_source_error(error)
         finally:
+            self._close = _close_nothing_async
             self.release()
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.delivery import BatchDecoder, Steps, add_note
 from ..core.steps import CLOSE, CallForSource, ChosenSource, OpenSource, Pause, RepeatableSource, Stopped
-from ..errors import StreamkitError, UsageError
+from ..errors import SourceError, StreamkitError, UsageError
 from ..events import Event, RunStep, StreamEnd
 from ..sources.interrupt import stop_with_caller
 from .state import StreamState
@@ -61,9 +61,11 @@ class SourceOpener(StreamState):
             self.announce_request()
         try:
             source = yield OpenSource(value, self._engine.messages.sizes.limits, self._clock)
-        except StreamkitError:
+        except StreamkitError as error:
             if self._closing:
                 raise Stopped from None
+            if isinstance(error, SourceError):
+                yield from self._deliver(self._engine.next_source())  # the step before is over, and has not failed
             raise
         if source is None:
             raise Stopped

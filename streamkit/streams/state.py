@@ -194,11 +194,16 @@ class StreamState(StreamView):
             Stopped: the stream was stopped after them.
         """
         yield from self._engine.complete(recorded.answers)
+        for retry in recorded.next_retries:
+            yield from self._engine.next_source()
+            yield from self._engine.complete_event(retry)
         if recorded.reason == "declined":
             self._engine.pending.end_declined()
         elif recorded.reason == "max_steps":
             self._end_at_max_steps()
         if recorded.failure is not None:
+            if recorded.is_between_steps:
+                yield from self._engine.next_source()
             raise recorded.failure
 
     def _end_at_max_steps(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from streamkit.agent import ModelRequest
 from streamkit.protocols import codec
 from streamkit.testing import ModelServer, Reply, ServiceError, ToolCall
 
-from ..faces import Face, body, every_face
+from ..faces import FACES, Face, body, every_face, every_pair
 from ..retrying import Shown
 from .parts import Approving, agent_on, every_provider, outputs_of
 
@@ -259,6 +260,62 @@ async def test_a_recording_of_an_agents_attempts_replays_as_the_same_events(
     await replay.until_done()
     assert _events(again) == _events(live)
     assert [message.to_dict() for message in replay.messages] == [message.to_dict() for message in stream.messages]
+
+
+REFUSALS = {"refused": Reply(status=503), "empty": Reply(raw=b""), "silent": Reply(never_ends=True)}
+
+
+@every_pair
+@every_face
+@every_provider
+@pytest.mark.parametrize("refusal", list(REFUSALS.values()), ids=list(REFUSALS))
+@pytest.mark.parametrize("retry", [None, 2], ids=["once", "again"])
+@body
+async def test_a_model_call_that_brings_nothing_leaves_the_step_before_as_it_was(
+    face: Face, provider: str, refusal: Reply, retry: int | None, tmp_path: Path
+) -> None:
+    """That step is over before the attempt, and completed; so it is in a recording."""
+    live, again = face.told(), face.told()
+    with ModelServer([LOOK, refusal, Reply("Done.")]) as server:
+        options = {"retry": retry and sk.Retry(retry, max_wait=0.01), "timeouts": sk.Timeouts(first=1)}
+        async with agent_on(face, server, provider, tools=[Looks().tool()], **options) as talker:
+            stream = talker.stream("Go.", live, sk.Recorder(tmp_path / "run.jsonl"))
+            with nullcontext() if retry else pytest.raises(sk.StreamkitError):
+                await stream.until_done()
+    course = [(one["type"], one.get("run_step", {}).get("status")) for one in _events(live)]
+    steps = [one for one in course if one[0] in ("run_step_done", "stream_retry")]
+    assert steps == [
+        ("run_step_done", "completed"),
+        *([("stream_retry", None), ("run_step_done", "completed")] * bool(retry)),
+    ]
+    replay = face.stream(tmp_path / "run.jsonl", again)
+    with nullcontext() if retry else pytest.raises(sk.StreamkitError):
+        await replay.until_done()
+    assert _events(again) == _events(live)
+
+
+@every_provider
+def test_a_recording_of_an_inner_agents_attempts_replays_as_the_same_events(provider: str, tmp_path: Path) -> None:
+    live, again = FACES["sync"].told(), FACES["sync"].told()
+
+    async def run() -> None:
+        script = [
+            Reply(ToolCall("inner", {"input": "x"})),
+            Reply("In ha", cut_after=1),
+            Reply("In all."),
+            Reply("Done."),
+        ]
+        with ModelServer(script) as server:
+            async with (
+                agent_on(FACES["sync"], server, provider, name="inner", retry=RESTART) as inner,
+                agent_on(FACES["sync"], server, provider, tools=[inner.agent.as_tool()]) as outer,
+            ):
+                await outer.say("Go.", live, sk.Recorder(tmp_path / "run.jsonl"))
+
+    FACES["sync"].run(run)
+    sk.stream(tmp_path / "run.jsonl", again).until_done()
+    assert [event["type"] for event in _events(live)].count("stream_retry") == 1
+    assert _events(again) == _events(live)
 
 
 def _events(told: Any) -> list[dict[str, Any]]:
