@@ -41,6 +41,7 @@ class AnswerStage:
         answer_id: the id of the answer, made of that of the run.
         run_id: the id of the run, that the ids of calls name; None leaves both as they are.
         call_prefix: what the ids of calls begin with.
+        reasoning_format: the format of messages with reasoning.
         activity: how the agent's own calls are shown.
         asks: whether the answer shows a confirmation that waits at its end.
 
@@ -57,6 +58,7 @@ class AnswerStage:
         answer_id: str | None,
         run_id: str | None,
         call_prefix: str,
+        reasoning_format: str | None,
         activity: Activity,
         asks: bool = False,
     ) -> None:
@@ -65,6 +67,7 @@ class AnswerStage:
         self._answer_id = answer_id
         self._run_id = run_id
         self._call_prefix = call_prefix
+        self._reasoning_format = reasoning_format
         self._activity = activity
         self._asks = asks
         self._run: e.Run | None = None
@@ -154,6 +157,8 @@ class AnswerStage:
                 self._code_calls.add(message.call_id)
             return
         shown.metadata = {}
+        if isinstance(shown, m.ReasoningMessage):
+            shown.format = self._reasoning_format
         self._open[message.id] = shown
         yield shown.created_event(shown)
 
@@ -164,7 +169,7 @@ class AnswerStage:
                 yield from self._show_activity(message)
             return
         done = message.copy()
-        done.id, done.call_id, done.metadata = shown.id, shown.call_id, shown.metadata
+        done.call_id, done.format, done.metadata = shown.call_id, shown.format, shown.metadata
         if isinstance(done, m.TextMessage):
             self._text = done  # `_end_text` ends it, once it is known what follows
         else:
@@ -201,8 +206,11 @@ class AnswerStage:
         if text:
             yield from self._end_text(is_last=False)
             self._activities += 1
-            kind = m.TextMessage if self._activity == "text" else m.ReasoningMessage
-            yield from _whole(kind(f"activity-{self._activities}", content=text + _SEPARATOR))
+            id, content = f"activity-{self._activities}", text + _SEPARATOR
+            if self._activity == "text":
+                yield from _whole(m.TextMessage(id, content=content, metadata={"phase": "commentary"}))
+            else:
+                yield from _whole(m.ReasoningMessage(id, content=content, format=self._reasoning_format))
 
     # -- the run
 

@@ -24,6 +24,7 @@ __all__ = ["ApiEncoder", "ApiRequest", "ToolChoice"]
 
 _ENCODERS = {
     "openai_chat": ("openai_chat.answer", "ChatAnswer"),
+    "openai_responses": ("openai_responses.answer", "ResponsesAnswer"),
     "anthropic": ("anthropic.answer", "MessagesAnswer"),
 }
 
@@ -46,7 +47,7 @@ class ApiRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request to a model's API, in the form of an agent. It comes from a client, so every value in it may be forged.
 
     Attributes:
-        protocol: of the API: `openai_chat` or `anthropic`.
+        protocol: of the API: `openai_chat`, `openai_responses` or `anthropic`.
         model: the model's name, as the client has it.
         stream: whether it wants the answer as an event stream.
         system: all system prompts, in order, "" for none.
@@ -113,11 +114,13 @@ class ApiEncoder(base.Encoder):
     Attributes:
         encoder_class: the protocol's own encoder.
         id_prefix, call_prefix: what the ids of answers and of the client's calls begin with, before that of the run.
+        reasoning_format: the format of messages with reasoning.
     """
 
     encoder_class: ClassVar[type[base.Encoder]]
     id_prefix: ClassVar[str]
     call_prefix: ClassVar[str]
+    reasoning_format: ClassVar[str | None] = None
     sse_ids = False
 
     def __init__(self, request: ApiRequest, *, id: str | None, activity: Activity, asks: bool = False) -> None:
@@ -129,6 +132,7 @@ class ApiEncoder(base.Encoder):
             answer_id=None if id is None else f"{self.id_prefix}{id}",
             run_id=id,
             call_prefix=self.call_prefix,
+            reasoning_format=self.reasoning_format,
             activity=activity,
             asks=asks,
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -30,14 +30,14 @@ from ..relay import RunRecord
 from .api_response import AnswerResponse
 from .core import Server
 from .endpoints import Endpoints
-from .event_stream import Encoded, RunEventStream, ends_as_waiting, number_of, open_reading
+from .event_stream import Encoded, RunEventStream, ends_as_waiting, number_of, open_questions, open_reading
 from .problem import Problem
 from .records import ClientRequest, Context, client_of
 from .response import JsonResponse
 from .run_routes import RunRoutes, is_no_input
 from .ui_streams import SoFar, so_far
 
-__all__ = ["ApiRoutes"]
+__all__ = ["ApiRoutes", "conversation_of_run"]
 
 _CALL = re.compile(r"(?:call|toolu)_(?P<run>[A-Za-z0-9_-]{1,128})_[0-9]{1,6}").fullmatch
 _QUESTION = re.compile(r"\[approval (?P<run>[A-Za-z0-9_-]{1,128})_(?P<number>[0-9]{1,6})\]\s*$")
@@ -53,12 +53,15 @@ class ApiRoutes:
         server: the settings and look-ups that all endpoints share.
         runs: begins and answers runs.
         endpoints: how requests are answered.
+
+    Attributes:
+        endpoints: the same.
     """
 
     def __init__(self, server: Server, runs: RunRoutes, endpoints: Endpoints) -> None:
         self._server = server
         self._runs = runs
-        self._endpoints = endpoints
+        self.endpoints = endpoints
         self._created = int(time.time())
 
     @property
@@ -77,7 +80,7 @@ class ApiRoutes:
     async def models(self, request: Request, body: Any) -> Response:
         """Return the names of the agent, in the form of all APIs at once."""
         await self._server.owner(request)
-        data = [self._model(name) for name in self._endpoints.listed]
+        data = [self._model(name) for name in self.endpoints.listed]
         ends = {"first_id": data[0]["id"] if data else None, "last_id": data[-1]["id"] if data else None}
         return JsonResponse({"object": "list", "data": data, "has_more": False, **ends})
 
@@ -94,54 +97,90 @@ class ApiRoutes:
         return {"id": name, "object": "model", "type": "model", **times, "display_name": name, "owned_by": "streamkit"}
 
     def _check_model(self, name: str) -> None:
-        if not self._endpoints.takes(name):
+        if not self.endpoints.takes(name):
             raise Problem("model-not-found", f"There is no model {name[:100]!r}.", extra={"path": "model"})
 
     # -- answers
 
     async def chat(self, request: Request, body: Any) -> Response:
         """Answer a request to Chat Completions."""
-        return await self._answer(request, openai_chat.from_request(body, options=self._endpoints.options))
+        return await self.answer(request, openai_chat.from_request(body, options=self.endpoints.options))
 
     async def messages(self, request: Request, body: Any) -> Response:
         """Answer a request to Messages."""
-        return await self._answer(request, anthropic.from_request(body, options=self._endpoints.options))
+        return await self.answer(request, anthropic.from_request(body, options=self.endpoints.options))
 
     async def count_tokens(self, request: Request, body: Any) -> Response:
         """Return how many tokens a request to Messages has, by its size: which model reads it is the agent's."""
         await self._server.owner(request)
-        wanted = anthropic.from_request(body, options=self._endpoints.options)
+        wanted = anthropic.from_request(body, options=self.endpoints.options)
         self._check_model(wanted.model)
         return JsonResponse({"input_tokens": _tokens_of(wanted)})
 
-    async def _answer(self, request: Request, wanted: ApiRequest) -> Response:
+    async def answer(self, request: Request, wanted: ApiRequest, past: Sequence[Message] = ()) -> Response:
+        """Answer a request, by going on with the run that it answers, or by a new one.
+
+        Args:
+            past: the messages before those of the request.
+        """
+        self._server.add_reader(request)
+        going_on = await self._go_on(request, wanted)
+        if going_on is not None:
+            return going_on
+        record = await self.begin(request, wanted, past)
+        return await self.from_beginning(record, self.encoder(wanted, record.id), cancels=not wanted.background)
+
+    async def begin(self, request: Request, wanted: ApiRequest, past: Sequence[Message] = ()) -> RunRecord:
+        """Begin a new run."""
         self._check_model(wanted.model)
         owner = await self._server.owner(request)
-        self._server.add_reader(request)
-        going_on = await self._go_on(request, wanted, owner)
-        return await self._begin(request, wanted, owner) if going_on is None else going_on
-
-    async def _begin(self, request: Request, wanted: ApiRequest, owner: str | None) -> Response:
-        """Answer with a new run."""
         if not wanted.input and not wanted.history:
-            raise RequestError("messages", "have nothing of the user's")
+            raise RequestError(_place(wanted), "has nothing of the user's")
         run_id = secrets.token_urlsafe(16)
         context = Context(
             run_id=run_id,
-            conversation_id=f"v1-{run_id}",
-            messages=_of_run(wanted.history, _HISTORY),
+            conversation_id=conversation_of_run(run_id),
+            messages=[*past, *_of_history(wanted.history, run_id)],
             input=wanted.input,
             metadata=wanted.metadata,
             owner=owner,
             client=self._client(wanted),
         )
         record, _ = await self._runs.run(request, context, None)
-        encoder = self._encoder(wanted, run_id)
-        frames = Encoded(self._runs.writer(encoder), run_id, wants=is_no_input, at_question=ends_as_waiting)
-        return await self._response(record, encoder, frames, None)
+        return record
+
+    async def from_beginning(self, record: RunRecord, encoder: ApiEncoder, *, cancels: bool) -> AnswerResponse:
+        """Return the answer of a run, from its beginning.
+
+        Args:
+            cancels: whether the run stops where the client leaves.
+        """
+        return await self._response(record, encoder, self._frames(record, encoder), None, cancels=cancels)
+
+    def _frames(self, record: RunRecord, encoder: ApiEncoder) -> Encoded:
+        writer, newest = self._runs.writer(encoder), number_of(record.cursor, record.id)
+        return Encoded(writer, record.id, wants=is_no_input, at_question=ends_as_waiting, questions_from=newest)
+
+    async def as_it_stands(self, record: RunRecord, encoder: ApiEncoder) -> dict[str, Any]:
+        """Return the whole answer of a run, as far as it has come."""
+        frames, newest = self._frames(record, encoder), record.cursor
+        reading = await open_reading(self._server, record, None)
+        try:
+            while newest is not None and not frames.has_ended:
+                entries = await reading.apull(5.0)
+                if not entries:
+                    break
+                if frames.needs_questions(entries):
+                    frames.questions = await open_questions(self._server, record.id)
+                frames.body(entries)
+                if number_of(entries[-1].cursor, record.id) >= number_of(newest, record.id):
+                    break
+        finally:
+            reading.close()
+        return encoder.body()
 
     def _client(self, wanted: ApiRequest) -> ClientRequest:
-        settings = self._endpoints
+        settings = self.endpoints
         return ClientRequest(
             protocol=wanted.protocol,
             model=wanted.model,
@@ -152,21 +191,24 @@ class ApiRoutes:
             options=wanted.options,
             asks=settings.questions == "ask",
             stores=wanted.store,
+            previous_id=wanted.previous_id,
+            background=wanted.background,
         )
 
-    def _encoder(self, wanted: ApiRequest, run_id: str) -> ApiEncoder:
-        settings = self._endpoints
+    def encoder(self, wanted: ApiRequest, run_id: str) -> ApiEncoder:
+        """Return what encodes an answer of a run."""
+        settings = self.endpoints
         return wanted.encoder(id=run_id, activity=settings.activity, asks=settings.questions == "ask")
 
     async def _response(
-        self, record: RunRecord, encoder: ApiEncoder, frames: Encoded, after: str | None
+        self, record: RunRecord, encoder: ApiEncoder, frames: Encoded, after: str | None, *, cancels: bool
     ) -> AnswerResponse:
         reading = await open_reading(self._server, record, after)
         stream = RunEventStream(self._server, record, reading, frames)
 
         async def close(is_complete: bool) -> None:
             stream.close()
-            if not is_complete:
+            if cancels and not is_complete:
                 await self._server.relay.acancel(record.id, "disconnected")
 
         return AnswerResponse(
@@ -190,24 +232,27 @@ class ApiRoutes:
 
     # -- going on with an open run
 
-    async def _go_on(self, request: Request, wanted: ApiRequest, owner: str | None) -> Response | None:
+    async def _go_on(self, request: Request, wanted: ApiRequest) -> Response | None:
         """Answer with a run that waits for what the request brings: outputs of the client's tools, or what the user says to a
         question. None if there is no such run."""
-        match = next(filter(None, (_CALL(answer.call_id) for answer in wanted.answers)), None)
-        question = None if match is not None else _question_in(wanted)
-        if (named := match or question) is None:
-            return None
-        record = await self._waiting(request, named["run"], owner)
+        self._check_model(wanted.model)
+        owner = await self._server.owner(request)
+        output = next(filter(None, (_CALL(answer.call_id) for answer in wanted.answers)), None)
+        question = _question_in(wanted)
+        named = question.group("run") if question is not None else _previous_run(wanted)
+        run_id = output.group("run") if output is not None else named
+        record = None if run_id is None else await self._waiting(request, run_id, owner)
         if record is None:
             return None
         found = await so_far(self._server, record)
-        encoder = self._encoder(wanted, record.id)
+        encoder = self.encoder(wanted, record.id)
         asked = sum(isinstance(event, ConfirmationCreated) for event in found.shown)
         encoder.go_on_after(found.replay.engine.messages.all, found.replay.engine.runs.usage, asked)
-        if question is None:
+        if output is not None:
             answers = _outputs(record, wanted, encoder)
         else:
-            answers = _decision(record, wanted) if asked == int(question["number"]) else {}
+            is_newest = question is None or asked == int(question["number"])
+            answers = _decision(record, wanted) if is_newest else {}
         if not answers:
             return None
         for id, answer in answers.items():
@@ -235,7 +280,7 @@ class ApiRoutes:
             events=found.replay,
             beginning=beginning,
         )
-        return await self._response(record, encoder, frames, found.cursor)
+        return await self._response(record, encoder, frames, found.cursor, cancels=not encoder.request.background)
 
 
 def _tokens_of(wanted: ApiRequest) -> int:
@@ -247,10 +292,26 @@ def _tokens_of(wanted: ApiRequest) -> int:
     return size // 4 + len(images) * _IMAGE_TOKENS + 1
 
 
-def _of_run(messages: list[Message], run_id: str) -> list[Message]:
-    for message in messages:
-        message.run_id = run_id
+def conversation_of_run(run_id: str) -> str:
+    """Return the id of the conversation of a run that a client of a model's API began."""
+    return f"v1-{run_id}"
+
+
+def _of_history(messages: Sequence[Message], run_id: str) -> Sequence[Message]:
+    """Return the messages before a request with ids of their own, as those of another run."""
+    for number, message in enumerate(messages, 1):
+        message.id, message.run_id = f"{run_id}-{number}", _HISTORY
     return messages
+
+
+def _place(wanted: ApiRequest) -> str:
+    return "input" if wanted.protocol == "openai_responses" else "messages"
+
+
+def _previous_run(wanted: ApiRequest) -> str | None:
+    """Return the run of the response that a request goes on from with what the user says."""
+    id = wanted.previous_id if wanted.input and not wanted.history else None
+    return None if id is None else id.removeprefix("resp_")
 
 
 def _question_in(wanted: ApiRequest) -> re.Match[str] | None:
@@ -284,7 +345,7 @@ def _outputs(record: RunRecord, wanted: ApiRequest, encoder: ApiEncoder) -> dict
         return {}
     missing = [named for named, id in calls.items() if id in pending and id not in given]
     if missing:
-        raise RequestError("messages", f"have no output of these open calls: {', '.join(missing)}")
+        raise RequestError(_place(wanted), f"has no output of these open calls: {', '.join(missing)}")
     outputs: dict[str, dict[str, Any]] = {
         id: {"error" if given[id].failed else "output": given[id].output} for id in pending
     }

@@ -31,6 +31,7 @@ from .problem import Problem, problem_response
 from .records import Context
 from .request_guard import DEFAULT_BODY, RequestGuard, json_of, preflight_headers
 from .response import JsonResponse
+from .response_routes import ResponseRoutes
 from .run_routes import RunRoutes
 from .runs import DEFAULT_PAUSE, Runs
 from .ui_routes import UiRoutes
@@ -200,7 +201,8 @@ class App:
         ]
         if endpoints is not False:
             api = ApiRoutes(server, run, Endpoints() if endpoints is True else endpoints)
-            rows += [_Row(method, path, endpoint, "key") for method, path, endpoint in api.rows]
+            api_rows = [*api.rows, *ResponseRoutes(server, api).rows]
+            rows += [_Row(method, path, endpoint, "key") for method, path, endpoint in api_rows]
         if page is not False:
             files = PageFiles(page if isinstance(page, str) else "")
             rows += [_Row("GET", "/", files.response, "open"), _Row("GET", "/{file}", files.response, "open")]

@@ -31,6 +31,7 @@ PROBLEMS: Mapping[str, tuple[int, str]] = {
     "forbidden": (403, "This is not allowed."),
     "origin-not-allowed": (403, "Pages of this origin are not allowed."),
     "model-not-found": (404, "There is no such model."),
+    "previous-response-not-found": (404, "There is no such response to go on from."),
     "not-found": (404, "There is nothing at this path."),
     "run-not-found": (404, "There is no such run."),
     "conversation-not-found": (404, "There is no such conversation."),

@@ -58,6 +58,8 @@ class ClientRequest(msgspec.Struct, kw_only=True):
         options: what the factory is to apply, by the canonical names.
         asks: whether confirmations wait for the user; otherwise they are declined.
         stores: whether the conversation outlives the run.
+        previous_id: the id of the response that this one goes on from, None for none.
+        background: whether it goes on where the client leaves.
     """
 
     protocol: str
@@ -69,6 +71,8 @@ class ClientRequest(msgspec.Struct, kw_only=True):
     options: dict[str, Any] = {}
     asks: bool = False
     stores: bool = False
+    previous_id: str | None = None
+    background: bool = False
 
 
 _client_in = converter(ClientRequest)

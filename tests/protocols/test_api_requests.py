@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import streamkit as sk
-from streamkit.protocols import ApiRequest, ToolChoice, anthropic, openai_chat
+from streamkit.protocols import ApiRequest, ToolChoice, anthropic, openai_chat, openai_responses
 
 from ..agent.parts import PNG
 
@@ -172,4 +172,63 @@ def test_what_a_client_of_messages_wants_of_its_tools() -> None:
 def test_a_fault_of_messages_has_its_place(more: dict[str, Any], path: str) -> None:
     with pytest.raises(sk.RequestError) as refused:
         anthropic.from_request({"model": "m", "max_tokens": 5, "messages": [USER], **more})
+    assert refused.value.path == path
+
+
+# -- Responses
+
+
+def test_items_of_responses_are_flat_messages() -> None:
+    image = {"type": "input_image", "image_url": "data:image/png;base64,aGk="}
+    request = openai_responses.from_request(
+        {
+            "model": "m",
+            "instructions": "Be kind.",
+            "input": [
+                {"role": "developer", "content": "Be brief."},
+                USER,
+                {"type": "reasoning", "id": "rs", "summary": []},
+                {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "yes"}]},
+                {"type": "function_call", "id": "fc", "call_id": "c1", "name": "f", "arguments": "{}"},
+                {"type": "web_search_call", "id": "ws"},
+                {"type": "function_call_output", "call_id": "c1", "output": [{"type": "input_text", "text": "out"}]},
+                {"role": "user", "content": [{"type": "input_text", "text": "go"}, image]},
+            ],
+            "reasoning": {"effort": "low", "summary": "auto"},
+            "text": {"format": {"type": "text"}, "verbosity": "low"},
+        },
+        options=["reasoning_effort"],
+    )
+    assert request.system == "Be kind.\n\nBe brief."
+    assert flat(request.history) == [
+        ("user", "message", "hi"),
+        ("assistant", "message", "yes"),
+        ("assistant", "tool_call", "{}"),
+        ("computer", "tool_output", "out"),
+    ]
+    assert flat(request.input) == [("user", "message", "go"), ("user", "image", "aGk=")]
+    assert (request.options, request.ignored) == ({"reasoning_effort": "low"}, ["reasoning.summary", "text.verbosity"])
+    assert (request.store, request.background) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("more", "path"),
+    [
+        ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0].id"),
+        ({"input": [{"type": "nothing"}]}, "input[0].type"),
+        (
+            {"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}]},
+            "input[0].content[0].file_id",
+        ),
+        ({"background": True, "store": False}, "background"),
+        ({"text": {"format": {"type": "json_schema"}}}, "text.format"),
+        ({"include": ["message.output_text.logprobs"]}, "include"),
+        ({"prompt": {"id": "p"}}, "prompt"),
+        ({"conversation": "c"}, "conversation"),
+        ({"tool_choice": {"type": "web_search"}}, "tool_choice.type"),
+    ],
+)
+def test_a_fault_of_responses_has_its_place(more: dict[str, Any], path: str) -> None:
+    with pytest.raises(sk.RequestError) as refused:
+        openai_responses.from_request({"model": "m", "input": "hi", **more})
     assert refused.value.path == path

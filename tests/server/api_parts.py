@@ -18,7 +18,17 @@ from streamkit.testing import ModelServer, Reasoning, Reply, Request, ToolCall
 from ..agent.parts import ToyComputer, code
 from .parts import SECRET, TOKEN
 
-__all__ = ["FRONTS", "WEATHER", "Answer", "ApiAgents", "ChatFront", "Front", "MessagesFront", "Schema"]
+__all__ = [
+    "FRONTS",
+    "WEATHER",
+    "Answer",
+    "ApiAgents",
+    "ChatFront",
+    "Front",
+    "MessagesFront",
+    "ResponsesFront",
+    "Schema",
+]
 
 
 class Schema(NamedTuple):
@@ -300,4 +310,59 @@ class MessagesFront(Front):
         self.client.close()
 
 
-FRONTS: tuple[type[Front], ...] = (ChatFront, MessagesFront)
+class ResponsesFront(Front):
+    """OpenAI's client, with Responses."""
+
+    name = "responses"
+    protocol = "openai_responses"
+    path = "/v1/responses"
+    ends: Mapping[str, str] = {"done": "completed", "call": "completed", "cut": "incomplete"}
+    error = openai.APIStatusError
+
+    def __init__(self, url: str, key: str = TOKEN, **options: Any) -> None:
+        self.client = openai.OpenAI(base_url=f"{url}/v1", api_key=key, **options)
+
+    def outputs(self, outputs: Mapping[str, str]) -> list[Any]:
+        return [{"type": "function_call_output", "call_id": id, "output": text} for id, text in outputs.items()]
+
+    def ask(
+        self, messages: Sequence[Any], *, stream: bool = False, tools: Sequence[Schema] = (), **more: Any
+    ) -> Answer:
+        arguments: dict[str, Any] = {"model": "agent", "input": messages, **more}
+        if tools:
+            functions = [{"type": "function", "name": tool.name, "parameters": tool.parameters} for tool in tools]
+            arguments["tools"] = functions
+        if not stream:
+            return self._whole(self.client.responses.create(**arguments))
+        for event in self.client.responses.create(stream=True, **arguments):
+            if event.type == "response.failed":
+                raise openai.APIError(event.response.error.message, None, body=None)  # type: ignore[arg-type]
+            if event.type in ("response.completed", "response.incomplete"):
+                return self._whole(event.response)
+        raise AssertionError("the stream was cut off")
+
+    @staticmethod
+    def _whole(response: Any) -> Answer:
+        output, usage = response.output, response.usage
+        summaries = [part.text for one in output if one.type == "reasoning" for part in one.summary]
+        calls = [one for one in output if one.type == "function_call"]
+        return Answer(
+            response.id,
+            response.output_text,
+            "".join(summaries),
+            [(call.call_id, call.name, json.loads(call.arguments)) for call in calls],
+            response.status,
+            None if usage is None else (usage.input_tokens, usage.output_tokens),
+            [one.model_dump(exclude_none=True) for one in output],
+        )
+
+    def begin(self, messages: Sequence[Any]) -> Callable[[], object]:
+        stream = self.client.responses.create(model="agent", input=[*messages], stream=True)
+        next(iter(stream))
+        return stream.close
+
+    def close(self) -> None:
+        self.client.close()
+
+
+FRONTS: tuple[type[Front], ...] = (ChatFront, MessagesFront, ResponsesFront)

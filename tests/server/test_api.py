@@ -100,7 +100,8 @@ def test_tools_of_the_client_go_out_and_their_outputs_answer_the_run(
     assert (run_of(second), agents.looked, len(agents.contexts)) == (run_of(first), [7], 1)
     assert second.tokens is not None
     assert second.tokens[0] == 10  # of the second model call alone
-    wait_for(lambda: store.get(f"v1-{run_of(first)}") is None)  # the client has the conversation
+    if front.name != "responses":
+        wait_for(lambda: store.get(f"v1-{run_of(first)}") is None)  # the client has the conversation
 
 
 def test_what_the_user_says_after_outputs_is_new_input(front: Front, agents: ApiAgents) -> None:

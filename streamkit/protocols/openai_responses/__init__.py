@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from .decoder import Decoder
     from .encoder import Encoder
     from .input import to_input
+    from .request import from_request
 
-__all__ = ["Decoder", "Encoder", "to_input"]
+__all__ = ["Decoder", "Encoder", "from_request", "to_input"]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(__name__, {"Decoder": ".decoder", "Encoder": ".encoder", "to_input": ".input"})
+    _PLACES = {"Decoder": ".decoder", "Encoder": ".encoder", "from_request": ".request", "to_input": ".input"}
+    __getattr__, __dir__ = lazy_names(__name__, _PLACES)

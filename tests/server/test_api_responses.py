@@ -1,0 +1,146 @@
+"""Responses in front of an agent: what this API alone has. On memory, as `test_api`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pytest
+
+from streamkit.server import Endpoints, create_app
+
+from .api_parts import WEATHER, ApiAgents
+from .parts import TOKEN, Client, serve, wait_for
+
+TOOLS: Any = [{"type": "function", "name": "weather", "parameters": WEATHER.parameters}]
+
+
+@pytest.fixture(scope="module")
+def agents() -> Iterator[ApiAgents]:
+    made = ApiAgents()
+    yield made
+    made.close()
+
+
+def owner_of(run: Any, request: Any) -> bool | str:
+    user = request.headers.get("x-user", "ann")
+    return user if run is None else run.owner == user
+
+
+@pytest.fixture(scope="module")
+def url(agents: ApiAgents) -> Iterator[str]:
+    endpoints = Endpoints(questions="ask")
+    with serve(create_app(agents, token=TOKEN, authorize=owner_of, endpoints=endpoints)) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def client(url: str) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{url}/v1", api_key=TOKEN) as made:
+        yield made
+
+
+def create(client: openai.OpenAI, input: Any, **more: Any) -> Any:
+    return client.responses.create(model="agent", input=input, **more)
+
+
+def said(agents: ApiAgents) -> list[str]:
+    """What the newest request to the model has, in short."""
+    return [f"{one['role']}: {one.get('content')}" for one in agents.requests[-1]["messages"][1:]]
+
+
+def test_the_events_of_an_answer(client: openai.OpenAI) -> None:
+    events = [*create(client, "own 3", stream=True)]
+    assert [event.sequence_number for event in events] == [*range(len(events))]
+    response = events[-1].response
+    assert [item.type for item in response.output] == ["reasoning", "message", "message"]
+    assert [
+        item for event in events if event.type == "response.output_item.done" for item in [event.item]
+    ] == response.output
+    assert [item.phase for item in response.output[1:]] == ["commentary", "final_answer"]
+    assert (response.usage.input_tokens, response.model, response.store) == (20, "agent", True)
+
+
+def test_a_response_goes_on_from_another_and_so_does_a_branch(client: openai.OpenAI, agents: ApiAgents) -> None:
+    """The agent's own calls and their outputs are in what it goes on from."""
+    first = create(client, "own 3")
+    second = create(client, "hello", previous_response_id=first.id)
+    assert second.previous_response_id == first.id
+    past = ["user: own 3", "assistant: Let me look.", "tool: look 3", "assistant: It gave: look 3"]
+    assert said(agents) == [*past, "user: hello"]
+    create(client, "hi", previous_response_id=first.id)
+    assert said(agents) == [*past, "user: hi"]
+    create(client, "third", previous_response_id=second.id)
+    assert said(agents) == [*past, "user: hello", "assistant: You said: hello", "user: third"]
+
+
+def test_outputs_alone_go_on_with_the_run(client: openai.OpenAI, agents: ApiAgents) -> None:
+    first = create(client, "mixed Rome", tools=TOOLS)
+    call = first.output[-1]
+    output = {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}
+    second = create(client, [output], previous_response_id=first.id, tools=TOOLS)
+    assert (second.output_text, agents.looked) == ("It gave: look 7 | sunny", [7])
+
+
+def test_what_the_user_says_to_a_question_goes_on_with_the_run(client: openai.OpenAI, agents: ApiAgents) -> None:
+    first = create(client, "careful 4")
+    assert "May this run?" in first.output_text
+    assert create(client, "ok", previous_response_id=first.id).output_text == "It gave: careful 4"
+    assert agents.ran == [4]
+
+
+def test_what_cannot_be_gone_on_from(client: openai.OpenAI, agents: ApiAgents) -> None:
+    """A response that was not to be kept, one of another user, and one that never was look alike."""
+    unstored, kept = create(client, "hello", store=False), create(client, "hello")
+    other = client.with_options(default_headers={"x-user": "bob"})
+    agents.forget()
+    for one, id in ((client, unstored.id), (other, kept.id), (client, "resp_none"), (client, "../x")):
+        with pytest.raises(openai.NotFoundError) as refused:
+            create(one, "more", previous_response_id=id)
+        assert (refused.value.code, refused.value.param) == ("previous_response_not_found", "previous_response_id")
+    for one, id in ((client, unstored.id), (other, kept.id)):
+        with pytest.raises(openai.NotFoundError):
+            one.responses.retrieve(id)
+    assert agents.contexts == []
+
+
+def test_a_response_in_the_background_is_read_later(client: openai.OpenAI) -> None:
+    begun = create(client, "hello", background=True)
+    assert (begun.status, begun.background) == ("in_progress", True)
+    done = wait_for(lambda: (now := client.responses.retrieve(begun.id)).status == "completed" and now)
+    assert done.output_text == "You said: hello"
+
+
+def test_a_stream_in_the_background_goes_on_and_is_resumed(url: str, client: openai.OpenAI) -> None:
+    stream = create(client, "hello", background=True, stream=True)
+    first = [next(stream) for _ in range(4)]
+    stream.close()
+    id = first[0].response.id
+    rest = [*client.responses.retrieve(id, stream=True, starting_after=first[-1].sequence_number)]
+    assert rest[0].sequence_number == first[-1].sequence_number + 1
+    assert rest[-1].type == "response.completed"
+    assert rest[-1].response.output_text == "You said: hello"
+
+
+def test_a_response_is_cancelled(client: openai.OpenAI) -> None:
+    begun = create(client, "sleep", background=True)
+    assert client.responses.cancel(begun.id).status == "cancelled"
+    assert client.responses.retrieve(begun.id).status == "cancelled"
+
+
+def test_a_response_is_deleted(url: str, client: openai.OpenAI) -> None:
+    kept = create(client, "hello")
+    with Client(url) as http:
+        deleted = http.delete(f"/v1/responses/{kept.id}")
+    assert deleted.json() == {"id": kept.id, "object": "response", "deleted": True}
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(kept.id)
+    with pytest.raises(openai.NotFoundError):
+        create(client, "more", previous_response_id=kept.id)
+
+
+def test_a_failure_after_the_first_event_is_the_end_of_the_response(client: openai.OpenAI) -> None:
+    events = [*create(client, "break", stream=True)]
+    assert (events[-1].type, events[-1].response.status) == ("response.failed", "failed")
+    assert "The source failed" in events[-1].response.error.message
