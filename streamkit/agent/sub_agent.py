@@ -288,6 +288,8 @@ class InnerEvents(Handler):
         those of the streams outside of that."""
         if slot is not None:
             self._mailbox.put_later(self._record)  # an application may save the conversation while it waits
+        if slot is not None and slot.answered:
+            slot.is_settled = True
         if slot is None or not slot.open or (slot.deferred and slot.deferrals != slot.forwarded):
             self._mailbox.put([event])
             return

@@ -42,6 +42,7 @@ class Answer:
         deferred: whether `defer` was called and its time is not over: the stream waits.
         deferrals: how often `defer` was called; each call starts the time again.
         timeout: seconds that the last deferral lasts, None for no limit.
+        is_settled: whether an answer that comes too late is dropped, and no error: who gives it could not know of the other one.
         forwarded: the number of the deferral with which a sub-agent's stream forwarded the question to the outer stream, whose
             handlers have not been called yet; 0 if it did not.
         no_awaitable: the error text that refuses an awaitable; `{}` stands for it.
@@ -58,6 +59,7 @@ class Answer:
         "error",
         "forwarded",
         "has_answer",
+        "is_settled",
         "ready",
         "timeout",
         "value",
@@ -88,6 +90,7 @@ class Answer:
         self.deferred = False
         self.deferrals = 0
         self.timeout: float | None = None
+        self.is_settled = False
         self.forwarded = 0
         self._lock = threading.Lock()
 
@@ -108,7 +111,7 @@ class Answer:
             UsageError: there is an answer already, the stream went on without one, or the value is an awaitable on a
                 sync stream.
         """
-        if not self.offer(value):
+        if not self.offer(value) and not self.is_settled:
             self._check()
 
     def offer(self, value: object) -> bool:

@@ -434,15 +434,22 @@ async def test_an_inner_question_is_answered_on_the_outer_stream(face: Face, pro
 @every_face
 @body
 async def test_an_inner_handler_answers_before_the_outer_ones(face: Face) -> None:
+    """Theirs count for nothing, and are no errors."""
+    outcomes: list[str] = []
+
     class Late(sk.EventHandler):
         def on_confirmation(self, confirmation: sk.Confirmation) -> None:
             assert not confirmation.waiting
+            confirmation.decline("too late")
+
+        def on_confirmation_done(self, confirmation: sk.Confirmation) -> None:
+            outcomes.append(confirmation.status)
 
     computer = ToyComputer()
     with ModelServer(ASKS) as server:
         async with team(face, server, computer=computer, handlers=[Approving()]) as both:
-            await both.outer.say("Go.", Late())
-    assert computer.ran == ["say hot"]
+            stream = await both.outer.say("Go.", Late())
+    assert (computer.ran, outcomes, stream.status) == (["say hot"], ["approved"], "completed")
 
 
 @every_face
