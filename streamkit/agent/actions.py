@@ -34,6 +34,7 @@ __all__ = [
     "interrupted_output",
     "is_inside",
     "is_question",
+    "messages_after",
     "not_run_output",
     "open_calls",
     "pending_of",
@@ -95,6 +96,12 @@ def is_inside(message: Message, call_id: str) -> bool:
     """Whether a message is of the agent that this call has asked, or of one inside that."""
     parent = message.parent_id
     return parent is not None and (parent == call_id or parent.startswith(f"{call_id}/"))
+
+
+def messages_after(call: ToolCallMessage, messages: Sequence[Message]) -> Sequence[Message]:
+    """Return the messages that come after a call. Some servers give calls of other answers the same `call_id`."""
+    index = next((index for index in range(len(messages) - 1, -1, -1) if messages[index].id == call.id), -1)
+    return messages[index + 1 :]
 
 
 def is_question(message: Message) -> bool:

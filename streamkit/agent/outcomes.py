@@ -7,7 +7,16 @@ from functools import partial
 
 from ..answers import Confirmation
 from ..messages import ConsoleMessage, Message, ToolCallMessage, ToolOutputMessage
-from .actions import BEGAN, WAITING, RecordedAction, interrupted_output, is_inside, is_question, not_run_output
+from .actions import (
+    BEGAN,
+    WAITING,
+    RecordedAction,
+    interrupted_output,
+    is_inside,
+    is_question,
+    messages_after,
+    not_run_output,
+)
 from .calls import PendingCall, call_id_of
 from .code import CodeRun, console_of
 from .conversation import replace_message
@@ -156,7 +165,9 @@ class Outcomes:
             return
         for message in inner:
             message.run_id = action.call.run_id
-        first = next((index for index, one in enumerate(messages) if is_inside(one, parent)), len(messages))
+        after = messages_after(action.call, messages)
+        begin = len(messages) - len(after)
+        first = next((index for index, one in enumerate(after, begin) if is_inside(one, parent)), len(messages))
         others = [message for message in messages[first:] if not is_inside(message, parent)]
         messages[first:] = [*inner, *others]
 

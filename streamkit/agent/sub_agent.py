@@ -10,7 +10,7 @@ that nobody gave has no output: the next stream takes the inner conversation up 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
@@ -22,7 +22,7 @@ from ..handlers import Handler
 from ..messages import CodeMessage, Message, RefusalMessage, TextMessage, ToolCallMessage
 from ..sources.interrupt import Stopped
 from ..streams.state import StreamState
-from .actions import is_inside, open_calls
+from .actions import is_inside, messages_after, open_calls
 from .calls import Mailbox, PendingCall, call_id_of
 from .conversation import changed
 from .tools import Tool
@@ -218,9 +218,10 @@ class InnerNames:
         outer.editable, outer.answer_slot = inner.editable, inner.answer_slot
         return outer
 
-    def conversation(self, call: ToolCallMessage, messages: Iterable[Message]) -> list[Message]:
+    def conversation(self, call: ToolCallMessage, messages: Sequence[Message]) -> list[Message]:
         """Return the inner conversation that an outer one contains, with its input; [] if it contains none."""
-        inner = [self.inner(message) for message in messages if is_inside(message, self.parent)]
+        after = messages_after(call, messages)
+        inner = [self.inner(message) for message in after if is_inside(message, self.parent)]
         input = str(call.arguments.get("input", ""))
         return [TextMessage(role="user", content=input), *inner] if inner else []
 

@@ -16,7 +16,7 @@ from ..errors import UsageError
 from ..events import ConfirmationCreated, ConsoleDone, Event, Run, RunDone, ToolCallDone
 from ..messages import CodeMessage, Message, ToolCallMessage, ToolOutputMessage
 from ..streams.state import StreamState
-from .actions import WAITING, RecordedAction, belongs_to_calls, is_inside, is_question
+from .actions import WAITING, RecordedAction, belongs_to_calls, is_inside, is_question, messages_after
 from .argument_schema import ArgumentsError
 from .calls import PendingCall, call_id_of, declined_output, failure_events
 from .code import (
@@ -284,7 +284,8 @@ class Turn:
 
     def _has_begun(self, call: ToolCallMessage, tool: Tool[..., Any]) -> bool:
         """Whether a call has asked an agent already, whose run waited for an answer."""
-        return tool.agent is not None and any(is_inside(m, call_id_of(call)) for m in self._agent.messages)
+        after = messages_after(call, self._agent.messages)
+        return tool.agent is not None and any(is_inside(message, call_id_of(call)) for message in after)
 
     def _with_distinct_ids(self, messages: Sequence[Message]) -> tuple[list[ToolCallMessage], list[Message]]:
         """Return the calls that the agent answers, and all messages. Some models give several calls of an answer one

@@ -345,6 +345,24 @@ async def test_inner_runs_beside_each_other_are_kept_apart(face: Face) -> None:
         assert shown(kept) == shown(inside)
 
 
+@pytest.mark.parametrize("runs", [1, 2])
+def test_servers_that_give_each_call_the_same_id_get_a_new_inner_run_each(runs: int) -> None:
+    """Its messages stand between the call and its output."""
+    asks = [Reply(ToolCall("research", {"input": input}, call_id="call_0")) for input in ("one", "two")]
+    between = [] if runs == 1 else [Reply("Done.")]
+    script = [asks[0], Reply("first"), *between, asks[1], Reply("second"), Reply("Done.")]
+    with ModelServer(script) as server:
+        client = client_of(server)
+        agent = sk.Agent(client, model="m", tools=[sk.Agent(client, model="m", name="research").as_tool()])
+        for _ in range(runs):
+            agent.stream("Go.").until_done()
+        assert [message["content"] for message in server.requests[3 + len(between)].body["messages"]] == ["two"]
+    inside = [(message.type, message.content) for message in agent.messages if message.type != "tool_call"]
+    texts = ["first", "second"]
+    expected = [pair for text in texts for pair in (("message", text), ("tool_output", text))]
+    assert [one for one in inside if one[1] in texts] == expected
+
+
 @every_face
 @body
 async def test_three_levels_nest(face: Face) -> None:
