@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import streamkit as sk
-from streamkit.agent import Tool, ToolContext
+from streamkit.agent import Tool, ToolContext, tool
 from streamkit.testing import ModelServer, Reply, ToolCall
 
 from ..faces import Face, async_faces, body, every_face
@@ -30,7 +30,8 @@ async def test_a_tool_may_bring_its_own_schema(face: Face, provider: str) -> Non
 
     with pytest.raises(sk.UsageError, match="parameters="):
         Tool(look)
-    foreign = Tool(look, name="look-up", description="Look.", parameters=SCHEMA)
+    foreign = tool(name="look-up", description="Look.", parameters=SCHEMA)(look)
+    assert (foreign.parameters, Tool(look, parameters=SCHEMA).parameters) == (SCHEMA, SCHEMA)
     with ModelServer([Reply(ToolCall("look-up", {"city": "Oslo"})), Reply("Done.")]) as server:
         async with agent_on(face, server, provider, tools=[foreign]) as talker:
             await talker.say("Go.")
