@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import itertools
+import json
 import socket
 import threading
 import time
@@ -939,6 +940,62 @@ def test_what_is_open_ends_before_it_is_withdrawn() -> None:
     told.check_brackets()
     assert [message.status for message in told.of("on_text_done")] == ["failed", "completed"]
     assert [message.content for message in stream.messages] == ["Two"]
+
+
+CANNOT_TAKE_BACK = [name for name in registry.BUILT_IN if not registry.find(name).Encoder.withdraws]
+
+
+def _began_again(content: str = "One two", **fields: Any) -> list[sk.Event]:
+    """A log of a run that began again after a message with this content."""
+    log: list[sk.Event] = []
+    with sk.Emitter() as emitter:
+        emitter.text("Before.")
+        emitter.step()
+        emitter.emit(sk.TextDone(sk.TextMessage("half", content=content, **fields)))
+        emitter.emit(sk.StreamRetry(2, "SourceError", "It broke.", 0.0, ["half"]))
+        emitter.step()
+        emitter.text("All of it.")
+    for event in emitter.reader():
+        log.append(codec.decode_event(codec.encode_event(event)))
+    return log
+
+
+@pytest.mark.parametrize("wire", CANNOT_TAKE_BACK)
+def test_a_log_in_a_wire_that_cannot_take_back_ends_where_the_answer_began_again(wire: str) -> None:
+    """With the error: it never has both texts. Where there was nothing to take back it goes on."""
+    stream = sk.stream(_began_again())
+    items: list[Any] = []
+    with pytest.raises(sk.SourceError, match="It broke"):
+        items.extend(stream.chunks(wire))
+    assert stream.status == "failed"
+    encoder = registry.find(wire).Encoder()
+    encoded = [item for event in sk.stream(_began_again()) for item in encoder.items(event)]
+    shown = json.dumps(encoded)
+    assert "One two" in shown
+    assert "All of it." not in shown
+    again = sk.stream(encoded, protocol=wire)
+    with pytest.raises(sk.StreamkitError):
+        again.until_done()
+    assert again.messages[-1].content.endswith("One two")
+    for log in (_began_again(""), _began_again(parent_id="call-1")):
+        shown = json.dumps([*sk.stream(log).chunks(wire)])
+        assert "All of it." in shown
+        assert "One two" not in shown
+
+
+@every_face
+@body
+async def test_loops_that_hand_out_the_text_of_a_log_end_there_too(face: Face) -> None:
+    pieces: list[str] = []
+    stream = face.stream(_began_again())
+    with pytest.raises(sk.SourceError, match="It broke"):
+        async for piece in stream.text_deltas:
+            pieces.append(piece)
+    assert "".join(pieces) == "Before.\n\nOne two"
+    assert [message.content for message in await face.stream(_began_again()).get_final_messages()] == [
+        "Before.",
+        "All of it.",
+    ]
 
 
 # -- what people see

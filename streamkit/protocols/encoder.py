@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Set
 from typing import Any, ClassVar
 
 from ..answers import Confirmation
-from ..events import Event
+from ..core.content import has_content
+from ..events import ConfirmationCreated, ConfirmationDone, Done, Event, Run, RunDone, StreamException, StreamRetry
 from ..messages import Message, TextMessage
 from .frames import KEEPALIVE
 
@@ -29,7 +30,8 @@ class Encoder:
             left out: the output of the call that began the sub-agent has what it answered.
         questions: True if the client answers confirmations. It then gets those of sub-agents too, with the calls that they are
             about and what these give. If False they are left out.
-        withdraws: True if messages that were sent can be taken back, as a `StreamRetry` wants it.
+        withdraws: True if messages that were sent can be taken back, as a `StreamRetry` wants it. If False the run ends there for
+            the reader, with the error, where it has any content of them.
         headers: what an HTTP response in this protocol has besides the headers of every event stream.
         in_lines: True if the provider sends its items as lines of JSON, not as Server-Sent Events.
         sse_ids: False if the provider's own client cannot read the `id:` and `retry:` of an event stream: it takes a block of
@@ -47,6 +49,8 @@ class Encoder:
     sub_agents: ClassVar[bool] = False
     questions: ClassVar[bool] = False
     withdraws: bool = False
+    _is_over = False
+    _irrevocable: Set[str] = frozenset()  # the ids of messages that were sent and cannot be taken back
     _asked: Set[str] = frozenset()  # the call ids of sub-agents' calls that are shown, because of their questions
 
     def feed(self, event: Event) -> Iterable[dict[str, Any]]:
@@ -62,19 +66,33 @@ class Encoder:
         A reader with the same `fields=` gets an extracted text once where the protocol keeps its id. Where texts have
         no id, in Chat Completions and Anthropic Messages, it gets the text twice: as the model's own, and from the call.
         """
+        if self._is_over:
+            return ()
         message: Any = getattr(event, "snapshot", None)
         if message is None:
-            confirmation: Any = getattr(event, "confirmation", None)
-            if isinstance(confirmation, Confirmation) and not self.shows_question(confirmation):
-                return ()
-            return self.feed(event)
+            return self._items_of_other(event)
         if not self.shows(message):
             return ()
         if message.choice and not self.choices:
             return ()
         if "field" in message.metadata and not self.fields and not isinstance(message, TextMessage):
             return ()
+        if not self.withdraws and isinstance(event, Done) and has_content(message):
+            self._irrevocable |= {message.id}
         return self.feed(event)
+
+    def _items_of_other(self, event: Event) -> Iterable[dict[str, Any]]:
+        """Return the items of an event that is about no message. Where an answer begins again of which the reader has a part
+        that cannot be taken back, the run ends for it, with the error."""
+        match event:
+            case StreamRetry(error=kind, message=text) if not self._irrevocable.isdisjoint(event.withdrawn):
+                self._is_over = True
+                run = Run(status="failed", error={"type": kind, "message": text})
+                return [*self.feed(RunDone(run)), *self.feed(StreamException(kind, text))]
+            case ConfirmationCreated() | ConfirmationDone() if not self.shows_question(event.confirmation):
+                return ()
+            case _:
+                return self.feed(event)
 
     def shows_question(self, confirmation: Confirmation) -> bool:
         """Whether a question has a place in the protocol. If so, what it is about is shown from then on."""

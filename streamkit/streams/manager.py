@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from typing_extensions import TypeVar
 
-from ..core.content import is_content, is_of_answer
+from ..core.content import has_content, is_content, is_of_answer
 from ..core.steps import ChosenSource
-from ..errors import ProtocolError, UsageError
-from ..events import ConfirmationCreated, ConfirmationDone, Event, Run, RunStep, StreamWarning, TextDelta
+from ..errors import ProtocolError, SourceError, UsageError
+from ..events import ConfirmationCreated, ConfirmationDone, Event, Run, RunStep, StreamRetry, StreamWarning, TextDelta
 from ..handlers import Handler
 from ..messages import Message, TextMessage
 from ..protocols import registry
@@ -147,11 +147,20 @@ class Manager(Lifecycle, Readable):
     def _observe(self, event: Event) -> None:
         if isinstance(event, StreamWarning):
             _log_warning(event)
+        elif isinstance(event, StreamRetry):
+            self._check_taken_back(event)
         elif isinstance(event, ConfirmationCreated):
             self._waiting_since = self._waiting_since or time.monotonic()
         elif isinstance(event, ConfirmationDone) and self._waiting_since and not self._engine.pending.undecided:
             self._times.waiting += time.monotonic() - self._waiting_since
             self._waiting_since = 0.0
+
+    def _check_taken_back(self, retry: StreamRetry) -> None:
+        """Raise what an answer failed with that began again elsewhere, where its content was handed out here to somebody who
+        cannot take it back."""
+        withdrawn = map(self._engine.messages.get, retry.withdrawn)
+        if self._hands_out and any(one is not None and one.parent_id is None and has_content(one) for one in withdrawn):
+            raise retry.exception or SourceError(retry.message)
 
     def for_stream(self) -> Readable:
         """Return the stream itself: another stream over it closes it."""

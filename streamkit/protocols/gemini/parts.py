@@ -65,7 +65,7 @@ def _text_parts(content: str, own: WireObject) -> list[dict[str, Any]]:
     """Return the parts of a text. One that was changed has all of it in the first."""
     parts = [as_object(part) for part in as_list(own.get("parts"))]
     sizes = [as_count(part.get("text")) or 0 for part in parts]
-    if sum(sizes) != len(content):
+    if not parts or sum(sizes) != len(content):
         sizes = [len(content), *[0] * (len(parts) - 1)]
     texts: list[dict[str, Any]] = []
     start = 0
