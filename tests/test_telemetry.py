@@ -412,7 +412,15 @@ def test_the_metrics_of_a_run(traced: Traced) -> None:
     tokens = {point.attributes["gen_ai.token.type"]: point.sum for point in metrics["gen_ai.client.token.usage"]}
     assert tokens == {"input": 20, "output": 3}
     (duration,) = metrics["gen_ai.client.operation.duration"]
-    assert (duration.count, duration.explicit_bounds[0]) == (2, 0.01)
+    assert duration.count == 2
+    bounds = {name: points[0].explicit_bounds for name, points in metrics.items()}
+    assert bounds == {  # as the conventions recommend
+        "gen_ai.client.operation.duration": tuple(0.01 * 2**power for power in range(14)),
+        "gen_ai.client.operation.time_to_first_chunk": (
+            *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0),
+        ),
+        "gen_ai.client.token.usage": tuple(4**power for power in range(14)),
+    }
 
 
 class Broken(SpanProcessor):

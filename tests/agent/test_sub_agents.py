@@ -567,6 +567,47 @@ async def test_an_unanswered_inner_question_is_asked_again(
 
 
 @every_face
+@pytest.mark.parametrize("answer", ["deferred", "declined", "declined with a reason", "left again"])
+@body
+async def test_a_question_that_is_taken_up_takes_any_answer(face: Face, answer: str, tmp_path: Path) -> None:
+    """In an agent that has the conversation from a file alone, as another process has it."""
+
+    class Deciding(sk.EventHandler):
+        def on_confirmation(self, confirmation: sk.Confirmation) -> None:
+            match answer:
+                case "deferred":
+                    confirmation.defer(20)
+                    threading.Thread(target=self.stream.pending[confirmation.id].approve).start()
+                case "declined":
+                    confirmation.decline()
+                case "declined with a reason":
+                    confirmation.decline("too hot")
+                case _:
+                    pass
+
+    computer, path = ToyComputer(), tmp_path / "conversation.json"
+    with ModelServer(ASKS[:2]) as server:
+        async with team(face, server, computer=computer) as both:
+            await both.outer.say("Go.")
+            both.outer.agent.save(path)
+    script = [ASKS[3]] if answer == "declined" else ASKS[2:]
+    with ModelServer(script) as server:
+        async with team(face, server, computer=computer) as both:
+            both.outer.agent.load(path)
+            stream = await both.outer.say(Deciding())
+            bodies = [str(request.body) for request in server.requests]
+            outputs = [m.content for m in stream.messages if m.type == "tool_output" and m.parent_id is None]
+    assert computer.ran == (["say hot"] if answer == "deferred" else [])
+    if answer == "left again":
+        assert (stream.status, bodies) == ("requires_action", [])
+        return
+    assert stream.status == "completed"
+    assert ("too hot" in bodies[0]) is (answer == "declined with a reason")
+    declined = "(the user declined what it wanted to do, so it stopped)"
+    assert outputs == [declined if answer == "declined" else ANSWER]
+
+
+@every_face
 @pytest.mark.parametrize("way", ["in the hook", "deferred", "left", "by the middle agent"])
 @body
 async def test_a_question_is_forwarded_through_every_level(face: Face, way: str, tmp_path: Path) -> None:
@@ -695,9 +736,13 @@ async def test_inner_code_has_ended_when_close_returns(face: Face) -> None:
     assert stream.status == "cancelled"
 
 
-@every_face
+@pytest.mark.parametrize(
+    ("face", "how"),
+    [*((face, "cancel") for face in FACES.values()), *((FACES[name], "close") for name in ("sync", "asyncio"))],
+    ids=lambda value: getattr(value, "name", value),
+)
 @body
-async def test_cancelling_at_any_event_leaves_a_sound_stream(face: Face) -> None:
+async def test_stopping_at_any_event_leaves_a_sound_stream(face: Face, how: str) -> None:
     number, over = 0, False
     while not over:
         number += 1
@@ -708,8 +753,11 @@ async def test_cancelling_at_any_event_leaves_a_sound_stream(face: Face) -> None
                 count = 0
                 async for _ in stream:
                     count += 1
-                    if count == number:
+                    if count == number and how == "cancel":
                         stream.cancel()
+                    elif count == number:
+                        await stream.close()
+                        break
                 over = count < number
                 handler.check_brackets()
                 assert stream.status == ("completed" if over else "cancelled") or count == number

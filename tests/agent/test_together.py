@@ -16,6 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import streamkit as sk
 from streamkit.protocols import codec
+from streamkit.relay import MemoryRelay
 from streamkit.telemetry import Telemetry
 from streamkit.testing import ModelServer, Reply, Request, ServiceError, Text, ToolCall
 
@@ -101,7 +102,7 @@ async def test_an_outer_retry_repeats_the_outer_model_call_alone(face: Face, pro
 @body
 async def test_what_an_inner_retry_withdraws_is_withdrawn_outside(face: Face, provider: str, tmp_path: Path) -> None:
     """Its event is on the outer stream, with the ids that the messages have there. They are in no `messages`, no saved conversation
-    and no later request, and a recording replays the same."""
+    and no later request, a recording replays the same, and a relay's readers take back the same."""
     counted, told, again, path = Counted(), face.told(), face.told(), tmp_path / "run.jsonl"
     script = [
         ASK,
@@ -119,8 +120,11 @@ async def test_what_an_inner_retry_withdraws_is_withdrawn_outside(face: Face, pr
             agent_on(face, server, provider, **options) as inner,
             agent_on(face, server, provider, tools=[inner.agent.as_tool()]) as outer,
         ):
-            outer_shown = Shown()
-            stream = await outer.say("Go.", told, outer_shown, sk.Recorder(path))
+            outer_shown, lines = Shown(), list[bytes]()
+            stream = outer.stream("Go.", told, outer_shown, sk.Recorder(path))
+            async for event in stream:
+                if not isinstance(event, (sk.events.RunEvent, sk.events.StreamEnd)):
+                    lines.append(codec.encode_event(event))
             outer.agent.save(tmp_path / "talk.json")
         requests = server.requests
     assert counted.runs == ["sun"]
@@ -137,6 +141,14 @@ async def test_what_an_inner_retry_withdraws_is_withdrawn_outside(face: Face, pr
     await replay.until_done()
     assert events_of(again) == events_of(told)
     assert shown(replay.messages) == WHOLE
+    relay = MemoryRelay()
+    with sk.Emitter(relay, "run") as emitter:
+        for line in lines:
+            emitter.emit(codec.decode_event(line))
+    read = face.stream(relay.reader("run"), taken_back := Shown())
+    await read.until_done()
+    assert shown(read.messages) == WHOLE
+    assert taken_back.taken_back == outer_shown.taken_back
 
 
 def events_of(told: Any) -> list[dict[str, Any]]:
