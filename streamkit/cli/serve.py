@@ -28,7 +28,7 @@ from .script import reply_to
 
 if TYPE_CHECKING:
     from ..computer import Computer
-    from ..server import App, Context
+    from ..server import App, Context, Endpoints
 
 __all__ = ["Computers", "run", "scripted"]
 
@@ -113,8 +113,15 @@ def _app(
         return make(computer=computer, instructions=system)
 
     # Whoever reads an error here has started the server, and needs the provider's words.
-    app = create_app(make_agent, expose_errors=True, **options)
+    app = create_app(make_agent, expose_errors=True, endpoints=_endpoints(), **options)
     return app
+
+
+def _endpoints() -> Endpoints:
+    """How clients of model APIs are answered: whoever uses them is at the keyboard, and can be asked."""
+    from ..server import Endpoints
+
+    return Endpoints(models=("agent", "*"), activity="reasoning", questions="ask")
 
 
 def _server() -> tuple[Any, Callable[..., App]]:
@@ -172,6 +179,8 @@ def _errors_in_one_line() -> Generator[None]:
 
 def _introduce(url: str, model: str | None, path: str, *, auto_run: bool) -> None:
     print(printable(f"The page, for this machine alone: {url}"))
+    root, _, token = url.partition("/#token=")
+    print(printable(f"Clients of OpenAI's and Anthropic's APIs: {root}/v1, with the key {token}"))
     print(printable(f"The model: {model or 'a scripted one; set OPENAI_API_KEY or pass --base-url for a real one'}"))
     print(printable(f"Conversations: {path}"))
     if auto_run:

@@ -13,7 +13,9 @@ import sys
 from collections.abc import Generator
 from pathlib import Path
 
+import anthropic
 import httpx
+import openai
 import pytest
 
 from streamkit.testing import ModelServer, Reply
@@ -92,6 +94,21 @@ def test_the_person_who_started_the_server_reads_what_the_provider_said(tmp_path
             run = client.post("/runs", json={"input": "Hello"}).json()["id"]
             assert said in client.get(f"/runs/{run}/events").text
             assert said in client.get(f"/runs/{run}").json()["error"]["detail"]
+
+
+def test_clients_of_openai_and_anthropic_reach_the_agent(tmp_path: Path) -> None:
+    """Under any model's name, with the base URL and the key that the command prints. They read what the provider said."""
+    with served(tmp_path / "conversations.sqlite") as (url, token):
+        with openai.OpenAI(base_url=f"{url}/v1", api_key=token) as client:
+            answer = client.responses.create(model="any", input="How is a sine?")
+            assert "[approval " in answer.output_text  # for the code that plots it
+            then = client.responses.create(model="any", input="no", previous_response_id=answer.id)
+            assert "Then I will not run it." in then.output_text
+        with anthropic.Anthropic(base_url=url, api_key=token) as claude:
+            said = claude.messages.create(
+                model="any", max_tokens=9, messages=[{"role": "user", "content": "How is a sine?"}]
+            )
+            assert said.stop_reason == "end_turn"
 
 
 def test_a_port_that_is_taken_is_an_error() -> None:

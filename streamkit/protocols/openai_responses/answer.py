@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..api_request import ApiEncoder
+from ..values import as_object
 from .encoder import Encoder
 
 __all__ = ["ResponsesAnswer"]
@@ -60,7 +61,6 @@ class ResponsesAnswer(ApiEncoder):
         response = self._response
         if response.get("status") == "in_progress":
             return {**response, "output": self._items}
-        error = response.get("error") or {}
-        if error.get("code") == "cancelled":
+        if as_object(response.get("error")).get("code") == "cancelled":
             return {**response, "status": "cancelled", "error": None}
         return response
