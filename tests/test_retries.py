@@ -233,7 +233,7 @@ async def test_a_source_of_then_is_a_function_too(face: Face) -> None:
     with ModelServer([Reply(ToolCall("look", {})), Reply("Done.")]) as server:
         async with asking(face, server, "openai_chat") as ask:
             stream = face.stream(ask, told, then=lambda _: b"data: [DONE]\n\n", retry=2)
-            with pytest.raises(sk.UsageError, match="is a function"):
+            with pytest.raises(sk.UsageError, match="what `then` returns is a function"):
                 await stream.until_done()
 
 

@@ -510,6 +510,24 @@ async def test_a_tool_runs_inside_the_contexts_of_the_handlers(face: Face, kind:
     assert len({thread for _, _, thread in notes}) == 1
 
 
+@every_face
+@body
+async def test_a_context_makes_no_error_go_away(face: Face) -> None:
+    class Suppressing(sk.EventHandler):
+        def around_tool(self, call: sk.ToolCallMessage, /) -> Any:
+            return contextlib.suppress(ValueError)
+
+    def act() -> None:
+        """Act."""
+        raise ValueError("broken")
+
+    with ModelServer([Reply(ToolCall("act", {})), Reply("Done.")]) as server:
+        async with agent_on(face, server, tools=[act]) as talker:
+            stream = await talker.say("Go.", Suppressing())
+    assert [one.content for one in stream.messages if one.type == "tool_output"] == ["Error: ValueError: broken"]
+    assert stream.status == "completed"
+
+
 @async_faces
 @body
 async def test_a_context_that_raises_is_the_calls_failure(face: Face) -> None:

@@ -6,7 +6,7 @@ import inspect
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from typing import Any, TypeAlias, cast
 
 from msgspec.structs import replace
@@ -92,9 +92,18 @@ class PendingCall:
         if self._stream.on_wait is not None:
             self._stream.on_wait()
 
-    def around(self) -> AbstractContextManager[None]:
-        """Return the contexts that the stream's handlers have for this call."""
-        return self._stream.around_tool(self.call)
+    @contextmanager
+    def around(self) -> Iterator[None]:
+        """Enter the contexts that the stream's handlers have for this call. None of them can make an error go away."""
+        failure: BaseException | None = None
+        with self._stream.around_tool(self.call):
+            try:
+                yield
+            except BaseException as error:
+                failure = error
+                raise
+        if failure is not None:
+            raise failure
 
     def run(self) -> Any:
         """Call the function, and return what it returns. Raises what it raises."""

@@ -15,7 +15,7 @@ from ..messages import Message
 __all__ = ["BeforeRequest", "ModelRequest", "checked_before_request", "prepared", "prepared_async"]
 
 
-@dataclass
+@dataclass(slots=True)
 class ModelRequest:
     """What an agent is about to send to the model. `before_request` may change each of these, for this request alone.
 
@@ -100,7 +100,11 @@ def _call(before: BeforeRequest, request: ModelRequest) -> Any:
 
 def _checked(request: ModelRequest, result: object) -> ModelRequest:
     if result is None or isinstance(result, ModelRequest):
-        return request if result is None else result
+        prepared = request if result is None else result
+        for name, kind in (("messages", list), ("tools", list), ("options", dict)):
+            if not isinstance(value := getattr(prepared, name), kind):
+                raise UsageError(f"`request.{name}` is a `{kind.__name__}`, not {value!r}")
+        return prepared
     if inspect.iscoroutine(result):
         result.close()
     hint = ": use `AsyncAgent`" if inspect.isawaitable(result) else ""

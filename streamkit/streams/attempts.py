@@ -81,7 +81,7 @@ class Attempts:
             UsageError: it can be read only once.
         """
         if self._repeats_functions and not isinstance(source, RepeatableSource):
-            source = repeatable(source)
+            source = repeatable(source, what="what `then` returns")
         self.source, self.number, self._tries = source, 1, 1
         self._failures.clear()
 
@@ -152,8 +152,8 @@ class Attempts:
 # -- sources
 
 
-def repeatable(source: Any, fallbacks: Sequence[Any] = ()) -> RepeatableSource:
-    """Return a function, and those that stand in for it, as a source that can be asked again.
+def repeatable(source: Any, fallbacks: Sequence[Any] = (), *, what: str = "a source") -> RepeatableSource:
+    """Return a function, and those that stand in for it, as a source that can be asked again. Errors call it `what`.
 
     Raises:
         UsageError: one of them is something that can be read only once.
@@ -164,7 +164,7 @@ def repeatable(source: Any, fallbacks: Sequence[Any] = ()) -> RepeatableSource:
     for one in sources:
         if not callable(one) or isinstance(one, type) or any(offers(one, method) for method in _READ):
             raise UsageError(
-                f"with `retry=` or `fallbacks=` a source is a function that makes the request anew for each attempt, not "
+                f"with `retry=` or `fallbacks=` {what} is a function that makes the request anew for each attempt, not "
                 f"{one!r}: pass `lambda: …`"
             )
     return RepeatableSource(lambda attempt, fallback: sources[fallback], len(fallbacks))

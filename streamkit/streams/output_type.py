@@ -93,10 +93,13 @@ class OutputType:
                 strict = strict and {*part.get("required", ())} == {*properties}
             if part.get("type") == "object":
                 strict = strict and part.get("additionalProperties") is False
-            strict = strict and any(key in part for key in _STATES_TYPE)
+            strict = strict and any(key in part for key in _STATES_TYPE) and _NOT_STRICT.isdisjoint(part)
         return schema, strict
 
 
+_NOT_STRICT = frozenset(
+    ("prefixItems", "uniqueItems", "patternProperties", "propertyNames")
+)  # of which strict servers have none
 _STATES_TYPE = ("type", "anyOf", "allOf", "$ref", "enum", "const")
 
 

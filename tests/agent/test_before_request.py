@@ -158,6 +158,27 @@ async def test_it_returns_a_request_or_nothing(face: Face) -> None:
         assert not server.requests
 
 
+def misspells(request: ModelRequest) -> None:
+    request.message = []  # type: ignore[attr-defined]
+
+
+def empties(request: ModelRequest) -> None:
+    request.messages = None  # type: ignore[assignment]
+
+
+@every_face
+@body
+async def test_what_a_request_does_not_have_is_refused(face: Face) -> None:
+    with ModelServer(calls(1)) as server:
+        async with agent_on(face, server, before_request=misspells) as talker:
+            with pytest.raises(AttributeError, match="message"):
+                await talker.say("Go.")
+        async with agent_on(face, server, before_request=empties) as talker:
+            with pytest.raises(sk.UsageError, match=r"`request\.messages` is a `list`"):
+                await talker.say("Go.")
+        assert not server.requests
+
+
 @every_face
 @body
 async def test_an_option_that_the_client_does_not_have_is_refused(face: Face) -> None:

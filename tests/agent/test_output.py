@@ -135,6 +135,8 @@ KINDS: dict[str, tuple[Any, str, Any, bool]] = {
     "a union": (Rain | Snow, '{"type": "Snow", "depth": 3}', Snow(3), True),
     "keys that may be missing": (list[Options], "[{}]", [{}], False),
     "a model with a default": (list[Storm], '[{"name": "Ida"}]', [Storm(name="Ida")], False),
+    "a tuple": (tuple[int, str], '[1, "a"]', (1, "a"), False),
+    "a set": (set[int], "[1, 2]", {1, 2}, False),
     "any keys": (list[dict[str, int]], '[{"a": 1}]', [{"a": 1}], False),
 }
 
