@@ -170,6 +170,13 @@ class Said:
             case "openai_chat":
                 told["calls"] = [(c.name, arguments(c.content)) for c in calls if not c.provider_executed]
                 told["code"] = []
+            case "cohere":
+                own = [call for call in calls if not call.provider_executed]
+                told["calls"] = [
+                    (call.name, as_object(call) if call.metadata.get("custom") else arguments(call.content))
+                    for call in own
+                ]
+                told["code"] = []
             case "ollama":
                 sent = [call for call in calls if call.status == "completed" and not call.provider_executed]
                 told["calls"] = [(call.name, as_object(call)) for call in sent if not call.malformed]
@@ -229,7 +236,7 @@ LOST = {
     ("vercel-openai-client-tool-search.1", "letta"),
 }
 MCP = "mcp_approval_request"
-REFUSALS_ARE_TEXT = ("letta", "ollama")
+REFUSALS_ARE_TEXT = ("letta", "cohere", "ollama")
 
 
 def arguments(text: str) -> Any:

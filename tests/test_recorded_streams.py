@@ -25,7 +25,7 @@ from .telling import Story, tell_bytes, tell_items
 
 PROTOCOLS = (
     *("openai_chat", "openai_responses", "openai_assistants", "anthropic", "gemini", "open_interpreter", "letta"),
-    *("ollama", "vercel_ui", "ag_ui"),
+    *("cohere", "ollama", "vercel_ui", "ag_ui"),
 )
 FOLDERS = {name: name.replace("_", "-") for name in PROTOCOLS} | {"anthropic": "anthropic-messages"}
 NO_STREAMS = ("conformance", "dart-malformed-examples")  # lists of cases, which `tests/protocols` has tests for
@@ -43,6 +43,7 @@ ENDS: dict[str, type[sk.StreamkitError]] = {
     "ai6-responses-error-quota": sk.RunFailedError,
     "dart-unicode-and-special-characters": sk.IncompleteStreamError,
     "dart-with-event-ids-and-retry": sk.IncompleteStreamError,
+    "edge-error-finish-after-text": sk.RunFailedError,
     "edge-error-line": sk.RunFailedError,
     "php-keepalive-json": sk.IncompleteStreamError,
     "pydai-openrouter-stream-error": sk.RunFailedError,

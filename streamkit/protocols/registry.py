@@ -40,6 +40,7 @@ BUILT_IN = (
     "gemini",
     "open_interpreter",
     "letta",
+    "cohere",
     "ollama",
     "vercel_ui",
     "ag_ui",
@@ -50,7 +51,7 @@ BUILT_IN = (
 # A decoder takes milliseconds to import. So what is asked of protocols that a stream may not have stands beside it.
 SHAPES = (
     *("openai_responses", "openai_chat", "openai_completions", "openai_assistants", "anthropic"),
-    *("gemini", "ollama", "vercel_ui", "ag_ui"),
+    *("gemini", "cohere", "ollama", "vercel_ui", "ag_ui"),
 )
 """Those in whose package the module `shape` recognises an item."""
 

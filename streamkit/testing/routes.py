@@ -5,6 +5,7 @@ from __future__ import annotations
 from .anthropic import AnthropicMessages
 from .assistants import Assistants
 from .chat import ChatCompletions
+from .cohere import CohereChat
 from .dialect import Dialect
 from .gemini import GeminiContents
 from .ollama import OllamaChat
@@ -16,7 +17,7 @@ __all__ = ["dialect_of", "rejection_of"]
 
 _DIALECTS: dict[str, type[Dialect]] = {
     route: dialect
-    for dialect in (ChatCompletions, Responses, AnthropicMessages, Assistants, OllamaChat, GeminiContents)
+    for dialect in (ChatCompletions, Responses, AnthropicMessages, Assistants, GeminiContents, CohereChat, OllamaChat)
     for route in dialect.routes
 }
 

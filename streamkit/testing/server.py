@@ -43,6 +43,7 @@ class ModelServer:
     | `/v1/responses` | OpenAI Responses |
     | `/v1/messages` | Anthropic Messages |
     | `/v1/threads/runs`, `/v1/threads/{id}/runs`, `…/runs/{id}/submit_tool_outputs` | OpenAI Assistants |
+    | `/v2/chat` | Cohere |
     | `/api/chat` | Ollama's own |
     | `/v1beta/models/{model}:streamGenerateContent`, `…:generateContent`, or `/v1/…` | Gemini |
     | `GET /v1/models`, `GET /v1/models/{model}` | the list with the one model, and that model |
@@ -83,8 +84,8 @@ class ModelServer:
 
     @property
     def root_url(self) -> str:
-        """The URL without `/v1`: the `base_url` for Anthropic's client, which adds `/v1` itself, the `host` for Ollama's, and the
-        `base_url` for Gemini's."""
+        """The URL without a version: the `base_url` of the clients of Anthropic, Cohere and Gemini, which add one themselves, and the
+        `host` of Ollama's."""
         return f"http://127.0.0.1:{self._port}"
 
     @property

@@ -31,8 +31,8 @@ REPLIES = {
     "reasoning": Reply(Reasoning(pieces=["They ask ", "for weather."]), TEXT),
     "code": Reply(CodeInterpreter(pieces=["print(", "6 * 7)"], logs="42\n"), Text(pieces=["It is ", "42."])),
 }
-# The others have every reply: Chat Completions and Ollama have no code interpreter, Assistants no reasoning.
-LEFT_OUT = {"openai-chat": "code", "openai-assistants": "reasoning", "ollama": "code"}
+# The others have every reply: Chat Completions, Cohere and Ollama have no code interpreter, Assistants no reasoning.
+LEFT_OUT = {"openai-chat": "code", "openai-assistants": "reasoning", "ollama": "code", "cohere": "code"}
 
 ASKED = {"model": "m", "messages": [{"role": "user", "content": "?"}], "stream": True}
 REQUESTS: dict[str, tuple[str, Mapping[str, Any]]] = {
@@ -40,6 +40,7 @@ REQUESTS: dict[str, tuple[str, Mapping[str, Any]]] = {
     "openai-responses": ("/v1/responses", {"model": "m", "input": "?", "stream": True}),
     "openai-assistants": ("/v1/threads/runs", {"assistant_id": "asst_1", "stream": True}),
     "anthropic-messages": ("/v1/messages", {**ASKED, "max_tokens": 100}),
+    "cohere": ("/v2/chat", ASKED),
     "ollama": ("/api/chat", ASKED),
 }
 

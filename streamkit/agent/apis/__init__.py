@@ -3,6 +3,7 @@
 from .anthropic import AnthropicMessages
 from .api import Api, host_of, is_refusal
 from .chat import Chat
+from .cohere import Cohere
 from .gemini import Gemini
 from .ollama import Ollama
 from .responses import Responses
@@ -10,5 +11,5 @@ from .tool_schemas import tool_name
 
 __all__ = ["APIS", "Api", "host_of", "is_refusal", "tool_name"]
 
-APIS: dict[str, type[Api]] = {api.protocol: api for api in (Responses, Chat, AnthropicMessages, Ollama, Gemini)}
+APIS: dict[str, type[Api]] = {api.protocol: api for api in (Responses, Chat, AnthropicMessages, Gemini, Cohere, Ollama)}
 """By protocol, in the order in which a client is shown to them."""
