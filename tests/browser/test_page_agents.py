@@ -67,3 +67,20 @@ def test_it_is_readable_on_a_small_page(tab: Tab) -> None:
     picture(tab, "small")
     tab.page.click(".inner .question .primary")
     tab.done()
+
+
+@pytest.mark.parametrize("text", ["pay nobody", "nest nobody"])
+def test_a_question_that_nobody_answered_is_shown_as_that_later_too(
+    tab: Tab, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    """Of a sub-agent's, its call says so as well."""
+    monkeypatch.setattr("streamkit.server.execution._LONGEST", 0.5)
+    tab.send(text)
+    tab.wait(".question")
+    for _ in range(2):
+        tab.done()
+        states = tab.page.locator(".turn.assistant .state:not([hidden] *)").all_text_contents()
+        assert [state for state in states if state] == ["Not answered"] * (1 if text == "pay nobody" else 2)
+        assert tab.text(".turn.assistant > footer .note").startswith("Not answered")
+        assert tab.count(".question") == 0
+        tab.page.reload()

@@ -66,7 +66,9 @@ export class ConversationView extends EventHandler {
     const runs = new Map(); // of turns
     for (const message of messages) {
       if (isHidden(message)) continue;
-      this.#part(message).update(message);
+      const part = this.#part(message);
+      part.isUnanswered = notes.get(message.run_id)?.status === "requires_action";
+      part.update(message);
       if (this.#turn) runs.set(this.#turn, message.run_id);
     }
     this.#endRun();
@@ -221,6 +223,11 @@ export class ConversationView extends EventHandler {
     for (const part of this.#runParts) part.end?.(step.status);
   }
 
+  on_run_done({ status }) {
+    if (status !== "requires_action") return;
+    for (const part of this.#runParts) part.isUnanswered = true;
+  }
+
   on_end() {
     this.#draw();
     this.#endRun();
@@ -303,7 +310,7 @@ export class ConversationView extends EventHandler {
     if (error) turn.append(element("div", { class: "problem", role: "alert" }, element("strong", {}, "This answer failed. "), error));
     const texts = () => [...this.#parts].filter(([, part]) => part instanceof TextPart && part.element.parentElement === turn).map(([message]) => message.content).join("\n\n");
     const tokens = usage?.total_tokens ? `${(usage.input_tokens ?? 0).toLocaleString()} tokens in, ${(usage.output_tokens ?? 0).toLocaleString()} out` : null;
-    const words = { cancelled: "Stopped", incomplete: "Cut short" }[status];
+    const words = { cancelled: "Stopped", incomplete: "Cut short", requires_action: "Not answered" }[status];
     for (const warning of this.#warnings) turn.append(element("p", { class: "note" }, warning));
     const notes = [words, model, seconds >= 0.05 ? duration(seconds) : null, tokens].filter(Boolean).join(" \u00b7 ");
     turn.append(element("footer", {}, turn.querySelector(":scope > .text:not([hidden])") ? copyButton(texts, "Copy the answer") : null, retry, element("span", { class: "note" }, notes)));

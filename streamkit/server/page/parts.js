@@ -8,6 +8,7 @@ import { QuestionView } from "./question.js";
 import { Message } from "./streamkit.js";
 
 const QUEUED = ["queued", "Waits its turn"];
+const UNANSWERED = ["declined", "Not answered"];
 const LONG = 4000; // characters of a message that is shown with a scroll bar
 const FILE = /^([^\n]{1,255}):\n\n(`{3,})(\w*)\n([^]*?)\n\2$/; // as `attachments.js` makes it
 const EDITED = "You edited this before it ran.";
@@ -201,6 +202,7 @@ class CodePart {
     this.hasEnded = false;
     this.isRunning = false;
     this.isBehind = false; // whether another question is open
+    this.isUnanswered = false; // whether its run ended because nobody has answered
   }
 
   update(message) {
@@ -274,10 +276,11 @@ class CodePart {
     let [kind, text] = ["", ""];
     if (writing && !this.hasEnded) [kind, text] = ["working", "Writing"];
     else if (decision === "pending" && !this.hasEnded) [kind, text] = ["waiting", "Waits for your yes"];
-    else if (decision === "unanswered") [kind, text] = ["declined", "Not answered"];
+    else if (decision === "unanswered") [kind, text] = UNANSWERED;
     else if (decision === "declined" || refusal || stopped.some(({ metadata }) => metadata?.action === "not_run")) [kind, text] = ["declined", "Not run"];
     else if (this.isRunning) [kind, text] = ["working", "Running"];
     else if (stopped.length || this.wasStopped) [kind, text] = ["declined", "Stopped"];
+    else if (this.isUnanswered && !this.outputs.length) [kind, text] = UNANSWERED;
     else if (this.outputs.some(({ metadata }) => metadata?.execution)) [kind, text] = ["failed", "Failed"];
     else if (decision === "approved" || this.outputs.length) [kind, text] = ["done", "Ran"];
     else if (this.isBehind && !this.hasEnded) [kind, text] = QUEUED;
@@ -304,6 +307,7 @@ class ToolPart {
     this.outputs = []; // messages
     this.isChosen = false; // whether a person has opened or closed it
     this.isBehind = false; // whether another question is open
+    this.isUnanswered = false; // whether its run ended because nobody has answered
   }
 
   update(message) {
@@ -388,8 +392,9 @@ class ToolPart {
     if (refusal) this.#showRefusal(refusal.declined);
     let [kind, text] = this.message?.status === "in_progress" ? ["working", "Writing"] : this.isBehind && !this.nested.length ? QUEUED : ["working", this.nested.length ? "Working" : "Calling"];
     if (decision === "pending" && !this.hasEnded) [kind, text] = ["waiting", "Waits for your yes"];
-    else if (decision === "unanswered") [kind, text] = ["declined", "Not answered"];
+    else if (decision === "unanswered") [kind, text] = UNANSWERED;
     else if (decision === "declined" || refusal) [kind, text] = ["declined", "Declined"];
+    else if (this.isUnanswered && !this.outputs.length) [kind, text] = UNANSWERED;
     else if (this.outputs.length || this.hasEnded) [kind, text] = ["", ""];
     const answer = this.nested.findLast(({ type, parent_id }) => type === "message" && parent_id === this.message?.call_id)?.content;
     this.output.hidden = Boolean(answer) && this.outputs.every(({ content }) => content === answer); // it is shown above
