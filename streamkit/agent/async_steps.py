@@ -97,9 +97,13 @@ def _source_of_events(events: list[Event]) -> AsyncSource:
 def _source_of_listing(step: ListTools) -> AsyncSource:
     """Return a source without events: when it is pulled, the servers are asked."""
 
+    asks = [step.ask]
+
     async def pull() -> Batch | None:
+        if not asks:
+            return None
         try:
-            await step.ask()
+            await asks.pop()()
         except (SourceError, UsageError) as error:
             if not step.may_fail:
                 raise

@@ -100,10 +100,10 @@ class SessionTools:
         return self._changes is None or self._changes.count != self._seen
 
     async def list_again(self) -> None:
-        """Ask the server for its tools. Raises as `mcp_tools`."""
+        """Ask the server for its tools. Raises as `mcp_tools`: it is then asked again when it has other ones, not before."""
         self._changes = _Changes.of(self._session)
-        seen = 0 if self._changes is None else self._changes.count
-        self.tools, self._seen = await mcp_tools(self._session), seen
+        self._seen = 0 if self._changes is None else self._changes.count
+        self.tools = await mcp_tools(self._session)
 
 
 class _Changes:

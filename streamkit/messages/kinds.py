@@ -136,7 +136,7 @@ class ImageMessage(Message):
 
 
 class FileMessage(Message):
-    """A file. `format` says what the content is: `path` or `file_id`."""
+    """A file. `format` says what the content is: `path`, `file_id`, `url`, or `base64.pdf` and its like."""
 
     __slots__ = ()
     default_type = "file"

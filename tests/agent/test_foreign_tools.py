@@ -104,3 +104,31 @@ async def test_a_result_may_be_texts_and_images(face: Face, provider: str) -> No
         (output,) = outputs_of(server.requests[1]).values()
         assert PNG in server.requests[1].content.decode()
     assert (output.startswith("a dot\n"), output.endswith("\nand more")) == (True, True)
+
+
+@every_face
+@every_provider
+@body
+async def test_a_result_may_have_files_and_metadata(face: Face, provider: str) -> None:
+    """A file is a message of the call's, of which the model reads what it is; the metadata of a `ToolOutputMessage` is the output's,
+    and goes to nobody else."""
+
+    def report() -> Any:
+        file = sk.FileMessage(format="base64.pdf", content="UERG", metadata={"path": "report.pdf"})
+        return [sk.ToolOutputMessage(content="3 rows", metadata={"rows": 3}), file]
+
+    with ModelServer([Reply(ToolCall("report")), Reply("I see."), Reply("Still.")]) as server:
+        async with agent_on(face, server, provider, tools=[report]) as talker:
+            stream = await talker.say("Go.")
+            await talker.say("And now?")
+            conversation = talker.messages
+        assert [*outputs_of(server.requests[1]).values()] == ["3 rows\n[file: report.pdf]"]
+        assert not any(word in str(request.body) for request in server.requests for word in ("UERG", "'rows'"))
+    for messages in (stream.messages, conversation):
+        output, file = (next(one for one in messages if one.type == kind) for kind in ("tool_output", "file"))
+        assert (output.metadata, file.content, file.role, file.call_id) == (
+            {"rows": 3},
+            "UERG",
+            "computer",
+            output.call_id,
+        )

@@ -118,6 +118,14 @@ async def grow(context: Context) -> str:
     return "grown"
 
 
+@server.tool()
+async def leave(context: Context) -> str:
+    """Say that the tools have changed, and end the server."""
+    await context.session.send_tool_list_changed()
+    await anyio.sleep(0.2)  # until that was written
+    os._exit(0)
+
+
 if __name__ == "__main__":
     logging.disable()
     server.run()

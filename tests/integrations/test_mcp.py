@@ -172,6 +172,30 @@ async def test_tools_that_change_are_listed_again_between_steps(face: Face, tmp_
 
 
 @ON_ASYNCIO
+@pytest.mark.parametrize("fault", ["a tool of the same name", "the server has gone"])
+@body
+async def test_a_listing_that_fails_in_the_middle_of_a_run_is_a_warning(face: Face, fault: str, tmp_path: Path) -> None:
+    """The tools stay as they were, and the run goes on."""
+
+    def shrink() -> str:
+        """Is there already."""
+        return "own"
+
+    grows = fault == "a tool of the same name"
+    replies = [call("grow" if grows else "leave"), call("shrink"), DONE]
+    handler = face.told()
+    async with session_of(tmp_path / "notes") as session:
+        with ModelServer(replies) as server:
+            async with agent_on(face, server, tools=[session, shrink]) as talker:
+                stream = await talker.say("Go.", handler)
+        assert [*outputs_of(server.requests[2]).values()][1] == "own"
+    listed = [warning.fault for warning in handler.of("on_warning") if warning.code == "tools-not-listed"]
+    assert len(listed) == 1
+    assert ("two tools have the name 'shrink'" if grows else "Connection closed") in listed[0]
+    assert stream.status == "completed"
+
+
+@ON_ASYNCIO
 @body
 async def test_two_servers_with_equal_names_need_a_prefix(face: Face, tmp_path: Path) -> None:
     """Without one the stream fails where it starts, before any request, and names the tool."""
@@ -225,7 +249,8 @@ async def test_a_server_that_cannot_be_asked_ends_the_stream(face: Face, tmp_pat
 @ON_ASYNCIO
 @body
 async def test_all_pages_are_listed(face: Face, tmp_path: Path) -> None:
-    """A `Client` of mcp 2 is as good as its session. The server is in this process."""
+    """A `Client` of mcp 2 is as good as its session. Where no change would be heard they are listed before each model call. The
+    server is in this process."""
     types = pytest.importorskip("mcp.types")
     lowlevel = pytest.importorskip("mcp.server.lowlevel")
     names = [f"tool-{number}" for number in range(5)]
@@ -236,6 +261,7 @@ async def test_all_pages_are_listed(face: Face, tmp_path: Path) -> None:
         return types.ListToolsResult(tools=tools, next_cursor=str(at + 2) if at + 2 < len(names) else None)
 
     async def on_call(context: Any, params: Any) -> Any:
+        names.append("late")  # nobody is notified: on this protocol a client would have to subscribe
         return types.CallToolResult(content=[types.TextContent(text=params.name)])
 
     paged = lowlevel.Server("paged", on_list_tools=on_list, on_call_tool=on_call)
@@ -243,7 +269,7 @@ async def test_all_pages_are_listed(face: Face, tmp_path: Path) -> None:
         with ModelServer([call("tool-4"), DONE]) as server:
             async with agent_on(face, server, tools=[client]) as talker:
                 await talker.say("Go.")
-            assert names_in(server, 0) == names
+            assert (names_in(server, 0), names_in(server, 1)) == (names[:-1], names)
             assert outputs_of(server.requests[1]) == {"call_1_0": "tool-4"}
 
 
