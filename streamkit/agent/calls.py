@@ -93,7 +93,7 @@ class PendingCall:
             self._stream.on_wait()
 
     @contextmanager
-    def around(self) -> Iterator[None]:
+    def around(self) -> Generator[None]:
         """Enter the contexts that the stream's handlers have for this call. None of them can make an error go away."""
         failure: BaseException | None = None
         with self._stream.around_tool(self.call):
