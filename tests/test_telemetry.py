@@ -26,7 +26,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 import streamkit as sk
 from streamkit.agent import ToolContext
 from streamkit.telemetry import Telemetry
-from streamkit.testing import ModelServer, Reply, Text, ToolCall
+from streamkit.testing import ModelServer, Reply, Text, Tokens, ToolCall
 
 from .agent.parts import ToyComputer, agent_on, code, every_provider
 from .faces import Face, ask, async_faces, body, chat, every_face
@@ -397,7 +397,30 @@ def test_a_tool_that_fails_has_the_status_of_an_error(traced: Traced) -> None:
     with ModelServer([Reply(ToolCall("fail", {})), Reply("Done.")]) as server:
         agent_of(server, tools=[fail], handlers=[traced.telemetry()]).stream("Go.").until_done()
     assert traced.spans["execute_tool fail"].status.status_code is trace.StatusCode.ERROR
+    assert traced.spans["execute_tool fail"].attributes["error.type"] == "ValueError"
     assert traced.spans["invoke_agent"].status.status_code is trace.StatusCode.UNSET
+
+
+def test_the_tokens_of_inner_agents_are_their_own_models(traced: Traced) -> None:
+    """They are in the step's usage too, but in no span or metric of the outer model."""
+    script = [
+        Reply(ToolCall("inner", {"input": "x"}), usage=Tokens(10, 1)),
+        Reply("In.", usage=Tokens(1000, 100)),
+        Reply("Done.", usage=Tokens(10, 1)),
+    ]
+    with ModelServer(script) as server:
+        inner = agent_of(server, name="inner", handlers=[traced.telemetry()])
+        inner.model = "small"
+        outer = agent_of(server, tools=[inner.as_tool()], handlers=[traced.telemetry()])
+        stream = outer.stream("Go.")
+        stream.until_done()
+    assert stream.usage is not None
+    assert stream.usage.input_tokens == 1020
+    tokens = {
+        (point.attributes["gen_ai.request.model"], point.attributes["gen_ai.token.type"]): point.sum
+        for point in traced.metrics["gen_ai.client.token.usage"]
+    }
+    assert tokens == {("small", "input"): 1000, ("small", "output"): 100, ("m", "input"): 20, ("m", "output"): 2}
 
 
 def test_the_metrics_of_a_run(traced: Traced) -> None:

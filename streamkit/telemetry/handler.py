@@ -12,8 +12,8 @@ from __future__ import annotations
 import functools
 import logging
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 from ..answers import Confirmation
@@ -108,6 +108,7 @@ class _Chat:
         start: when the request was sent; as all times here, in nanoseconds.
         first: when the first message of the answer began; None before that.
         last: when the newest part of the answer came.
+        usage: the tokens of the model call. Its step counts those of the agents that its tools asked, too.
     """
 
     def __init__(self, span: Span, attributes: dict[str, Any], start: int) -> None:
@@ -115,6 +116,7 @@ class _Chat:
         self.attributes = attributes
         self.start = self.last = start
         self.first: int | None = None
+        self.usage: Usage | None = None
 
 
 class _StreamTelemetry(EventHandler):
@@ -131,6 +133,7 @@ class _StreamTelemetry(EventHandler):
         self._failed: _Chat | None = None  # the one whose step has failed: its span waits for the error
         self._chats: dict[str, _Chat] = {}  # those of the steps that have begun and not ended, by the step's id
         self._tools: dict[str, Span] = {}  # by the call's id
+        self._tool_errors: dict[str, str] = {}  # what calls have raised, by the call's id
 
     def bind(self, stream: StreamState) -> None:
         """Attach it to another stream: what belonged to the one before is over."""
@@ -227,8 +230,10 @@ class _StreamTelemetry(EventHandler):
 
     @_guarded
     def on_usage(self, usage: Usage, /) -> None:
-        if self._chats:
-            self._chats[next(reversed(self._chats))].last = time.time_ns()
+        source_decoder = self.stream.source_decoder
+        if self._chats and not (source_decoder is not None and source_decoder.source.traits.same_step):
+            chat = self._chats[next(reversed(self._chats))]
+            chat.last, chat.usage = time.time_ns(), usage
 
     @_guarded
     def on_run_step_done(self, run_step: RunStep, /) -> None:
@@ -256,8 +261,8 @@ class _StreamTelemetry(EventHandler):
             names.RESPONSE_ID: run_step.run_id or None,
             names.FINISH_REASONS: None if reason is None else [reason],
         }
-        span.set_attributes({**chat.attributes, **_without_none(attributes), **names.usage_attributes(run_step.usage)})
-        if (usage := run_step.usage) is not None:
+        span.set_attributes({**chat.attributes, **_without_none(attributes), **names.usage_attributes(chat.usage)})
+        if (usage := chat.usage) is not None:
             for kind, count in (("input", usage.input_tokens), ("output", usage.output_tokens)):
                 of_kind = {**chat.attributes, names.TOKEN_TYPE: kind}
                 self._telemetry.histograms[names.TOKENS].record(count, of_kind)
@@ -310,7 +315,7 @@ class _StreamTelemetry(EventHandler):
             return None
 
     def _begin_tool(self, call: ToolCallMessage) -> AbstractContextManager[object]:
-        from opentelemetry.trace import SpanKind, use_span
+        from opentelemetry.trace import SpanKind
 
         attributes = {
             names.OPERATION: "execute_tool",
@@ -323,7 +328,19 @@ class _StreamTelemetry(EventHandler):
             f"execute_tool {call.name}", self._inside, SpanKind.INTERNAL, _without_none(attributes)
         )
         self._tools[call.call_id or call.id] = span
-        return use_span(span, record_exception=False, set_status_on_exception=False)
+        return self._current(call.call_id or call.id, span)
+
+    @contextmanager
+    def _current(self, call_id: str, span: Span) -> Generator[None]:
+        """Make the span of a call current, and note what the call raises."""
+        from opentelemetry.trace import use_span
+
+        with use_span(span, record_exception=False, set_status_on_exception=False):
+            try:
+                yield
+            except Exception as error:
+                self._tool_errors[call_id] = names.error_type(error)
+                raise
 
     @_guarded
     def on_tool_output_done(self, message: ToolOutputMessage, /) -> None:
@@ -335,7 +352,7 @@ class _StreamTelemetry(EventHandler):
         if self._telemetry.content:
             span.set_attribute(names.TOOL_RESULT, message.content)
         if message.status == "failed":
-            span.set_attribute(names.ERROR_TYPE, "tool_error")
+            span.set_attribute(names.ERROR_TYPE, self._tool_errors.pop(message.call_id or "", "tool_error"))
             span.set_status(StatusCode.ERROR, message.content if self._telemetry.content else None)
         span.end()
 
