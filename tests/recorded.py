@@ -22,7 +22,9 @@ Test = Callable[..., None]
 
 def streams_in(folder: Path) -> list[Path]:
     """The files in a folder that hold a stream."""
-    return sorted(path for path in folder.glob("*") if path.name.endswith((".sse", ".jsonl", ".array.json")))
+    return sorted(
+        path for path in folder.glob("*") if path.name.endswith((".sse", ".jsonl", ".array.json", ".eventstream"))
+    )
 
 
 def own_recordings(*protocols: str, complete: bool = False) -> list[Path]:

@@ -187,10 +187,11 @@ class Said:
                     s for s in subjects if not s.metadata.get("requires_approval")
                 ]  # else the call is the question
                 told["calls"] += [(subject.name or "execute", arguments(asked_for(subject))) for subject in asked]
-            case "anthropic":
+            case "anthropic" | "bedrock_converse":
                 told["calls"] = [
                     (c.name, {"input": c.content} if c.metadata.get("custom") else arguments(c.content)) for c in calls
                 ]
+                told["code"] = told["code"] if name == "anthropic" else []
             case "gemini":
                 sent = [call for call in self._calls(everyone) if call.status == "completed"]
                 own = [call for call in sent if not call.content and "gemini" in call.metadata]  # without any arguments
@@ -236,7 +237,7 @@ LOST = {
     ("vercel-openai-client-tool-search.1", "letta"),
 }
 MCP = "mcp_approval_request"
-REFUSALS_ARE_TEXT = ("letta", "cohere", "ollama")
+REFUSALS_ARE_TEXT = ("bedrock_converse", "letta", "cohere", "ollama")
 
 
 def arguments(text: str) -> Any:

@@ -77,6 +77,7 @@ ALLOWED = {
     "types",
     "typing",
     "typing_extensions",
+    "zlib",
 }
 
 

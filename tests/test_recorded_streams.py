@@ -25,7 +25,7 @@ from .telling import Story, tell_bytes, tell_items
 
 PROTOCOLS = (
     *("openai_chat", "openai_responses", "openai_assistants", "anthropic", "gemini", "open_interpreter", "letta"),
-    *("cohere", "ollama", "vercel_ui", "ag_ui"),
+    *("bedrock_converse", "cohere", "ollama", "vercel_ui", "ag_ui"),
 )
 FOLDERS = {name: name.replace("_", "-") for name in PROTOCOLS} | {"anthropic": "anthropic-messages"}
 NO_STREAMS = ("conformance", "dart-malformed-examples")  # lists of cases, which `tests/protocols` has tests for
@@ -37,9 +37,12 @@ ENDS: dict[str, type[sk.StreamkitError]] = {
     "error": sk.RunFailedError,
     "ai6-http-500": sk.RunFailedError,
     "edge-array-cut-after-second-object.array": sk.IncompleteStreamError,
+    "edge-cut-frame": sk.IncompleteStreamError,
     "edge-error-in-data": sk.RunFailedError,
     "edge-error-pretty-json-no-data-prefix": sk.RunFailedError,
     "edge-malformed-function-call": sk.RunFailedError,
+    "edge-message-type-error": sk.RunFailedError,
+    "edge-model-stream-error-exception": sk.RunFailedError,
     "ai6-responses-error-quota": sk.RunFailedError,
     "dart-unicode-and-special-characters": sk.IncompleteStreamError,
     "dart-with-event-ids-and-retry": sk.IncompleteStreamError,

@@ -1,4 +1,4 @@
-"""Bytes to frames: Server-Sent Events, newline-delimited JSON, and JSON in any other layout.
+"""Bytes to frames: Server-Sent Events, newline-delimited JSON, JSON in any other layout, and Amazon's binary messages.
 
 However the bytes are cut into chunks, the frames are the same. Nothing is parsed here: a frame's data stays bytes.
 """
@@ -62,11 +62,16 @@ def without_leading_space(start: bytes) -> bytes:
 
 def framer_for(start: bytes, longest: int = Limits().line) -> Framer | None:
     """The framer for a body that starts like this: a list of values if it starts with one, a value over several lines if a line
-    ends after its first bracket, newline-delimited JSON if it starts with any other object, else SSE. None if these bytes are too
+    ends after its first bracket, newline-delimited JSON if it starts with any other object, Amazon's messages if it starts with the
+    zero of a length, else SSE. None if these bytes are too
     few to decide."""
     text = start.removeprefix(BYTE_ORDER_MARK).lstrip(SPACE)
     if text in (b"", b"{") or BYTE_ORDER_MARK.startswith(text):
         return None
+    if text.startswith(b"\0"):
+        from .amazon_framer import AmazonFramer  # few bodies are binary
+
+        return AmazonFramer(longest)
     if text.startswith((b"[", b"{\n", b"{\r")):
         return JsonFramer(longest)
     if text.startswith(b"{"):

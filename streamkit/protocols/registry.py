@@ -38,6 +38,7 @@ BUILT_IN = (
     "openai_assistants",
     "anthropic",
     "gemini",
+    "bedrock_converse",
     "open_interpreter",
     "letta",
     "cohere",
@@ -51,7 +52,7 @@ BUILT_IN = (
 # A decoder takes milliseconds to import. So what is asked of protocols that a stream may not have stands beside it.
 SHAPES = (
     *("openai_responses", "openai_chat", "openai_completions", "openai_assistants", "anthropic"),
-    *("gemini", "cohere", "ollama", "vercel_ui", "ag_ui"),
+    *("gemini", "bedrock_converse", "cohere", "ollama", "vercel_ui", "ag_ui"),
 )
 """Those in whose package the module `shape` recognises an item."""
 

@@ -15,6 +15,7 @@ from ..answers import Confirmation
 from ..messages import (
     CodeMessage,
     ConsoleMessage,
+    ImageMessage,
     Message,
     ReasoningMessage,
     RefusalMessage,
@@ -72,14 +73,20 @@ class Turn(NamedTuple):
 
     @property
     def calls(self) -> list[ToolCallMessage]:
-        """The calls of the turn."""
-        return [part for part in self.parts if isinstance(part, ToolCallMessage)]
+        """The calls of the turn, without those that the provider ran."""
+        return [part for part in self.parts if isinstance(part, ToolCallMessage) and not part.provider_executed]
 
 
-def turns_of(messages: Iterable[Message | Confirmation], report: Report) -> list[Turn]:
+def turns_of(messages: Iterable[Message | Confirmation], report: Report, own: str = "") -> list[Turn]:
     """Return the turns of a conversation. `report` is called with what no such API has a place for: confirmations, other choices than
     the first, calls that a provider ran or that are not complete, with their outputs, and what the assistant and the computer made
-    that is not text."""
+    that is not text.
+
+    Args:
+        messages: the conversation.
+        report: called with what is left out.
+        own: the protocol whose own calls, outputs and images go back in the assistant's turn: the key of their metadata.
+    """
     conversation: list[Message] = []
     for message in messages:
         if isinstance(message, Message) and message.choice == 0:
@@ -87,7 +94,7 @@ def turns_of(messages: Iterable[Message | Confirmation], report: Report) -> list
         else:
             is_message = isinstance(message, Message)
             report(LeftOut(message, "it is of another choice" if is_message else "the API has no place for it"))
-    turns = _Turns(conversation, report)
+    turns = _Turns(conversation, report, own)
     for message in conversation:
         turns.add(message)
     return turns.finish()
@@ -101,8 +108,9 @@ def call_id_of(call: ToolCallMessage) -> str:
 class _Turns:
     """The turns while they are built."""
 
-    def __init__(self, conversation: Sequence[Message], report: Report) -> None:
+    def __init__(self, conversation: Sequence[Message], report: Report, own: str) -> None:
         self._report = report
+        self._own = own
         self._turns: list[Turn] = []
         self._is_answered = False  # a call of the newest turn has its result
         calls = [call for call in conversation if isinstance(call, ToolCallMessage)]
@@ -118,6 +126,10 @@ class _Turns:
                 self._turn("assistant").append(message)
                 self._newest[call_id_of(message)] = self._sent_count
                 self._sent_count += 1
+            case ToolCallMessage(provider_executed=True) | ToolOutputMessage() | ImageMessage() if self._is_own(
+                message
+            ):
+                self._turn("assistant").append(message)
             case ToolOutputMessage() if message.call_id in self._newest and not is_of_executed_call(message):
                 self._answer(self._outputs, message)
             case ConsoleMessage() if message.call_id in self._newest:
@@ -153,6 +165,9 @@ class _Turns:
             if results := [Result(call, contents[number]) for call, number in numbered if number in contents]:
                 turns.append(Turn("tool", [], results))
         return turns
+
+    def _is_own(self, message: Message) -> bool:
+        return bool(self._own) and self._own in message.metadata
 
     def _turn(self, role: str) -> list[Message]:
         """Return the parts of the turn of this role that is being written. The result of a call ends the assistant's."""

@@ -64,10 +64,10 @@ def error_in(held: Any) -> dict[str, Any] | None:
 
 
 def is_plain(start: bytes) -> bool:
-    """Whether a body that begins like this is neither Server-Sent Events nor JSON, even if only its beginning is here."""
+    """Whether a body that begins like this is neither Server-Sent Events nor JSON nor Amazon's messages, even if only its beginning is here."""
     text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
     field = re.split(rb"[:\r\n]", text, maxsplit=1)[0]
-    return text[:1] not in (b"{", b"[") and not any(name.startswith(field) for name in _SSE_FIELDS)
+    return text[:1] not in (b"{", b"[", b"\0") and not any(name.startswith(field) for name in _SSE_FIELDS)
 
 
 def failed_run(held: Sequence[Any]) -> Sequence[Event]:

@@ -1,8 +1,7 @@
 """Opens a value that the user passes as a source.
 
 No client is imported to recognise its objects (`recognition.py`). Of an SDK's own stream the bytes are read, so that the SDK's
-objects are never built (`sdk_streams.py`). Anything that wraps it is iterated; so are bodies that are neither Server-Sent
-Events nor JSON, such as Amazon Bedrock's.
+objects are never built (`sdk_streams.py`). Anything that wraps it is iterated; so are bodies in no framing that streamkit knows.
 """
 
 from __future__ import annotations

@@ -47,9 +47,10 @@ _ACCEPTED = (
     "Emitter, or another stream"
 )
 
-# The content types of bodies that streamkit frames: Server-Sent Events and JSON, under whichever names servers send them.
+# The content types of bodies that streamkit frames: Server-Sent Events, Amazon's messages, and JSON, under whichever names servers send
+# them.
 # Some send none.
-_FRAMED = ("text/", "application/octet-stream", "application/event-stream")
+_FRAMED = ("text/", "application/octet-stream", "application/event-stream", "application/vnd.amazon.eventstream")
 _FRAMED_JSON = r"application/[\w.+-]*json"
 
 
@@ -134,7 +135,7 @@ def is_response_holder(value: Any) -> bool:
 
 
 def is_framed(response: Any) -> bool:
-    """Whether streamkit can read the body of a response, as far as its content type says. Amazon's are binary."""
+    """Whether streamkit can read the body of a response, as far as its content type says."""
     headers: Mapping[str, str] = getattr(response, "headers", None) or {}
     kind = str(headers.get("content-type") or "").lower()
     return not kind or kind.startswith(_FRAMED) or re.match(_FRAMED_JSON, kind) is not None

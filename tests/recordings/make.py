@@ -48,6 +48,7 @@ LINES = {"ollama": ".jsonl"}
 
 # The server does not speak these: a body of Chat Completions is encoded again.
 ENCODED = {
+    "bedrock-converse": ("bedrock_converse", ".jsonl"),
     "gemini": ("gemini", ".sse"),
     "letta": ("letta", ".sse"),
     "open-interpreter": ("open_interpreter", ".jsonl"),
