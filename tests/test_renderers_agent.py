@@ -110,6 +110,31 @@ def test_a_live_display_indents_it_too() -> None:
     assert [len(line) - len(line.lstrip()) for line in shown] == [0, 0, 4, 4, 4, 8, 0, 0]
 
 
+INNER_RETRY = [
+    *SUB_AGENT[:4],
+    *_whole(sk.TextMessage, "a/half", "Half.", parent_id="a"),
+    sk.StreamRetry(2, "SourceError", "It broke.", 0.0, ["a/half"]),
+    *SUB_AGENT[4:],
+]
+
+
+def test_the_line_about_a_sub_agent_that_begins_again_is_indented() -> None:
+    printed, drawn = io.StringIO(), io.StringIO()
+    sk.stream(INNER_RETRY, ConsolePrinter(printed)).until_done()
+    sk.stream(INNER_RETRY, LiveDisplay(Console(file=drawn, width=80))).until_done()
+    for out, mark in ((printed, "[retry]"), (drawn, "\u21bb")):
+        (line,) = [line.rstrip() for line in out.getvalue().splitlines() if "begins again" in line]
+        assert line == f"    {mark} the answer begins again: SourceError: It broke."
+
+
+def test_a_question_about_a_call_names_its_tool() -> None:
+    call = sk.ToolCallMessage("c1", name="pay", call_id="a", content="{}")
+    events = [call.done_event(call), sk.ConfirmationCreated(sk.Confirmation("q", call)), sk.StreamEnd()]
+    out = io.StringIO()
+    sk.stream(events, ConsolePrinter(out)).until_done()
+    assert "[confirmation] may this call of pay run?\n" in out.getvalue()
+
+
 def test_a_notebook_shows_it_nested() -> None:
     messages = sk.stream(SUB_AGENT).get_final_messages()
     assert [html_of(message).count("margin-left") for message in messages] == [0, 0, 1, 1, 1, 0]

@@ -19,12 +19,14 @@ from .printing import DATA_MESSAGES, STYLES, StreamPrinter, Style, plain
 from .wording import (
     describe_decision,
     describe_failure,
+    describe_question,
     describe_retry,
     describe_run,
     has_field_messages,
     is_shown_by_decision,
     is_shown_by_fields,
     shown_text,
+    withdrawn_message,
 )
 from .writer import Writable
 
@@ -164,7 +166,7 @@ class ConsolePrinter(EventHandler):
     def on_confirmation(self, confirmation: Confirmation, /) -> None:
         """Print the question."""
         subject = confirmation.subject
-        self._stream_printer.print_line(f"[confirmation] may this {one_line(subject.type)} run?", subject)
+        self._stream_printer.print_line(f"[confirmation] {describe_question(subject)}", subject)
 
     def on_confirmation_done(self, confirmation: Confirmation, /) -> None:
         """Print the decision."""
@@ -178,7 +180,8 @@ class ConsolePrinter(EventHandler):
     def on_retry(self, retry: StreamRetry, /) -> None:
         """Print that the answer begins again; where nothing of it was printed, that the source is asked again, with `warnings`."""
         if retry.withdrawn or self._warnings:
-            self._stream_printer.print_line(f"[retry] {describe_retry(retry)}")
+            about = withdrawn_message(self._streamkit_live, retry)
+            self._stream_printer.print_line(f"[retry] {describe_retry(retry)}", about)
 
     def on_warning(self, warning: StreamWarning, /) -> None:
         """Print the warning, with `warnings`, as soon as that interrupts no message."""

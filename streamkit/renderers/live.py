@@ -32,6 +32,7 @@ from .notebook import NotebookDisplay, is_notebook
 from .wording import (
     describe_content,
     describe_decision,
+    describe_question,
     describe_retry,
     describe_run,
     has_field_messages,
@@ -39,6 +40,7 @@ from .wording import (
     is_shown_by_fields,
     shown_text,
     sources,
+    withdrawn_message,
 )
 
 if TYPE_CHECKING:
@@ -215,9 +217,7 @@ class LiveDisplay(EventHandler):
         """Show the question, and leave the terminal to the handler that asks it."""
         answers = f" ({one_line(self._answers)})" if self._answers else ""
         self._report("unfold", confirmation.subject)
-        self._report(
-            "line", "?", f"may this {one_line(confirmation.subject.type)} run?{answers}", "yellow", confirmation.subject
-        )
+        self._report("line", "?", f"{describe_question(confirmation.subject)}{answers}", "yellow", confirmation.subject)
         self._report("hold", True)
         self.refresh()
 
@@ -243,7 +243,8 @@ class LiveDisplay(EventHandler):
         """Remove what is still drawn of the failed answer, and say that it begins again; where nothing of it was shown, that the
         source is asked again, with `warnings`."""
         if retry.withdrawn or self._warnings:
-            self._report("retried", describe_retry(retry))
+            about = withdrawn_message(self._streamkit_live, retry)
+            self._report("retried", describe_retry(retry), about)
 
     def on_warning(self, warning: StreamWarning, /) -> None:
         """Show the warning, with `warnings`."""

@@ -150,12 +150,12 @@ class Screen:
         """A confirmation was decided. If it was approved, its subject begins to run."""
         self._activity.decided(subject, approved)
 
-    def retried(self, text: str) -> None:
+    def retried(self, text: str, about: Message | None) -> None:
         """The answer begins again: what was still drawn of it when it failed is not printed any more."""
         if self._failed_at != _NOWHERE:
             del self._above[self._failed_at :]
             self._failed_at, self._printed = _NOWHERE, self._printed_before
-        self.add_line("↻", text, "yellow")
+        self.add_line("↻", text, "yellow", about)
 
     # -- blocks
 

@@ -31,6 +31,7 @@ __all__ = [
     "describe_content",
     "describe_decision",
     "describe_failure",
+    "describe_question",
     "describe_retry",
     "describe_run",
     "has_field_messages",
@@ -38,6 +39,7 @@ __all__ = [
     "is_shown_by_fields",
     "shown_text",
     "sources",
+    "withdrawn_message",
 ]
 
 _SHORTEST_WAIT = 0.1  # seconds that are worth a word
@@ -84,6 +86,18 @@ def describe_run(run: Run) -> str:
     if run.usage is not None:
         text += f", {run.usage.input_tokens:,} tokens in, {run.usage.output_tokens:,} out"
     return text
+
+
+def describe_question(subject: Message) -> str:
+    """What a confirmation asks: `may this code run?`, `may this call of pay run?`."""
+    is_call = subject.type == "tool_call" and subject.name
+    return f"may this {one_line(f'call of {subject.name}' if is_call else subject.type)} run?"
+
+
+def withdrawn_message(stream: StreamState | None, retry: StreamRetry) -> Message | None:
+    """A message that a retry has taken back: the line about it stands where that stood. None if it has taken none back."""
+    found = () if stream is None else map(stream.engine.messages.get, retry.withdrawn)
+    return next(filter(None, found), None)
 
 
 def describe_retry(retry: StreamRetry) -> str:
