@@ -10,6 +10,7 @@ out, for the encoder of any API.
 | calls of the client's tools | the same; where the run has an id, with ids that name the run |
 | own calls, their outputs, code, console, what code shows | as `activity` has it: nothing, reasoning or text |
 | the tokens of its steps | one sum, without those before this answer |
+| an answer that begins again, of which something was sent | the end, with the error: what was sent cannot be taken back |
 | its end | completed; incomplete; `requires_action`, where calls of the client wait; else failed |
 | redacted reasoning, sub-agents, other choices, confirmations, steps | nothing |
 """
@@ -78,6 +79,8 @@ class AnswerStage:
         self._code_calls: set[str | None] = set()  # whose code is a message of its own
         self._activities = self._questions = 0
         self._shown: set[str] = set()  # the ids of the calls in this answer
+        self._sent: set[str] = set()  # those of the messages that have content in it
+        self._is_over = False
         self._asked: Confirmation | None = None
         self.has_begun = self.has_failed = False
 
@@ -102,10 +105,14 @@ class AnswerStage:
 
     def feed(self, event: e.Event) -> Iterator[e.Event]:
         """Yield the events of the answer for the next one of the run."""
+        if self._is_over:
+            return
         match event:
             case e.RunCreated(run=run) if self._run is None:
                 self._run = run
                 yield e.RunCreated(self._run_of(run))
+            case e.StreamRetry(error=name, message=text) if not self._sent.isdisjoint(event.withdrawn):
+                yield from self._end(e.Run(status="failed", error={"type": name, "message": text}))
             case e.Usage():
                 yield replace(event, details={})
             case e.RunStepCreated():
@@ -126,11 +133,12 @@ class AnswerStage:
             case e.Delta():
                 shown = self._open.get(event.message_id)
                 if shown is not None and not event.replace:
+                    self._sent.add(shown.id)
                     yield type(event)(shown.id, event.value, snapshot=shown)
             case e.AnnotationAdded():
                 shown = self._open.get(event.message_id)
                 if shown is not None:
-                    yield replace(event, snapshot=shown)
+                    yield replace(event, annotation=_own(event.annotation), snapshot=shown)
             case e.Done(message=message):
                 yield from self._finish(message)
             case _:
@@ -171,6 +179,7 @@ class AnswerStage:
         done = message.copy()
         done.call_id, done.format, done.metadata = shown.call_id, shown.format, shown.metadata
         if isinstance(done, m.TextMessage):
+            done.annotations = [*map(_own, done.annotations)]
             self._text = done  # `_end_text` ends it, once it is known what follows
         else:
             yield done.done_event(done)
@@ -225,6 +234,7 @@ class AnswerStage:
         )
 
     def _end(self, run: e.Run) -> Iterator[e.Event]:
+        self._is_over = True
         done = self._run_of(run)
         done.usage = self._usage_of(run)
         waits = run.status == "requires_action"
@@ -260,6 +270,11 @@ class AnswerStage:
         yield from _whole(
             m.TextMessage(f"question-{self._questions}", content=text, metadata={"phase": "final_answer"})
         )
+
+
+def _own(annotation: m.Annotation) -> m.Annotation:
+    """Return a citation without the provider's own object."""
+    return replace(annotation, raw=None)
 
 
 def _whole(message: Message) -> Iterator[e.Event]:

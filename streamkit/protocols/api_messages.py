@@ -95,7 +95,7 @@ class ReceivedMessages:
 
     def add(self, kind: type[_M], **fields: Any) -> _M:
         """Add a message."""
-        message = kind(f"message-{len(self._messages) + 1}", **fields)
+        message = kind(f"request-{len(self._messages) + 1}", **fields)  # not as a stream names its own
         self._messages.append(message)
         return message
 

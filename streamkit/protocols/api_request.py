@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from ..events import Event, Usage
+from ..events import Event, RunDone, StreamException, StreamRetry, Usage
 from ..messages import Message
 from . import base
 from .answer_activity import Activity
@@ -126,6 +126,7 @@ class ApiEncoder(base.Encoder):
     def __init__(self, request: ApiRequest, *, id: str | None, activity: Activity, asks: bool = False) -> None:
         self.request = request
         self._encoder = self.encoder_class()
+        self._held: list[Event] = []  # of an answer that is not streamed
         self._stage = AnswerStage(
             [tool["name"] for tool in request.tools],
             request.model,
@@ -157,15 +158,29 @@ class ApiEncoder(base.Encoder):
         self._stage.go_on_after(messages, usage, questions)
 
     def feed(self, event: Event) -> Iterator[dict[str, Any]]:
-        """Yield the items of one event of the run."""
+        """Yield the items of one event of the run: none, where the answer is not streamed."""
+        if self.request.stream:
+            yield from self._encode(event)
+            return
+        if isinstance(event, StreamRetry):
+            self._held = [one for one in self._held if _message_id(one) not in event.withdrawn]
+        self._held.append(event)
+        if isinstance(event, RunDone | StreamException):
+            self._complete()
+
+    def _encode(self, event: Event) -> Iterator[dict[str, Any]]:
         for one in self._stage.feed(event):
             if self.has_failed:
                 self.done = None  # what ends with an error is not complete
             for item in self._encoder.items(one):
-                for shown in self._shown(item):
-                    if not self.request.stream:
-                        self._add(shown)
-                    yield shown
+                yield from self._shown(item)
+
+    def _complete(self) -> None:
+        """Add what has come of an answer that is not streamed, and was not taken back, to the whole."""
+        held, self._held = self._held, []
+        for event in held:
+            for item in self._encode(event):
+                self._add(item)
 
     def items(self, event: Event) -> Iterable[dict[str, Any]]:
         """Return the items of one event: the stage decides what is left out."""
@@ -176,7 +191,8 @@ class ApiEncoder(base.Encoder):
         return self._encoder.event_name(item)
 
     def body(self) -> dict[str, Any]:
-        """Return the whole answer, after all events: of a request that does not want a stream."""
+        """Return the whole answer to a request that does not want a stream, as far as it has come."""
+        self._complete()
         return self._whole()
 
     def _shown(self, item: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -187,3 +203,9 @@ class ApiEncoder(base.Encoder):
 
     def _whole(self) -> dict[str, Any]:
         raise NotImplementedError(f"{type(self).__name__}._whole")
+
+
+def _message_id(event: Event) -> str | None:
+    """Return the id of the message that an event is about."""
+    message: Any = getattr(event, "message", None)
+    return event.message_id or getattr(message, "id", None)

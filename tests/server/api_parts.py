@@ -71,6 +71,8 @@ def reply_to(request: Request) -> Reply:
             return Reply("Cut", finish_reason="length")
         case "hang":
             return Reply("Once upon ", "a time", never_ends=True)
+        case "slow":
+            return Reply("At ", "last.", first_delay=0.1, delay=0.1)
         case "sleep":
             return Reply(first_delay=1000.0, never_ends=True)
         case "fail":

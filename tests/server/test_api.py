@@ -288,3 +288,31 @@ def test_agents_in_threads_answer_alike(front: Front) -> None:
         assert other.ask(turns, tools=[WEATHER]).text == "It gave: look 7 | sunny"
         other.close()
     agents.close()
+
+
+def test_another_process_goes_on_with_a_run_that_waits(front: Front, agents: ApiAgents) -> None:
+    """Whether the first one is there still, or was left: what the client wants of the agent is with the run."""
+    relay, store = MemoryRelay(), MemoryStore()
+    one, other = (create_app(agents, token=TOKEN, relay=relay, store=store) for _ in range(2))
+    with serve(other) as second_url:
+        second = type(front)(second_url)
+        with serve(one) as first_url:
+            first = type(front)(first_url)
+            asked = [first.ask(first.user("mixed Rome"), tools=[WEATHER]) for _ in range(2)]
+            first.close()
+            for number, answer in enumerate(asked):
+                if number:
+                    one.shutdown()
+                turns = [*second.user("mixed Rome"), *answer.turn, *second.outputs({answer.calls[0][0]: "sunny"})]
+                assert second.ask(turns, tools=[WEATHER], stream=True).text == "It gave: look 7 | sunny"
+        second.close()
+    assert agents.looked == [7, 7]
+
+
+@streamed
+def test_silence_harms_no_client(
+    front: Front, monkeypatch: pytest.MonkeyPatch, agents: ApiAgents, stream: bool
+) -> None:
+    """Before the first byte and after it."""
+    monkeypatch.setattr("streamkit.server.event_stream.SILENCE", 0.02)
+    assert front.ask(front.user("slow"), stream=stream).text == "At last."
