@@ -127,6 +127,29 @@ def test_the_line_about_a_sub_agent_that_begins_again_is_indented() -> None:
         assert line == f"    {mark} the answer begins again: SourceError: It broke."
 
 
+def test_texts_of_sub_agents_beside_each_other_are_not_cut_by_what_another_one_does() -> None:
+    """It comes after them."""
+    texts = [sk.TextMessage(f"{parent}/t", parent_id=parent) for parent in ("a", "b")]
+    call = _whole(sk.ToolCallMessage, "b/c", '{"q": 1}', name="search", call_id="b/1", parent_id="b")
+    output = _whole(sk.ToolOutputMessage, "b/o", "found", name="search", call_id="b/1", parent_id="b")
+    events = [
+        *(sk.TextCreated(text) for text in texts),
+        *(sk.TextDelta("a/t", "The sun is a "), sk.TextDelta("b/t", "Let me see.")),
+        sk.TextDone(sk.TextMessage("b/t", content="Let me see.", parent_id="b")),
+        *(*call, *output, sk.TextDelta("a/t", "star.")),
+        sk.TextDone(sk.TextMessage("a/t", content="The sun is a star.", parent_id="a")),
+        sk.StreamEnd(),
+    ]
+    out = io.StringIO()
+    sk.stream(events, ConsolePrinter(out, run_end=False)).until_done()
+    assert [line.strip() for line in out.getvalue().splitlines()] == [
+        "[message] The sun is a star.",
+        "[message] Let me see.",
+        '[tool_call] search({"q": 1})',
+        "[tool_output search] found",
+    ]
+
+
 def test_a_question_about_a_call_names_its_tool() -> None:
     call = sk.ToolCallMessage("c1", name="pay", call_id="a", content="{}")
     events = [call.done_event(call), sk.ConfirmationCreated(sk.Confirmation("q", call)), sk.StreamEnd()]

@@ -139,7 +139,8 @@ class Turns:
             waiting.done = True
             yield from self._end_complete_call()
             is_cut = isinstance(self.current, ToolCallMessage)
-            if message.id in self.waiting and (self.current is None or (waiting.current_silent and not is_cut)):
+            is_next = waiting.current_silent and not is_cut and self._is_of_one_agent(waiting)
+            if message.id in self.waiting and (self.current is None or is_next):
                 yield from self._switch_to(self._next(waiting))
         elif message is self.current:
             yield Action("end", message)
@@ -168,7 +169,12 @@ class Turns:
         if self._silent >= _SILENT_AFTER:
             return True
         # Calls side by side come one after the other; but text that follows reasoning need not wait for its end.
-        return waiting.current_silent and waiting.message.type != self.current.type
+        is_next = waiting.current_silent and waiting.message.type != self.current.type
+        return is_next and self._is_of_one_agent(waiting)
+
+    def _is_of_one_agent(self, waiting: WaitingMessage) -> bool:
+        """Whether a message is of the same agent as the current one: agents beside each other do not cut each other's texts."""
+        return self.current is None or waiting.message.parent_id == self.current.parent_id
 
     def _next(self, waiting: WaitingMessage) -> WaitingMessage:
         """The message to show where this one may be: in place of a call, the oldest call that waits."""
