@@ -294,8 +294,18 @@ def _status_of(error: Any) -> int | None:
     """Return the HTTP status that an error has. That of its response may be 200, where an answer failed after it had begun; Google's
     client has its own as the `code`."""
     response = getattr(error, "response", None)
+    if isinstance(response, Mapping):  # Amazon's client
+        status = _value_at(response, "ResponseMetadata", "HTTPStatusCode")
+        return status if isinstance(status, int) else None
     found = (getattr(error, "status_code", None), getattr(error, "code", None), getattr(response, "status_code", None))
     return next((status for status in found if isinstance(status, int) and status), None)
+
+
+def _value_at(fields: Any, *keys: str) -> Any:
+    """Return the value at a path of keys, None if there is none."""
+    for key in keys:
+        fields = cast("Mapping[str, Any]", fields).get(key) if isinstance(fields, Mapping) else None
+    return fields
 
 
 def _body_of(error: Any) -> Any:
@@ -303,6 +313,8 @@ def _body_of(error: Any) -> Any:
     body = getattr(error, "body", None)
     if body is None and isinstance(details := getattr(error, "details", None), Mapping):
         return cast("Any", details)  # Google's client
+    if body is None and isinstance(details := _value_at(getattr(error, "response", None), "Error"), Mapping):
+        return cast("Any", details)  # Amazon's
     if not isinstance(body, str):
         return body
     try:

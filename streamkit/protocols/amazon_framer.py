@@ -16,7 +16,7 @@ from ..messages.typed_json import decoder
 from .framer import Framer
 from .frames import Frames
 
-__all__ = ["AmazonFramer"]
+__all__ = ["AmazonFramer", "amazon_message"]
 
 _PRELUDE, _LEAST = 12, 16
 # The bytes of a header's value, by its type; 6 and 7 begin with their length.
@@ -82,6 +82,20 @@ class AmazonFramer(Framer):
             yield start, start + length
             start += length
         self._wanted = 0
+
+
+def amazon_message(name: str, payload: bytes) -> bytes:
+    """Return an event as a message, or an exception, if the name is that of one. The counterpart of the framer."""
+    kind = "exception" if name.endswith("Exception") else "event"
+    texts = {f":{kind}-type": name, ":content-type": "application/json", ":message-type": kind}
+    headers = b"".join(_text_header(key.encode(), value.encode()) for key, value in texts.items())
+    prelude = (len(headers) + len(payload) + _LEAST).to_bytes(4) + len(headers).to_bytes(4)
+    message = prelude + crc32(prelude).to_bytes(4) + headers + payload
+    return message + crc32(message).to_bytes(4)
+
+
+def _text_header(name: bytes, value: bytes) -> bytes:
+    return bytes((len(name),)) + name + b"\x07" + len(value).to_bytes(2) + value
 
 
 def _json_of(message: bytes) -> bytes:

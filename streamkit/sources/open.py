@@ -44,7 +44,7 @@ from .recognition import (
     wants_async,
 )
 from .sdk_generators import is_unsent_request, request_of
-from .sdk_streams import iterators_of, unread_response
+from .sdk_streams import amazon_body, iterators_of, unread_response
 from .source import LIVE, NO_TRAITS, Batch, Readable, Source, SourceTraits, call_source, traits_of_response
 
 __all__ = ["CANCELLED", "distinct", "open_sync", "source_of_stream", "wants_async"]
@@ -276,6 +276,8 @@ def open_sync(value: Any, limits: Limits = DEFAULT_LIMITS) -> Source:
 def _open(value: Any, limits: Limits) -> Source:
     if (response := unread_response(value)) is not None:
         return _of_response(response, limits, value)
+    if (body := amazon_body(value)) is not None:
+        return Source(body, value.close)
     refuse_read(value)
     for is_kind, source_of in _SYNC_KINDS:
         if is_kind(value):

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
+from inspect import GEN_CREATED, getgeneratorstate
 from types import FunctionType, GetSetDescriptorType
 from typing import Any, Generic
 
 from .recognition import class_of, is_framed, is_response
 
-__all__ = ["OpenedStream", "iterators_of", "unread_response"]
+__all__ = ["OpenedStream", "amazon_body", "iterators_of", "unread_response"]
 
 # The SDKs' classes by name: the modules that declare one, and the attribute of a helper with the stream that it reads.
 _CLASSES: Mapping[str, tuple[tuple[str, ...], str]] = {
@@ -73,6 +74,19 @@ def iterators_of(value: Any) -> Iterator[Any]:
             yield iterator
         _, inner = _CLASSES.get(class_of(value).__name__.replace("Async", "", 1), ((), ""))
         value = _attribute(value, inner) if inner else None
+
+
+def amazon_body(value: Any) -> Iterator[bytes] | None:
+    """Return the bytes of a stream of Amazon's client (boto3) of which nothing was read; None for any other value. Its own objects
+    lack what its version does not know, and it ends one that was cut off as if all were well."""
+    kind = class_of(value)
+    if kind.__name__ != "EventStream" or not _declares("botocore.eventstream", kind):
+        return None
+    is_unread = getgeneratorstate(value._event_generator) == GEN_CREATED
+    if not is_unread or not _is_own(value, kind, vars(sys.modules["botocore.eventstream"])):
+        return None
+    body: Iterator[bytes] = value._raw_stream.stream()
+    return body
 
 
 def _attribute(value: Any, name: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .anthropic import AnthropicMessages
 from .assistants import Assistants
+from .bedrock import BedrockStream
 from .chat import ChatCompletions
 from .cohere import CohereChat
 from .dialect import Dialect
@@ -17,7 +18,16 @@ __all__ = ["dialect_of", "rejection_of"]
 
 _DIALECTS: dict[str, type[Dialect]] = {
     route: dialect
-    for dialect in (ChatCompletions, Responses, AnthropicMessages, Assistants, GeminiContents, CohereChat, OllamaChat)
+    for dialect in (
+        ChatCompletions,
+        Responses,
+        AnthropicMessages,
+        Assistants,
+        GeminiContents,
+        CohereChat,
+        OllamaChat,
+        BedrockStream,
+    )
     for route in dialect.routes
 }
 

@@ -46,6 +46,7 @@ class ModelServer:
     | `/v2/chat` | Cohere |
     | `/api/chat` | Ollama's own |
     | `/v1beta/models/{model}:streamGenerateContent`, `…:generateContent`, or `/v1/…` | Gemini |
+    | `/model/{model}/converse-stream` | Bedrock's Converse |
     | `GET /v1/models`, `GET /v1/models/{model}` | the list with the one model, and that model |
 
     Unknown paths, other methods, invalid JSON and missing parameters are rejected as by the services, with 404, 405 or

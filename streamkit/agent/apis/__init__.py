@@ -2,6 +2,7 @@
 
 from .anthropic import AnthropicMessages
 from .api import Api, host_of, is_refusal
+from .bedrock import BedrockConverse
 from .chat import Chat
 from .cohere import Cohere
 from .gemini import Gemini
@@ -11,5 +12,7 @@ from .tool_schemas import tool_name
 
 __all__ = ["APIS", "Api", "host_of", "is_refusal", "tool_name"]
 
-APIS: dict[str, type[Api]] = {api.protocol: api for api in (Responses, Chat, AnthropicMessages, Gemini, Cohere, Ollama)}
+APIS: dict[str, type[Api]] = {
+    api.protocol: api for api in (Responses, Chat, AnthropicMessages, Gemini, Cohere, Ollama, BedrockConverse)
+}
 """By protocol, in the order in which a client is shown to them."""
