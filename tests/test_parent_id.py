@@ -149,6 +149,16 @@ def test_a_client_that_answers_questions_gets_those_of_a_sub_agent(protocol: str
     assert again[2].parent_id == "call-1"
 
 
+@pytest.mark.parametrize("protocol", WIRES)
+def test_what_an_inner_retry_withdraws_was_in_no_wire_format(protocol: str) -> None:
+    """So there is nothing to take back, and nobody reads of it."""
+    inner = [f"call-1/{name}" for name in "rtco"]
+    retry = sk.StreamRetry(2, "SourceError", "Busy.", withdrawn=inner)
+    events = [*OUTER, *INNER, retry, *AFTER]
+    events = [EVENTS[0], *events, *EVENTS[-2:]]
+    assert [*sk.stream(events).chunks(protocol)] == [*sk.stream(WITHOUT).chunks(protocol)]
+
+
 def test_canonical_chunks_have_everything() -> None:
     again = sk.stream([*sk.stream(EVENTS).chunks("streamkit")], protocol="streamkit")
     assert again.get_final_messages() == sk.stream(EVENTS).get_final_messages()

@@ -5,9 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 from typing import Any, ClassVar
 
+from msgspec.structs import replace
+
 from ..answers import Confirmation
 from ..core.content import has_content
-from ..events import ConfirmationCreated, ConfirmationDone, Done, Event, Run, RunDone, StreamException, StreamRetry
+from ..events import (
+    ConfirmationCreated,
+    ConfirmationDone,
+    Created,
+    Done,
+    Event,
+    Run,
+    RunDone,
+    StreamException,
+    StreamRetry,
+)
 from ..messages import Message, TextMessage
 from .frames import KEEPALIVE
 
@@ -50,6 +62,7 @@ class Encoder:
     questions: ClassVar[bool] = False
     withdraws: bool = False
     _is_over = False
+    _hidden: Set[str] = frozenset()  # the ids of messages of sub-agents that are left out
     _irrevocable: Set[str] = frozenset()  # the ids of messages that were sent and cannot be taken back
     _asked: Set[str] = frozenset()  # the call ids of sub-agents' calls that are shown, because of their questions
 
@@ -72,6 +85,8 @@ class Encoder:
         if message is None:
             return self._items_of_other(event)
         if not self.shows(message):
+            if isinstance(event, Created):
+                self._hidden |= {message.id}
             return ()
         if message.choice and not self.choices:
             return ()
@@ -89,6 +104,9 @@ class Encoder:
                 self._is_over = True
                 run = Run(status="failed", error={"type": kind, "message": text})
                 return [*self.feed(RunDone(run)), *self.feed(StreamException(kind, text))]
+            case StreamRetry(withdrawn=ids) if not self._hidden.isdisjoint(ids):
+                shown = [id for id in ids if id not in self._hidden]
+                return self.feed(replace(event, withdrawn=shown)) if shown else ()
             case ConfirmationCreated() | ConfirmationDone() if not self.shows_question(event.confirmation):
                 return ()
             case _:
