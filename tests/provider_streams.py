@@ -98,6 +98,24 @@ def _letta(**fields: Any) -> bytes:
     return _sse([{**item, "seq_id": number, **fields} for number in range(_COUNT)])
 
 
+def _cohere(kind: str = "content-delta", **message: Any) -> bytes:
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": ""}}
+    begin = {"type": "content-start", "index": 0, "delta": {"message": {"content": {"type": "text", "text": ""}}}}
+    if kind == "tool-call-delta":
+        begin = {"type": "tool-call-start", "index": 0, "delta": {"message": {"tool_calls": call}}}
+    return _sse([begin, *[{"type": kind, "index": 0, "delta": {"message": message}}] * _COUNT])
+
+
+def _ollama(**message: Any) -> bytes:
+    item = {
+        "model": "m",
+        "created_at": "2026-01-01T00:00:00Z",
+        "message": {"role": "assistant", **message},
+        "done": False,
+    }
+    return (msgspec.json.encode(item) + b"\n") * _COUNT
+
+
 _TEXT: dict[str, Any] = {"content": "ab"}
 _MESSAGE: dict[str, Any] = {"id": "i", "type": "message", "status": "in_progress", "role": "assistant", "content": []}
 _OUTPUT_TEXT: dict[str, Any] = {"type": "output_text", "text": "", "annotations": []}
@@ -195,6 +213,11 @@ STREAMS: dict[str, tuple[str, bytes]] = {
             {"id": "t", "type": "function", "function": {"name": "f", "arguments": "", "output": None}},
         ),
     ),
+    "cohere": ("cohere", _cohere(content={"text": "ab"})),
+    "cohere, a plan": ("cohere", _cohere("tool-plan-delta", tool_plan="ab")),
+    "cohere, arguments": ("cohere", _cohere("tool-call-delta", tool_calls={"function": {"arguments": "ab"}})),
+    "ollama": ("ollama", _ollama(content="ab")),
+    "ollama, thinking": ("ollama", _ollama(content="", thinking="ab")),
     "letta": ("letta", _letta(message_type="assistant_message", content="ab")),
     "letta, reasoning": ("letta", _letta(message_type="reasoning_message", reasoning="ab", signature=None)),
 }

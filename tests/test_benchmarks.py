@@ -25,7 +25,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-PARTS = (command.SECTIONS[:9], command.SECTIONS[9:])  # which run beside each other; each has to import the clients
+PARTS = (command.SECTIONS[:10], command.SECTIONS[10:])  # which run beside each other; each has to import the clients
 DIFFERENCES = (
     "a new process",
     ": Resume",

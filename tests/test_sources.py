@@ -226,7 +226,7 @@ async def test_what_is_no_source_is_a_usage_error_that_lists_the_known(face: Fac
         assert type(error) is sk.SourceError
         return
     assert isinstance(error, sk.UsageError)
-    assert "accepted are: an openai or anthropic stream" in str(error)
+    assert "accepted are: a stream of openai, anthropic or another SDK" in str(error)
     assert told.hooks == ["on_exception", "on_end"]
 
 

@@ -83,7 +83,10 @@ BUCKETS: Mapping[str, Sequence[float]] = {
 }
 """The boundaries that the conventions recommend, in seconds and in tokens."""
 
-_PROVIDERS = {"anthropic": "anthropic", "gemini": "gcp.gen_ai", "openai": "openai"}
+_PROVIDERS = {
+    **{name: name for name in ("anthropic", "cohere", "ollama", "openai")},
+    "gemini": "gcp.gen_ai",
+}
 
 # Where a provider counts a kind of token: the path in `Usage.details`.
 _DETAILS: Mapping[str, Sequence[tuple[str, ...]]] = {
@@ -92,6 +95,7 @@ _DETAILS: Mapping[str, Sequence[tuple[str, ...]]] = {
         ("prompt_tokens_details", "cached_tokens"),
         ("cache_read_input_tokens",),
         ("cachedContentTokenCount",),
+        ("cached_tokens",),
     ),
     "gen_ai.usage.cache_creation.input_tokens": (
         ("input_tokens_details", "cache_write_tokens"),
@@ -101,6 +105,7 @@ _DETAILS: Mapping[str, Sequence[tuple[str, ...]]] = {
         ("output_tokens_details", "reasoning_tokens"),
         ("completion_tokens_details", "reasoning_tokens"),
         ("thoughtsTokenCount",),
+        ("reasoning_tokens",),
     ),
 }
 

@@ -37,6 +37,7 @@ SECTIONS = (
     "short",
     "parsing",
     "sources",
+    "native",
     "lifetimes",
     "telemetry",
     "encoding",

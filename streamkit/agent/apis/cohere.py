@@ -50,8 +50,7 @@ class Cohere(Api):
 
 def _parameters(client: Any) -> Sequence[str]:
     """Return the names of the arguments of `chat_stream`. The client has a wrapper around it, which says nothing of them."""
-    kind: Any = type(client)
-    method = getattr(kind, "chat_stream", client.chat_stream)
+    method = getattr(client.__class__, "chat_stream", client.chat_stream)
     return [*inspect.signature(method).parameters]
 
 
