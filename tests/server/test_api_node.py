@@ -1,0 +1,60 @@
+"""The clients of model APIs for Node, with an agent in the model's place: openai's, and Vercel's `ai` with its providers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from streamkit.server import create_app
+
+from ..test_ui_clients import HERE, NODE, PACKAGES
+from .api_parts import ApiAgents
+from .parts import TOKEN, serve
+
+INSTALLED = NODE.exists() and (PACKAGES / "node_modules" / "@ai-sdk" / "openai-6").exists()
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not INSTALLED, reason=f"the npm clients are not installed in {PACKAGES}"),
+]
+CLIENTS = ("openai chat", "openai responses", "ai chat", "ai responses", "ai messages")
+
+
+@pytest.fixture(scope="module")
+def agents() -> Iterator[ApiAgents]:
+    made = ApiAgents()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def url(agents: ApiAgents) -> Iterator[str]:
+    with serve(create_app(agents, token=TOKEN)) as url:
+        yield url
+
+
+def ask(name: str, url: str, said: str, how: str, key: str = TOKEN) -> Any:
+    script = (HERE / "models.mjs").read_text("utf-8")
+    command = [str(NODE), "--input-type=module", "--eval", script, "--", name, url, key, said, how]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=PACKAGES, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("how", ["whole", "stream"])
+@pytest.mark.parametrize("name", CLIENTS)
+def test_an_agent_is_a_model_to_clients_in_node(agents: ApiAgents, url: str, name: str, how: str) -> None:
+    """A text with its tokens; the agent's own tool beside the client's; an error before and after the first byte."""
+    assert ask(name, url, "think", how)["text"] == "Well."
+    answer = ask(name, url, "mixed Rome", how)
+    assert (answer["text"], agents.looked) == ("It gave: look 7 | sunny in Rome", [7])
+    assert answer["tokens"] >= 30
+    assert "provider failed" in ask(name, url, "fail", how)["error"]
+    assert "error" in ask(name, url, "break", how)
+    assert "token is missing or wrong" in ask(name, url, "think", how, "wrong")["error"]
+    assert (
+        len(agents.contexts) == 4
+    )  # none asked again by itself: `ai` because of `maxRetries: 0`, as it does not read our header
