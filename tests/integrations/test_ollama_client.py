@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -190,6 +191,29 @@ def test_an_agent_calls_tools_over_it() -> None:
     assert answer["thinking"] == "Two cities."
     assert [call["function"]["arguments"] for call in answer["tool_calls"]] == [{"city": "Oslo"}, {"city": "Bergen"}]
     assert [result["content"] for result in results] == ["Oslo: rain", "Bergen: rain"]
+
+
+@dataclass
+class Place:
+    city: str
+    days: list[int]
+
+
+def plan(place: Place, unit: str = "C", note: str | None = None) -> str:
+    """Plans a trip."""
+    return "done"
+
+
+def test_the_model_gets_the_schema_of_each_parameter() -> None:
+    """Of one that is not plain, the client drops what it is made of: that stands in its description."""
+    with ModelServer(Reply("Yes.")) as server, client_of(server.root_url) as client:
+        sk.Agent(client, model="m", tools=[plan]).stream("Plan.").until_done()
+        sent = server.requests[0].body["tools"][0]["function"]["parameters"]["properties"]
+    assert sent["unit"] == {"type": "string"}
+    assert sent["place"]["type"] == "object"
+    _, _, schema = sent["place"]["description"].partition("It fits this JSON schema: ")
+    assert json.loads(schema)["properties"]["days"] == {"type": "array", "items": {"type": "integer"}}
+    assert '"null"' in sent["note"]["description"]
 
 
 def test_an_async_agent_runs_over_it() -> None:
