@@ -101,3 +101,14 @@ def test_what_was_withdrawn_is_not_missing_in_a_snapshot() -> None:
     stream.until_done()
     assert [message for message in contents(stream) if not message.startswith("<")] == []
     assert [warning.code for warning in stream.warnings] == []
+
+
+def test_a_snapshot_has_the_newest_retries_alone() -> None:
+    """A run that begins again and again does not grow."""
+    with sk.Emitter(relay := MemoryRelay(limit=16), "run") as emitter:
+        for number in range(400):
+            begin_again(emitter, number)
+            write(emitter, 1)
+    (first, *_) = relay.read("run").pull()
+    assert first.snapshot
+    assert 0 < first.data.count(b'"stream_retry"') <= 16
