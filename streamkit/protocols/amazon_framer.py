@@ -51,7 +51,8 @@ class AmazonFramer(Framer):
             return []
         text = b"".join((*self._pending, chunk))
         self._pending.clear()
-        values, end = [], 0
+        values: list[bytes] = []
+        end = 0
         for start, end in self._messages(text):
             values.append(_json_of(text[start:end]))
         if rest := text[end:]:

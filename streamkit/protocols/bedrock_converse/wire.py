@@ -67,7 +67,8 @@ def error_in(item: WireObject) -> dict[str, Any] | None:
 def annotation_of(citation: WireObject) -> Annotation:
     """Return a citation. Its place is one in the source, and stands in `raw`."""
     location = as_object(citation.get("location"))
-    kind, place = next(((key, as_object(value)) for key, value in location.items()), ("citation", {}))
+    kind = next(iter(location), "citation")
+    place = as_object(location.get(kind))
     quote = "".join(as_text(part.get("text")) for part in as_objects(citation.get("sourceContent")))
     source = as_text(citation.get("source"))
     url = text_or_none(place.get("url")) or (source if source.startswith(("http://", "https://")) else None)
