@@ -114,6 +114,8 @@ def test_each_answer_of_an_agent_s_recording_is_one_of_its_own(tmp_path: Path) -
     assert [message.type for message in agent.messages] == ["message", "tool_call", "tool_output", "message"]
     with pytest.raises(sk.UsageError, match="has 2 answers, and no answer=3"):
         Reply(recording=path, answer=3)
+    with pytest.raises(sk.UsageError, match="answer= is that of a recording"):
+        Reply("Hello.", answer=2)
 
 
 def test_a_saved_body_is_an_answer(tmp_path: Path) -> None:

@@ -69,6 +69,8 @@ class Provider:
                 raise UsageError(f"{name!r} is set by the agent and cannot be an option")
             if name in own:
                 raise UsageError(f"{name!r} is an argument of the agent, for all of its streams: pass it to `Agent(…)`")
+            if name in _OF_STREAMS:
+                raise UsageError(f"{name!r} is for one run: pass it to `agent.stream(…)`")
             if accepted is not None and name not in accepted:
                 raise UsageError(_unknown_option(name, [*own, *accepted], self._api))
 
@@ -102,8 +104,11 @@ class Provider:
         return partial(_send_explained_async if self.is_async else _send_explained, api.sending(arguments))
 
 
+_OF_STREAMS = ("deps",)  # what `agent.stream` alone takes
+
+
 def _unknown_option(name: str, accepted: Sequence[str], api: Api) -> str:
-    nearest = [_SYNONYMS[name]] if name in _SYNONYMS else get_close_matches(name, accepted, 1)
+    nearest = [_SYNONYMS[name]] if name in _SYNONYMS else get_close_matches(name, [*accepted, *_OF_STREAMS], 1)
     method = getattr(api.create, "__qualname__", api.method)
     hint = f"did you mean {nearest[0]!r}?" if nearest else api.hint
     return f"{name!r}: {hint} (neither the agent nor the client's `{method}` has such an argument)"

@@ -97,6 +97,10 @@ class Tool(Generic[P, R]):
         docstring = parse_docstring(_docstring(callee))
         self.description = docstring.summary if description is None else description
         check_kind("parameters", parameters, Mapping)
+        if parameters is not None and parameters.get("type", "object") != "object":
+            raise UsageError(
+                f"`parameters` of tool {self.name} is the JSON schema of an object, not of {parameters['type']!r}"
+            )
         self._arguments = ArgumentSchema(self.name, callee, docstring.parameters, parameters)
         self.parameters = self._arguments.schema
         functools.update_wrapper(self, underlying_function(callee), updated=())

@@ -207,6 +207,8 @@ class Reply:
             raise UsageError("a reply has parts or a raw body, not both")
         if self.recording is not None and (self.parts or self.raw is not None):
             raise UsageError("a reply has a recording, parts or a raw body, not two of them")
+        if self.recording is None and self.answer != 1:
+            raise UsageError("answer= is that of a recording: the reply has none")
         if self.raw is None and self.status >= 400 and (self.parts or endings):
             raise UsageError(f"with status {self.status} the answer is an error: it has no parts and no other ending")
 

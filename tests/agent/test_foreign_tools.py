@@ -132,3 +132,8 @@ async def test_a_result_may_have_files_and_metadata(face: Face, provider: str) -
             "computer",
             output.call_id,
         )
+
+
+def test_the_parameters_of_a_tool_are_those_of_an_object() -> None:
+    with pytest.raises(sk.UsageError, match="JSON schema of an object, not of 'array'"):
+        tool(name="f", parameters={"type": "array"})(lambda **arguments: None)

@@ -77,6 +77,14 @@ def test_an_argument_of_the_agent_is_none_of_one_stream(kind: Any, name: str) ->
 
 
 @KINDS
+def test_an_argument_of_one_stream_is_none_of_the_agent(kind: Any) -> None:
+    with pytest.raises(sk.UsageError, match="'deps' is for one run: pass it to"):
+        maker(kind, "openai_chat")(deps=1)
+    with pytest.raises(sk.UsageError, match="'dep': did you mean 'deps'"):
+        maker(kind, "openai_chat")().stream("Go.", dep=1)
+
+
+@KINDS
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_what_is_called_otherwise_elsewhere_is_named(kind: Any, provider: str) -> None:
     with pytest.raises(sk.UsageError, match="'system_prompt': did you mean 'instructions'"):

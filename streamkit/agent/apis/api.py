@@ -37,7 +37,7 @@ class Api:
     method: ClassVar[str]
     reserved: ClassVar[Sequence[str]] = ("stream", "messages", "tools")
     fixed: ClassVar[Mapping[str, Any]] = {"stream": True}
-    hint: ClassVar[str] = "`extra_body` passes what it does not know"
+    hint: ClassVar[str] = "`extra_body` passes what the client's method does not have"
 
     def __init__(self, client: Any) -> None:
         self.client = client

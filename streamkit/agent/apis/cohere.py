@@ -23,7 +23,7 @@ class Cohere(Api):
     method = "chat_stream"
     fixed = {}
     reserved = ("messages", "tools")
-    hint = '`request_options={"additional_body_parameters": {…}}` passes what it does not know'
+    hint = '`request_options={"additional_body_parameters": {…}}` passes what the client\'s method does not have'
 
     @classmethod
     def is_offered(cls, client: Any) -> bool:
