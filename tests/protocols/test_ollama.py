@@ -335,3 +335,18 @@ def test_the_model_server_speaks_it() -> None:
         assert recorded.content == own.read_bytes()
         assert [sk.stream([one.content]).get_final_text() for one in (recorded, encoded)] == ["Let me look."] * 2
         assert (refused.status_code, refused.json()) == (404, {"error": Reply(status=404).error.message})
+
+
+def test_a_server_that_numbers_the_calls_of_each_answer_from_0_has_all_of_them_answered() -> None:
+    """The second call with an id is another one, and no repetition of the first."""
+    asks = [line(tool_calls=[call(id="call_0")]), END]
+    sources = iter([asks, asks, [line("Bye."), END]])
+
+    class Answering(sk.EventHandler):
+        def on_tool_call_done(self, call: sk.ToolCallMessage) -> None:
+            if call.waiting:
+                call.respond("cold")
+
+    stream = sk.stream(next(sources), Answering(), then=lambda _: next(sources, None), protocol="ollama")
+    assert stream.get_final_text() == "Bye."
+    assert [m.type for m in stream.messages] == ["tool_call", "tool_output"] * 2 + ["message"]

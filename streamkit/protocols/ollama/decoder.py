@@ -127,6 +127,7 @@ class Decoder(base.Decoder):
         id = self._ids.unused(as_text(call.get("id")))
         call_id, metadata = id if call.get("id") else None, {KEY: _own(call, function)}
         done = ToolCallMessage(id, name=name, call_id=call_id, content=content, metadata=metadata)
+        yield NewMessage(done.header())  # so that it is none of an earlier answer, where a server gives an id again
         yield ToolCallMessage.done_event(done)
 
     def _read_end(self, item: WireObject) -> Iterator[Event]:
