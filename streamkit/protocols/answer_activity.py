@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from .. import messages as m
+from ..answers import Confirmation
 from ..messages import Message
 from .request_content import fenced_block, image_url
 
-__all__ = ["Activity", "activity_text"]
+__all__ = ["Activity", "activity_text", "question_text"]
 
 Activity: TypeAlias = Literal["hidden", "reasoning", "text"]
 """How an answer shows what the agent itself calls and runs: not at all, among the reasoning, or in the text."""
@@ -40,3 +41,8 @@ def activity_text(message: Message, *, fenced: bool, limit: int | None = _MOST) 
             return fenced_block(shown.rstrip("\n")) if fenced and shown.strip() else shown.strip()
         case _:
             return ""
+
+
+def question_text(confirmation: Confirmation, id: str) -> str:
+    """Return the text of a question at the end of an answer. All of what may run is in it."""
+    return f"May this run?\n\n{activity_text(confirmation.subject, fenced=True, limit=None)}\n\n[approval {id}]"

@@ -25,7 +25,7 @@ from .. import events as e
 from .. import messages as m
 from ..answers import Confirmation
 from ..messages import Message
-from .answer_activity import Activity, activity_text
+from .answer_activity import Activity, activity_text, question_text
 
 __all__ = ["AnswerStage"]
 
@@ -264,9 +264,7 @@ class AnswerStage:
 
     def _ask(self, confirmation: Confirmation) -> Iterator[e.Event]:
         """Yield the text of a question that the next request answers."""
-        subject = confirmation.subject
-        shown = activity_text(subject, fenced=True, limit=None)
-        text = f"May this run?\n\n{shown}\n\n[approval {self._run_id}_{self._questions}]"
+        text = question_text(confirmation, f"{self._run_id}_{self._questions}")
         yield from _whole(
             m.TextMessage(f"question-{self._questions}", content=text, metadata={"phase": "final_answer"})
         )

@@ -19,10 +19,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from .. import errors
+from ..answers import Confirmation
 from ..errors import RequestError, SourceError
 from ..events import ConfirmationCreated, RunCreated
 from ..messages import Message, TextMessage
 from ..protocols import anthropic, openai_chat
+from ..protocols.answer_activity import question_text
 from ..protocols.api_request import ApiEncoder, ApiRequest
 from ..protocols.ui_parts import DENIED
 from ..protocols.values import json_text
@@ -40,7 +42,7 @@ from .ui_streams import SoFar, so_far
 __all__ = ["ApiRoutes", "conversation_of_run"]
 
 _CALL = re.compile(r"(?:call|toolu)_(?P<run>[A-Za-z0-9_-]{1,128})_[0-9]{1,6}").fullmatch
-_QUESTION = re.compile(r"\[approval (?P<run>[A-Za-z0-9_-]{1,128})_(?P<number>[0-9]{1,6})\]\s*$")
+_QUESTION = re.compile(r"\[approval (?P<run>[A-Za-z0-9_-]{1,128})_[0-9]{1,6}\]\s*$")
 _YES, _NO = ("yes", "y", "ok", "okay", "approve", "approved"), ("no", "n")
 _IMAGE_TOKENS = 1600
 _HISTORY = "history"  # the id of the run that all messages before a request are of
@@ -251,8 +253,9 @@ class ApiRoutes:
         if output is not None:
             answers = _outputs(record, wanted, encoder)
         else:
-            is_newest = question is None or asked == int(question["number"])
-            answers = _decision(record, wanted) if is_newest else {}
+            open_ = next((one for one in found.replay.engine.pending.confirmations if one.status == "pending"), None)
+            is_shown = open_ is not None and (question is None or _shows(question, open_, f"{record.id}_{asked}"))
+            answers = _decision(record, wanted) if is_shown else {}
         if not answers:
             return None
         for id, answer in answers.items():
@@ -319,6 +322,11 @@ def _question_in(wanted: ApiRequest) -> re.Match[str] | None:
     last = wanted.history[-1] if wanted.history else None
     is_text = isinstance(last, TextMessage) and last.role == "assistant"
     return _QUESTION.search(last.content) if is_text and last is not None and wanted.input else None
+
+
+def _shows(question: re.Match[str], confirmation: Confirmation, id: str) -> bool:
+    """Whether a text ends with this very question, and so shows what would run: a model may write one that does not."""
+    return "".join(question.string.split()).endswith("".join(question_text(confirmation, id).split()))
 
 
 def _decision(record: RunRecord, wanted: ApiRequest) -> dict[str, dict[str, Any]]:
