@@ -359,7 +359,9 @@ def test_a_written_block_reads_as_it_was_written(id: bytes, name: bytes, data: b
     ("start", "kind"),
     [
         (b'{"a"', NdjsonFramer),
-        (b" \r\n\t[", JsonFramer),
+        (b" \r\n\t[\n", JsonFramer),
+        (b"[{", JsonFramer),
+        (b"[DONE]", NdjsonFramer),
         (b"{\n", JsonFramer),
         (b"\xef\xbb\xbf{\r", JsonFramer),
         (b"\xef\xbb\xbf{\t", NdjsonFramer),
@@ -370,6 +372,7 @@ def test_a_written_block_reads_as_it_was_written(id: bytes, name: bytes, data: b
         (b"", None),
         (b" \n", None),
         (b"{", None),
+        (b"[", None),
         (b"\xef", None),
         (b"\xef\xbb", None),
         (b"\xef\xbb\xbf", None),

@@ -62,18 +62,17 @@ def without_leading_space(start: bytes) -> bytes:
 
 def framer_for(start: bytes, longest: int = Limits().line) -> Framer | None:
     """The framer for a body that starts like this: a list of values if it starts with one, a value over several lines if a line
-    ends after its first bracket, newline-delimited JSON if it starts with any other object, Amazon's messages if it starts with the
-    zero of a length, else SSE. None if these bytes are too
-    few to decide."""
+    ends after its first bracket, newline-delimited JSON if it starts with any other object or with `[DONE…]`, Amazon's messages if it
+    starts with the zero of a length, else SSE. None if these bytes are too few to decide."""
     text = start.removeprefix(BYTE_ORDER_MARK).lstrip(SPACE)
-    if text in (b"", b"{") or BYTE_ORDER_MARK.startswith(text):
+    if text in (b"", b"{", b"[") or BYTE_ORDER_MARK.startswith(text):
         return None
     if text.startswith(b"\0"):
         from .amazon_framer import AmazonFramer  # few bodies are binary
 
         return AmazonFramer(longest)
-    if text.startswith((b"[", b"{\n", b"{\r")):
+    if text.startswith((b"{\n", b"{\r")) or (text.startswith(b"[") and not text.startswith(b"[D")):
         return JsonFramer(longest)
-    if text.startswith(b"{"):
+    if text.startswith((b"{", b"[")):
         return NdjsonFramer(longest)
     return SseFramer(longest, has_mark=start.startswith(BYTE_ORDER_MARK))
