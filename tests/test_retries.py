@@ -92,7 +92,7 @@ async def test_a_failed_answer_is_asked_for_again(
             stream = face.stream(
                 lambda: next(asked)(),
                 shown,
-                timeouts=sk.Timeouts(first=0.3, idle=0.3) if kind in ("late head", "silence") else None,
+                timeouts=sk.Timeouts(first=0.7, idle=0.7) if kind in ("late head", "silence") else None,
                 retry=RESTART if restart else SOON,
             )
             has_content = position == 2

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 import anyio
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -357,6 +358,7 @@ def _outputs(record: RunRecord, wanted: ApiRequest, encoder: ApiEncoder) -> dict
     outputs: dict[str, dict[str, Any]] = {
         id: {"error" if given[id].failed else "output": given[id].output} for id in pending
     }
+    outputs[pending[-1]]["tool_choice"] = msgspec.to_builtins(wanted.tool_choice)
     if wanted.input:
         outputs[pending[-1]]["input"] = [message.to_dict() for message in wanted.input]
     return outputs

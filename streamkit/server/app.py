@@ -232,7 +232,8 @@ class App:
 
     async def _serve(self, request: Request, send: Send) -> None:
         response = await self._respond(request)
-        for name, value in self._guard.cors_headers(request).items():
+        of_api = self._has_api and is_of_api(request.scope)
+        for name, value in self._guard.cors_headers(request, of_api=of_api).items():
             response.headers.append(name, value)
         if response.headers.get("content-type", "").partition(";")[0] != "text/event-stream":
             for name, value in _SAFE.items():
@@ -278,7 +279,7 @@ class App:
         row, params, allowed = self._find(request.scope)
         if row is None or not row.any_host:
             guard.check_host(request)
-        of_api = row is not None and row.access == "key"
+        of_api = row.access == "key" if row is not None else self._has_api and is_of_api(request.scope)
         guard.check_origin(request, of_api=of_api)
         if request.method == "OPTIONS" and allowed and "access-control-request-method" in request.headers:
             asked = request.headers.get("access-control-request-headers") if is_of_api(request.scope) else None

@@ -117,7 +117,7 @@ class AgentExecution:
                 return  # the process that takes the run over receives it
             self.waits_since = None
         if self._client is not None:
-            self._client.add_input(answer)
+            self._client.go_on_with(answer)
         slot.offer(value_of(answer))
 
     def cancel(self) -> None:
@@ -248,8 +248,7 @@ class AgentExecution:
         await _in_thread(self._end, self._status, error)
 
     def _begin_stream(self, handler: Any) -> Any:
-        options: Mapping[str, Any] = {} if self._client is None else self._client.options_for(self._agent)
-        stream = self._agent.stream(self.context.input or None, handler, **options)
+        stream = self._agent.stream(self.context.input or None, handler)
         earlier = self.context.messages
         stream.engine.messages.reserve(earlier if self.context.input else not_shown_again(earlier))
         stream.on_wait = self._on_wait

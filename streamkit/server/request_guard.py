@@ -70,9 +70,10 @@ class RequestGuard:
         """Refuse a page of another origin, unless that is allowed. Desktop applications send origins that are no page's, or
         `null`: to the endpoints of model APIs they may, with the token in a header, which a foreign page does not have."""
         origin = request.headers.get("origin")
-        is_page = origin is not None and origin.startswith(("http://", "https://"))
-        if of_api and not is_page and any(name in request.headers for name in _TOKEN_HEADERS):
+        if of_api and not _is_page(origin) and any(name in request.headers for name in _TOKEN_HEADERS):
             return
+        if request.method == "OPTIONS" and self._is_of_desktop(request, of_api=of_api):
+            return  # the browser asks first whether it may send the token
         if origin is not None and not self._is_own(origin, request) and origin not in self._origins:
             raise Problem("origin-not-allowed")
 
@@ -83,12 +84,18 @@ class RequestGuard:
             return False
         return _with_port(host, scheme) == _with_port(request.headers.get("host", ""), scheme)
 
-    def cors_headers(self, request: Request) -> dict[str, str]:
-        """Return the headers with which a browser lets a page of an allowed origin read the response."""
-        if not self._origins:
+    def _is_of_desktop(self, request: Request, *, of_api: bool) -> bool:
+        """Whether an origin is no page's, and may call an endpoint of model APIs because nobody can without the token."""
+        origin = request.headers.get("origin")
+        return of_api and self._token is not None and origin is not None and not _is_page(origin)
+
+    def cors_headers(self, request: Request, *, of_api: bool = False) -> dict[str, str]:
+        """Return the headers with which a browser lets a page of an allowed origin, or a desktop application, read the response."""
+        is_of_desktop = self._is_of_desktop(request, of_api=of_api)
+        if not (self._origins or is_of_desktop):
             return {}
         origin = request.headers.get("origin", "")
-        allowed = {"Access-Control-Allow-Origin": origin} if origin in self._origins else {}
+        allowed = {"Access-Control-Allow-Origin": origin} if origin in self._origins or is_of_desktop else {}
         exposed = {"Access-Control-Expose-Headers": _EXPOSED} if allowed else {}
         return {"Vary": "Origin", **allowed, **exposed}
 
@@ -206,6 +213,10 @@ def preflight_headers(asked: str | None = None) -> Mapping[str, str]:
         "Access-Control-Allow-Headers": asked or "authorization, content-type, idempotency-key, last-event-id",
         "Access-Control-Max-Age": "600",
     }
+
+
+def _is_page(origin: str | None) -> bool:
+    return origin is not None and origin.startswith(("http://", "https://"))
 
 
 def _is_address(name: str) -> bool:

@@ -92,6 +92,21 @@ def test_what_the_client_wants_of_its_tools_goes_to_the_model(client: Client, ag
     assert [tool["function"]["name"] for tool in agents.requests[-1]["tools"]] == ["look", "careful"]
 
 
+def test_what_the_client_wants_of_its_tools_is_what_its_newest_request_says(client: Client, agents: ApiAgents) -> None:
+    """Also where it answers an open run: a client that has to call a tool at first would have to for ever."""
+    tools = [{"type": "function", "function": {"name": "weather", "parameters": WEATHER.parameters}}]
+    asked = [{"role": "user", "content": "weather Rome"}]
+    first = post(client, messages=asked, tools=tools, tool_choice="required").json()["choices"][0]["message"]
+    assert agents.requests[-1]["tool_choice"] == "required"
+    output = {"role": "tool", "tool_call_id": first["tool_calls"][0]["id"], "content": "sunny"}
+    post(client, messages=[*asked, first, output], tools=tools)
+    assert "tool_choice" not in agents.requests[-1]
+    again = post(client, messages=asked, tools=tools).json()["choices"][0]["message"]
+    output = {"role": "tool", "tool_call_id": again["tool_calls"][0]["id"], "content": "sunny"}
+    post(client, messages=[*asked, again, output], tools=tools, tool_choice="none")
+    assert [tool["function"]["name"] for tool in agents.requests[-1]["tools"]] == ["look", "careful"]
+
+
 def test_media_go_to_the_model(client: Client, agents: ApiAgents) -> None:
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk=", "detail": "low"}}
     content = [{"type": "text", "text": "look"}, image]
@@ -131,6 +146,31 @@ def test_pages_that_are_allowed_may_send_the_headers_of_their_clients(url: str) 
     headers["Access-Control-Request-Headers"] = asked
     response = httpx.options(f"{url}/v1/chat/completions", headers=headers)
     assert (response.status_code, response.headers["access-control-allow-headers"]) == (204, asked)
+
+
+@pytest.mark.parametrize(("origin", "status"), [("app://chat", 204), ("null", 204), ("https://evil.example", 403)])
+def test_desktop_applications_may_ask_first_and_read_the_response(
+    url: str, client: Client, origin: str, status: int
+) -> None:
+    """As web views do. Nobody gets anything without the token."""
+    headers = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+    asked = httpx.options(f"{url}/v1/chat/completions", headers=headers)
+    assert (asked.status_code, asked.headers.get("access-control-allow-origin")) == (
+        status,
+        origin if status == 204 else None,
+    )
+    assert httpx.options(f"{url}/runs", headers=headers).status_code == 403
+    read = client.get("/v1/models", headers={"Origin": origin})
+    assert read.headers.get("access-control-allow-origin") == (origin if status == 204 else None)
+
+
+def test_without_a_token_no_application_of_the_desktop_passes() -> None:
+    """As a foreign page can hide its origin."""
+    agents = ApiAgents()
+    with serve(create_app(agents, token=None, authorize=lambda *_: "ann")) as url:
+        headers = {"Origin": "null", "Access-Control-Request-Method": "POST"}
+        assert httpx.options(f"{url}/v1/chat/completions", headers=headers).status_code == 403
+    agents.close()
 
 
 def test_errors_of_all_kinds_have_the_form_of_the_api(client: Client) -> None:
