@@ -167,11 +167,20 @@ def test_an_error_in_a_bedrock_stream_fails_it() -> None:
             assert told(stream)[0] == EXPECTED[0]
 
 
-def test_a_binary_response_without_its_client_is_refused() -> None:
-    """With a text that says what to pass."""
+def test_amazons_binary_response_is_read_without_its_client() -> None:
     body = bedrock_body(anthropic_events("msg_1", *BLOCKS))
     with serving(body, BEDROCK) as url, httpx2.Client() as client, client.stream("POST", url, json={}) as response:
-        with pytest.raises(sk.UsageError, match=r"vnd\.amazon\.eventstream.*the client's own stream"):
+        stream = sk.stream(response)
+        stream.until_done()
+        assert response.is_closed
+    assert told(stream) == EXPECTED
+
+
+def test_another_binary_response_without_its_client_is_refused() -> None:
+    """With a text that says what to pass."""
+    kind = "application/x-protobuf"
+    with serving(b"\x08", kind) as url, httpx2.Client() as client, client.stream("POST", url, json={}) as response:
+        with pytest.raises(sk.UsageError, match=r"x-protobuf.*the client's own stream"):
             sk.stream(response).until_done()
         assert response.is_closed
 
