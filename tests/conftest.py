@@ -56,8 +56,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)  # without pytest-xdist there is no such hook
-def pytest_xdist_auto_num_workers() -> int:
-    """The workers of `-n auto`: two more than cores, for many tests wait for processes and terminals."""
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """The workers of `-n auto`: two more than cores, for many tests wait for processes and terminals. Each begins with a quarter of
+    the tests, so that most modules make their servers and browsers once; one that is done takes tests of another."""
+    if config.option.dist == "no":
+        config.option.dist = "worksteal"
     return (os.cpu_count() or 1) + 2
 
 
