@@ -76,7 +76,6 @@ def test_a_question_that_nobody_answered_is_shown_as_that_later_too(
     """Of a sub-agent's, its call says so as well."""
     monkeypatch.setattr("streamkit.server.execution._LONGEST", 0.5)
     tab.send(text)
-    tab.wait(".question")
     for _ in range(2):
         tab.done()
         states = tab.page.locator(".turn.assistant .state:not([hidden] *)").all_text_contents()
