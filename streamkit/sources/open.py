@@ -45,15 +45,21 @@ from .recognition import (
 )
 from .sdk_generators import is_unsent_request, request_of
 from .sdk_streams import amazon_body, iterators_of, unread_response
-from .source import LIVE, NO_TRAITS, Batch, Readable, Source, SourceTraits, call_source, traits_of_response
+from .source import (
+    LIVE,
+    NO_TRAITS,
+    Batch,
+    Readable,
+    Source,
+    SourceTraits,
+    call_source,
+    close_nothing,
+    traits_of_response,
+)
 
 __all__ = ["CANCELLED", "distinct", "open_sync", "source_of_stream", "wants_async"]
 
 CANCELLED = [RunDone(Run(status="cancelled")), StreamEnd(status="cancelled")]  # the end of a stream that was cancelled
-
-
-def _close_nothing() -> None:
-    """For sources that have nothing to close."""
 
 
 def source_of_stream(manager: Any, chunks: SyncChunks | None = None) -> Source:
@@ -138,7 +144,7 @@ def _of_iterable(value: Any) -> Source:
     """Return an iterable of bytes, text or items as a source. Closing the source closes its iterator, and the
     iterable."""
     if class_of(value) in (list, tuple):
-        return Source(batches_of(value), _close_nothing)
+        return Source(batches_of(value), close_nothing)
     items = iterator_of(value)
     interruptible = Interruptible()
     left = _left_of(value, items) if may_be_over(value) else items
@@ -167,7 +173,7 @@ class _IterableSource(Source):
         self, values: Iterator[Any], iterator: Any, value: Any, interruptible: Interruptible, *, live: bool
     ) -> None:
         traits, items = LIVE if live else NO_TRAITS, Items()
-        super().__init__(values, _close_nothing, traits, interruptible=interruptible, items=items)
+        super().__init__(values, close_nothing, traits, interruptible=interruptible, items=items)
         self._iterator, self._value = iterator, value
 
     def close(self) -> None:
@@ -242,9 +248,9 @@ _SYNC_KINDS: tuple[tuple[Callable[[Any], bool], Callable[[Any, Limits], Source]]
     (_is_a(SyncChunks), lambda value, _: source_of_stream(value.manager, value)),
     (_is_a(Source), lambda value, _: value),
     (is_path, lambda value, _: _of_path(value)),
-    (_is_a(bytes, bytearray), lambda value, _: Source(iter([bytes(value)]), _close_nothing)),
+    (_is_a(bytes, bytearray), lambda value, _: Source(iter([bytes(value)]), close_nothing)),
     (_is_a(str, Mapping, type), lambda value, _: _refuse_unknown(value)),
-    (is_complete_answer, lambda value, _: Source(batches_of([value]), _close_nothing)),
+    (is_complete_answer, lambda value, _: Source(batches_of([value]), close_nothing)),
     (is_file, lambda value, _: _of_file(value)),
     (lambda value: is_connection(value) and offers(value, "__iter__"), lambda value, _: _of_connection(value)),
     (is_unsent_request, lambda value, limits: open_sync(request_of(value), limits)),

@@ -50,6 +50,7 @@ from .source import (
     Source,
     SourceTraits,
     await_source,
+    close_nothing_async,
     traits_of_response,
 )
 from .threads import call_off_loop, direct, in_thread, threaded
@@ -180,7 +181,7 @@ class _AsyncIterableSource(AsyncSource):
 
     def __init__(self, iterator: Any, value: Any, *, live: bool) -> None:
         traits, items = LIVE if live else NO_TRAITS, Items()
-        super().__init__(as_coroutines(iterator.__anext__), _close_nothing, traits, items=items)
+        super().__init__(as_coroutines(iterator.__anext__), close_nothing_async, traits, items=items)
         self._iterator, self._value = iterator, value
 
     async def close(self) -> None:
@@ -190,10 +191,6 @@ class _AsyncIterableSource(AsyncSource):
             await _close_both(self._iterator, self._value)
         except Exception as error:
             raise_source_error(error)
-
-
-async def _close_nothing() -> None:
-    """For sources that close what is upstream themselves."""
 
 
 async def _close_both(iterator: Any, value: Any) -> None:

@@ -31,6 +31,8 @@ __all__ = [
     "SourceTraits",
     "await_source",
     "call_source",
+    "close_nothing",
+    "close_nothing_async",
     "package_of",
     "traits_of_response",
 ]
@@ -152,12 +154,12 @@ class Opened:
         self._origins = ()
 
 
-def _close_nothing() -> None:
-    """In the place of what has closed a source."""
+def close_nothing() -> None:
+    """Close a source that has nothing to close, or that is closed already."""
 
 
-async def _close_nothing_async() -> None:
-    """As `_close_nothing`."""
+async def close_nothing_async() -> None:
+    """As `close_nothing`."""
 
 
 class Source(Opened, Iterator[Batch]):
@@ -235,7 +237,7 @@ class Source(Opened, Iterator[Batch]):
         except Exception as error:
             raise_source_error(error)
         finally:
-            self._close = _close_nothing  # it may lead back to this source
+            self._close = close_nothing  # it may lead back to this source
             self.release()
 
 
@@ -294,7 +296,7 @@ class AsyncSource(Opened):
         except Exception as error:
             raise_source_error(error)
         finally:
-            self._close = _close_nothing_async
+            self._close = close_nothing_async
             self.release()
 
 
