@@ -274,67 +274,13 @@ class AsyncAgent(_BaseAgent[T]):
     tools in tasks, others in worker threads. A sync client, and the computer, are called in worker threads. Leaving the
     stream cancels the tasks and waits for the threads.
 
-    Code that the model writes, and each call of a tool with `confirm=True`, is a `Confirmation` first; see `Agent`.
+    Args, attributes and errors are those of `Agent`, but for these:
 
     Args:
         client: `openai.AsyncOpenAI`, `anthropic.AsyncAnthropic`, their sync forms, or an object with the same methods.
-        model: the model's name.
-        name: the agent's own name, for the application.
-        handlers: receive each event of every stream of this agent, before the handlers of the stream itself.
-        timeouts: how long to wait for the model, in each of its calls, as `streamkit.stream(timeouts=)` has it; a number is
-            `Timeouts(total=…)`. Tools and code have their own: `tool(timeout=)`, `Computer(timeout=)`.
-        retry: how often a model call is asked again after a failure: a `Retry`, or the number of its attempts, as
-            `streamkit.stream(retry=)` has it. What a failed attempt had said leaves `messages`, and no request has it. Tools
-            never run again.
-        fallbacks: clients and their models, as `(client, model)`, which are asked in this order where a model call has failed
-            for good. They may speak other protocols. A run that goes on with one stays with it to its end; `options` go to
-            each of them, and `before_request` may change them.
-        tools: functions, which the agent calls itself, tools of LangChain and smolagents, and initialized MCP `ClientSession`s,
-            whose tools are listed when a stream starts; and schemas (dicts), for tools whose calls the application answers with
-            `call.respond(...)` or that the provider runs.
-        computer: runs the model's code, such as a `streamkit.computer.Computer`. Without one the model is offered no tool
-            that runs code.
-        instructions: the system prompt.
-        auto_run: which code runs without a confirmation: none (False, the default), all (True), or that for which this
-            function of the `CodeMessage` returns True. It returns a bool.
-        max_steps: how many model calls one run may have, 20 by default. If the model asks for more, the run ends
-            `incomplete` with the `finish_reason` "max_steps".
-        max_total_tokens: how many tokens one run may have used when a model call after the first begins; beyond it the run
-            ends `incomplete` with the `finish_reason` "max_total_tokens". A call that has begun is not bounded. None, the
-            default, means no limit.
-        protocol: `openai_responses`, `openai_chat` or `anthropic`. By default `openai_responses` for openai's client at
-            api.openai.com, `openai_chat` at any other address, and `anthropic` for its client.
-        fields: further string arguments of tools that become messages of their own, as in `streamkit.stream`:
-            `{"send_message.message": "text"}`.
-        reasoning_tag: the tag in which the model writes its reasoning into the text, as in `streamkit.stream`.
-        output_limit: characters that the model reads of one run's console output or of one tool's, 10,000 by default; the
-            middle of a longer output is left out. `messages` keep all of it.
-        images: whether the model takes images, the user's and those that code displays; True by default. Otherwise it
-            reads that there were some, and the text that came with them.
-        messages: the conversation so far, as `Message`s or their dicts.
-        before_request: sees each `ModelRequest` before it is sent, and may change it, or return another one: to shorten a long
-            conversation, to choose the model by the step, to add a header. What it raises ends the stream, as a hook's error
-            does. It may be `async def`.
-        output_type: what the model answers with: JSON that `get_final_output()` of the streams returns as this type. It may be any
-            that JSON can be read as; the model is asked for an object.
-        output_mode: how it is asked: `native`, the default, by a parameter of the request; `prompt` in the instructions, for servers
-            without such a parameter.
-        output_retries: how often the model is asked again in one run if its answer is no such JSON, 1 by default. `on_warning` gets
-            `output-invalid`.
-        options: further arguments of every request, such as `temperature=0`.
-
-    Attributes:
-        messages: the conversation, a list of flat messages. It grows while a stream runs; the application may change it
-            between two streams.
-        model, name, computer, instructions, auto_run, fields, options: as the constructor received them. They may be set
-            between two streams.
-        max_steps, max_total_tokens, output_limit, timeouts, retry, images, handlers, before_request, reasoning_tag: the same.
-        output_type, output_mode, output_retries: the same.
-        tools: the functions that the agent calls, a dict of `Tool`s by name. Do not change it.
-
-    Raises:
-        UsageError: the client is not recognised; a tool cannot be described to a model; two tools have the same
-            name; a message is malformed; another argument is of another kind.
+        tools: as of `Agent`, `async def` functions, and initialized MCP `ClientSession`s, whose tools are listed when a stream
+            starts.
+        before_request: as of `Agent`; it may be `async def`.
     """
 
     _accepts_async = True
@@ -368,21 +314,10 @@ class AsyncAgent(_BaseAgent[T]):
 
             await agent.stream("What is 34/24?", Terminal()).until_done()
 
-        Args:
-            input: the user's text, or flat messages; added to `messages` when the stream starts. An image that is a
-                path is read. May be left out: the conversation then continues as it stands, and what nobody answered
-                is asked again. The input of a stream that failed in its first answer gives way to the next one.
-            handlers: receive each event, in this order; sync and async ones.
-            deps: the application's own object for this run, which tools get as `ToolContext.deps`.
-            output_type: as the agent's own, for this stream.
-            options: further arguments of the requests of this stream, besides those of the agent.
+        Arguments and errors are those of `Agent.stream`; handlers may be sync or async.
 
         Returns:
             A stream like those of `streamkit.astream`: iterate over it, or await `until_done()` or `get_final_text()`.
-
-        Raises:
-            UsageError: a stream of this agent is still running; a message is malformed, or the provider does not take
-                it; an image cannot be read; the client has no such option.
         """
         turn, all_handlers, stream_options = self._new_turn(input, handlers, deps, output_type, options)
         stream: AsyncStreamManager[Any] = AsyncStreamManager(

@@ -6,21 +6,28 @@ import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
-from difflib import get_close_matches
-from functools import wraps
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias
 
 from ..answers import Confirmation
-from ..arguments import check_count, check_kind
+from ..arguments import check_count
 from ..errors import UsageError
-from ..handlers import Handler, no_handler
+from ..handlers import Handler
 from ..limits import Timeouts
 from ..messages import CodeMessage, Message, ToolCallMessage, is_from_user
 from ..protocols import to_input
 from ..streams.manager import T
 from ..streams.state import StreamState
 from .actions import WAITING, complete_records, is_question, open_calls, pending_of
+from .arguments import (
+    check_limits,
+    check_texts,
+    checked_fallbacks,
+    checked_handlers,
+    checked_retry,
+    checked_tag,
+    checks_names,
+)
 from .code import CODE_TOOL, check_auto_run, code_schema
 from .computer_protocol import Computing, check_computer
 from .conversation import as_messages, input_messages, load_messages, save_messages, with_image_data
@@ -41,25 +48,6 @@ OutputMode: TypeAlias = Literal["native", "prompt"]
 """How the model is asked for an output: by a parameter of the request, or in the instructions."""
 
 
-_P = ParamSpec("_P")
-
-
-def _checks_names(init: Callable[_P, None]) -> Callable[_P, None]:
-    """Make a constructor say which of its required arguments is missing, and which other one may be meant for it."""
-
-    @wraps(init)
-    def checked(*args: _P.args, **kwargs: _P.kwargs) -> None:
-        kind = type(args[0]).__name__
-        if len(args) < 2 and "client" not in kwargs:
-            raise UsageError(f"{kind} needs a client: `{kind}(openai.OpenAI(), model=…)`")
-        if "model" not in kwargs:
-            meant = get_close_matches("model", kwargs, 1)
-            raise UsageError(f"{kind} needs `model=`" + (f"; did you mean that by {meant[0]!r}?" if meant else ""))
-        init(*args, **kwargs)
-
-    return checked
-
-
 class AgentCore(Generic[T]):
     """The settings, tools and conversation of an agent.
 
@@ -77,7 +65,7 @@ class AgentCore(Generic[T]):
     _live: StreamState | None = None  # the newest stream that has started
     _newest_input: Sequence[Message] = ()  # what it added to the conversation
 
-    @_checks_names
+    @checks_names
     def __init__(
         self,
         client: Any,
@@ -106,15 +94,15 @@ class AgentCore(Generic[T]):
         output_retries: int = 1,
         **options: Any,
     ) -> None:
-        _check_limits(max_steps, max_total_tokens, output_limit)
-        _check_texts(instructions=instructions, name=name)
+        check_limits(max_steps, max_total_tokens, output_limit)
+        check_texts(instructions=instructions, name=name)
         check_computer(computer)
         self.provider = self._provider_of(client, protocol)
         self.model, self.name = model, name
-        self.handlers = _checked_handlers(handlers)
+        self.handlers = checked_handlers(handlers)
         self.timeouts = timeouts if timeouts is None or isinstance(timeouts, Timeouts) else Timeouts(total=timeouts)
-        self.retry = _checked_retry(retry)
-        self.fallbacks = _checked_fallbacks(fallbacks)
+        self.retry = checked_retry(retry)
+        self.fallbacks = checked_fallbacks(fallbacks)
         self._fallback_providers = [self._provider_of(client, None) for client, _ in self.fallbacks]
         self.computer, self.instructions = computer, instructions
         self.auto_run = check_auto_run(auto_run)
@@ -125,7 +113,7 @@ class AgentCore(Generic[T]):
         self.options: dict[str, Any] = options
         self.toolbox = Toolbox(tools, accepts_async=self._accepts_async, runs_code=computer is not None)
         self.fields: dict[str, str] = {**(fields or {})}
-        self.reasoning_tag = _checked_tag(reasoning_tag)
+        self.reasoning_tag = checked_tag(reasoning_tag)
         self.messages: list[Message] = as_messages(messages)
         self._take_output(output_type, output_mode, output_retries)
 
@@ -327,63 +315,6 @@ class AgentCore(Generic[T]):
             UsageError: it cannot be described to a model, or another tool has its name.
         """
         self.toolbox.add(tool)
-
-
-def _check_limits(max_steps: int, max_total_tokens: int | None, output_limit: int) -> None:
-    """Raise `UsageError` where one of an agent's limits is not a count."""
-    check_count("max_steps", max_steps)
-    check_count("max_total_tokens", max_total_tokens, or_none=True)
-    check_count("output_limit", output_limit, least=0)
-
-
-def _check_texts(**texts: str) -> None:
-    """Raise `UsageError` where one of an agent's texts is none."""
-    for name, text in texts.items():
-        check_kind(name, text, str)
-
-
-def _checked_tag(tag: str | None) -> str | None:
-    """Return the `reasoning_tag` of an agent. Raises `UsageError` where it is no name."""
-    if tag is not None:
-        from ..core.reasoning_tag import ReasoningTag  # few agents have one
-
-        ReasoningTag(tag)
-    return tag
-
-
-def _checked_handlers(handlers: object) -> list[Handler]:
-    """Return the handlers of every stream. Raises `UsageError` where one is not a handler."""
-    if not isinstance(handlers, (list, tuple)):
-        raise UsageError(f"`handlers` is a list of handlers, not {handlers!r}")
-    for handler in cast("Sequence[object]", handlers):
-        if not isinstance(handler, Handler):
-            raise no_handler(handler)
-    return [*cast("Sequence[Handler]", handlers)]
-
-
-def _checked_retry(retry: Retry | int | None) -> Retry | None:
-    """Return the `Retry` that `retry=` means. Raises `UsageError` where it is none."""
-    if retry is None:
-        return None
-    from ..retry import checked_retry  # few agents have one
-
-    return checked_retry(retry)
-
-
-def _checked_fallbacks(fallbacks: object) -> tuple[tuple[Any, str], ...]:
-    """Return the clients and models of the fallbacks. Raises `UsageError` where one is something else."""
-    pairs: list[Any] = [*cast("Sequence[Any]", fallbacks)] if isinstance(fallbacks, (list, tuple)) else [None]
-    if not all(map(_is_client_and_model, pairs)):
-        raise UsageError(f"`fallbacks` is a list of `(client, model)`, not {fallbacks!r}")
-    return tuple(pairs)
-
-
-def _is_client_and_model(pair: Any) -> bool:
-    try:
-        _, model = pair
-    except (TypeError, ValueError):
-        return False
-    return isinstance(model, str) and not isinstance(pair, str)
 
 
 _ARGUMENTS = tuple(

@@ -6,40 +6,26 @@ the next model call. A step is over before the next one is taken, and its outcom
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 from ..answers import Confirmation
-from ..errors import UsageError
-from ..events import ConfirmationCreated, ConsoleDone, Event, Run, RunDone, ToolCallDone
-from ..messages import CodeMessage, Message, ToolCallMessage, ToolOutputMessage
+from ..events import ConfirmationCreated, Run, RunDone, ToolCallDone
+from ..messages import CodeMessage, Message, ToolOutputMessage
 from ..streams.state import StreamState
-from .actions import WAITING, RecordedAction, belongs_to_calls, is_inside, is_question, messages_after
-from .argument_schema import ArgumentsError
-from .calls import PendingCall, call_id_of, declined_output, failure_events
-from .code import (
-    CODE_TOOL,
-    CodeRun,
-    RejectedCode,
-    console_of,
-    read_code,
-    runs_without_confirmation,
-    unsupported_language,
-)
-from .computer_protocol import Computing, supports_language
-from .conversation import as_messages, changed, replace_message
+from .actions import WAITING, RecordedAction, belongs_to_calls, is_question
+from .call_executor import CallExecutor, RunDeclined, Unanswered, is_call, raise_if_run_declined
+from .calls import call_id_of
+from .conversation import as_messages
 from .core import AgentCore
 from .history import model_view, unread_images
 from .model_request import ModelRequest
 from .outcomes import Outcomes
 from .steps import (
     CallModel,
-    CallTools,
     EmitEvents,
     ListTools,
-    RunCode,
     SendRequest,
     Step,
     continues_in_next_source,
@@ -49,8 +35,6 @@ from .steps import (
     raise_if_source_incomplete,
     without_withdrawn,
 )
-from .tool_context import ToolContext
-from .tools import Tool
 
 if TYPE_CHECKING:
     from .output import AgentOutput
@@ -107,7 +91,7 @@ class Turn:
             return
         answer = self.stream.messages[self._answer_begins :]
         answered = {message.call_id for message in answer if isinstance(message, ToolOutputMessage)}
-        answered &= {call_id_of(message) for message in answer if _is_call(message)}
+        answered &= {call_id_of(message) for message in answer if is_call(message)}
         withdrawn = {id(message) for message in answer if not belongs_to_calls(message, answered)}
         self._agent.messages[:] = [message for message in self._agent.messages if id(message) not in withdrawn]
 
@@ -121,7 +105,7 @@ class Turn:
         if self._answer_is_complete:
             return
         marked = {action.call.id for action in self._marked}
-        for call in filter(_is_call, self.stream.messages[self._answer_begins :]):
+        for call in filter(is_call, self.stream.messages[self._answer_begins :]):
             if self._agent.executes(call) and call.id not in marked:
                 self._marked.append(RecordedAction(call))
                 self._marked[-1].mark(self._agent.messages, WAITING)
@@ -136,7 +120,7 @@ class Turn:
         self._take_marks_away()
         failed = self.stream.error is not None and not self._answer_is_complete
         newest = () if failed else self.stream.messages[self._answer_begins :]
-        calls = [call for call in newest if _is_call(call) and self._agent.executes(call)]
+        calls = [call for call in newest if is_call(call) and self._agent.executes(call)]
         own = [confirmation for confirmation in self.stream.confirmations if confirmation.subject.parent_id is None]
         self._outcomes.finish(calls, own)
 
@@ -206,7 +190,7 @@ class Turn:
         """Whether the answer asks for something that the next request brings."""
         if is_cut_short(self.stream):
             return False
-        return bool(answered) or any(map(_is_call, messages)) or continues_in_next_source(self.stream)
+        return bool(answered) or any(map(is_call, messages)) or continues_in_next_source(self.stream)
 
     def _answer(self, messages: Sequence[Message], questions: Sequence[Confirmation]) -> Generator[Step, None, bool]:
         """Answer the calls of an answer. Returns whether the run goes on."""
@@ -214,12 +198,13 @@ class Turn:
             return False
         try:
             for confirmation in questions:
-                _raise_if_run_declined(confirmation)
-            yield from self._execute(messages)
-        except _RunDeclined:
+                raise_if_run_declined(confirmation)
+            self._take_marks_away()
+            yield from CallExecutor(self._agent, self.stream, self._deps, self._outcomes).execute(messages)
+        except RunDeclined:
             decline_run(self.stream)
             return False
-        except _Unanswered:
+        except Unanswered:
             return False
         return not has_unanswered_calls(self.stream)
 
@@ -245,201 +230,7 @@ class Turn:
         ours = [call for call in calls if call not in questions]
         return answered if (yield from self._answer([*ours, *codes], answered)) else None
 
-    # -- calls
-
-    def _execute(self, messages: Sequence[Message]) -> Iterator[Step]:
-        """Answer the calls among these messages: functions together, then code in its order."""
-        self._take_marks_away()
-        calls, messages = self._with_distinct_ids(messages)
-        tools = self._agent.tools
-        actions = [RecordedAction(call) for call in calls]
-        self._outcomes.begin(actions)
-        approved: list[tuple[RecordedAction, PendingCall]] = []
-        for action in actions:
-            tool = tools.get(action.call.name or "")
-            if tool is not None and (yield from self._may_call(action, tool)):
-                approved.append((action, self._pending_call(action.call, tool)))
-        if approved:
-            for action, call in approved:
-                self._outcomes.start(action, call)
-            yield CallTools([call for _, call in approved], self.stream.before_actions)
-            self._outcomes.settle_calls(approved)
-        if any(call.suspended for _, call in approved):
-            raise _Unanswered
-        for action in actions:
-            if action.call.name in tools:
-                continue
-            if action.call.name == CODE_TOOL and self._agent.computer is not None:
-                yield from self._run_code(action, messages, self._agent.computer)
-            else:
-                yield EmitEvents(self._unknown_tool(action.call))
-            self._outcomes.settle([action])
-
-    def _pending_call(self, call: ToolCallMessage, tool: Tool[..., Any]) -> PendingCall:
-        if tool.agent is None:
-            return PendingCall(call, tool, self.stream, self._deps)
-        from .sub_agent import AgentCall  # only where an agent is a tool
-
-        return AgentCall(call, tool, self.stream, self._deps, self._agent)
-
-    def _has_begun(self, call: ToolCallMessage, tool: Tool[..., Any]) -> bool:
-        """Whether a call has asked an agent already, whose run waited for an answer."""
-        after = messages_after(call, self._agent.messages)
-        return tool.agent is not None and any(is_inside(message, call_id_of(call)) for message in after)
-
-    def _with_distinct_ids(self, messages: Sequence[Message]) -> tuple[list[ToolCallMessage], list[Message]]:
-        """Return the calls that the agent answers, and all messages. Some models give several calls of an answer one
-        id: all but the first then get another one, as does their code. The conversation changes as well."""
-        calls = [message for message in messages if _is_call(message) and self._agent.executes(message)]
-        distinct: list[ToolCallMessage] = []
-        rest = [*messages]
-        seen: set[str] = set()
-        codes: Counter[str | None] = Counter()  # how many calls of code had an id so far
-        for call in calls:
-            id, number = call.call_id, codes[call.call_id]
-            codes[id] += call.name == CODE_TOOL
-            if id is not None and id in seen:
-                same_id = [m for m in messages if isinstance(m, CodeMessage) and m.call_id == id]
-                for code in same_id[number : codes[id]]:
-                    index = next(index for index, message in enumerate(rest) if message is code)
-                    rest[index] = changed(code, call_id=call.id)
-                    replace_message(self._agent.messages, code, rest[index])
-                other = changed(call, call_id=call.id)
-                replace_message(self._agent.messages, call, other)
-                call = other
-            elif id is not None:
-                seen.add(id)
-            distinct.append(call)
-        return distinct, rest
-
-    def _may_call(self, action: RecordedAction, tool: Tool[..., Any]) -> Generator[Step, None, bool]:
-        """Whether a call fits its tool, and needs no confirmation, or has one. Edited arguments are checked again."""
-        decide = _asks_nothing if self._has_begun(action.call, tool) else tool.must_confirm
-        asks = yield from self._checked(action, tool, decide)
-        if not asks:
-            return asks is not None
-        return (yield from self._confirm_call(action)) and (
-            yield from self._checked(action, tool, lambda _: True)
-        ) is not None
-
-    def _checked(
-        self, action: RecordedAction, tool: Tool[..., Any], decide: Callable[[ToolContext[Any]], bool]
-    ) -> Generator[Step, None, bool | None]:
-        """Check a call's arguments, and return what `decide` says of it; None if either fails. What is wrong is the call's
-        output: nobody is asked about it."""
-        call = action.call
-        try:
-            return decide(ToolContext(call, self.stream, self._deps, tool.check(call.content)))
-        except (Exception, SystemExit) as error:  # the function is the application's, and may raise anything
-            fault = (
-                str(error) if isinstance(error, (ArgumentsError, UsageError)) else f"{type(error).__name__}: {error}"
-            )
-        yield EmitEvents(failure_events(call, f"Error: {fault}", "tool-failed", f"tool {call.name}: {fault}"))
-        self._outcomes.settle([action])
-        return None
-
-    def _unknown_tool(self, call: ToolCallMessage) -> list[Event]:
-        names = [*self._agent.tools, *self._agent.toolbox.application_tools]
-        names += [CODE_TOOL] if self._agent.computer is not None else []
-        available = f"the available tools are: {', '.join(names)}" if names else "no tools are available"
-        fault = f"there is no tool {call.name!r}; {available}"
-        return failure_events(call, f"Error: {fault}", "unknown-tool", f"call {call_id_of(call)!r}: {fault}")
-
-    # -- code
-
-    def _run_code(self, action: RecordedAction, messages: Sequence[Message], computer: Computing) -> Iterator[Step]:
-        call = action.call
-        code = read_code(call, (message for message in messages if isinstance(message, CodeMessage)))
-        if isinstance(code, RejectedCode):
-            fault = f"the code of call {call_id_of(call)!r} was not run: {code.reason}"
-            yield EmitEvents(failure_events(call, f"Not run: {code.reason}.", "code-refused", fault))
-            return
-        if not supports_language(computer, code.language):
-            yield EmitEvents(unsupported_language(call, code.language, computer))
-            return
-        if not runs_without_confirmation(self._agent.auto_run, code.message):
-            confirmation = yield from self._confirm(action, code.message)
-            if confirmation is None:
-                return
-            if confirmation.edited not in (None, code.source):
-                code = code._replace(source=confirmation.edited)
-                metadata = {**code.message.metadata, "edited": True}
-                edited = changed(code.message, content=confirmation.edited, metadata=metadata)
-                replace_message(self._agent.messages, code.message, edited)
-        first = len(self.stream.messages)
-        run = CodeRun(computer, code, call, self.stream.before_actions, self.stream.around_tool)
-        self._outcomes.start(action, run)
-        yield RunCode(run)
-        if not any(message.role == "computer" for message in self.stream.messages[first:]):
-            # Without any output an empty console shows, in a saved conversation too, that the code ran.
-            yield EmitEvents([ConsoleDone(console_of(call, ""))])
-
-    # -- confirmations
-
-    def _confirm_call(self, action: RecordedAction) -> Generator[Step, None, bool]:
-        """Ask whether a call may be made. It may be edited."""
-        confirmation = yield from self._confirm(action, action.call)
-        if confirmation is not None and confirmation.edited not in (None, action.call.content):
-            action.edit(self._agent.messages, confirmation.edited)
-        return confirmation is not None
-
-    def _confirm(self, action: RecordedAction, subject: Message) -> Generator[Step, None, Confirmation | None]:
-        """Ask whether the subject may run: the call itself, or its code.
-
-        Returns the approval. If it was declined with a reason, the model reads that as the call's output, and the result is
-        None.
-
-        Raises:
-            _RunDeclined: it was declined without a reason.
-            _Unanswered: nobody answered.
-        """
-        id = self._outcomes.ask(action, {confirmation.id for confirmation in self.stream.confirmations})
-        yield EmitEvents([ConfirmationCreated(Confirmation(id, subject))])
-        confirmation = self.stream.confirmations[-1]
-        kind = "code" if isinstance(subject, CodeMessage) else "call"
-        if confirmation.status == "approved":
-            return confirmation
-        if confirmation.status == "unanswered":
-            raise _Unanswered
-        text = f"Not run: the user declined this {kind}."
-        self._outcomes.decline(action, text)
-        _raise_if_run_declined(confirmation)
-        text += f" Reason: {confirmation.reason}"
-        yield EmitEvents([declined_output(action.call, text, confirmation.reason)])
-        self._outcomes.settle([action])
-        return None
-
-
-class _RunDeclined(Exception):
-    """A confirmation was declined without a reason: the run ends."""
-
-
-class _Unanswered(Exception):
-    """Nobody answered a confirmation: the run ends, and the next stream asks again."""
-
-
-def _asks_nothing(context: ToolContext[Any]) -> bool:
-    """In the place of `Tool.must_confirm`, for a call that was confirmed before."""
-    return False
-
 
 def _cut_short(limit: str) -> EmitEvents:
     """Return the end of a run that has reached a limit, which is its `finish_reason`."""
     return EmitEvents([RunDone(Run(status="incomplete", finish_reason=limit))])
-
-
-def _raise_if_run_declined(confirmation: Confirmation) -> None:
-    """Raises `_RunDeclined` if the run ends with this confirmation, which was decided."""
-    if confirmation.status == "declined" and not confirmation.reason:
-        raise _RunDeclined
-
-
-def _is_call(message: Message) -> TypeGuard[ToolCallMessage]:
-    """Whether the message is a call that the agent or the application answers."""
-    return (
-        isinstance(message, ToolCallMessage)
-        and message.status == "completed"
-        and not message.provider_executed
-        and message.choice == 0
-        and message.parent_id is None
-    )

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import msgspec
 
 from ..errors import UsageError
+from .fields import Status, check_field
 
 if TYPE_CHECKING:
     from ..events import Created, Delta, Done
@@ -38,8 +39,6 @@ ROLES = ("assistant", "computer", "user", "system")
 
 OUTPUT_RETRY = "output_retry"
 """The key in the metadata of a user's message by which an agent asks for its output once more."""
-
-Status = Literal["in_progress", "completed", "incomplete", "cancelled", "failed"]
 
 COMPACT_AT = 30  # separate pieces that are held before they are joined: each takes 50 bytes more than its text
 
@@ -279,10 +278,8 @@ class Message:
             if key not in names:
                 other[key] = field
             elif field is not None:
-                _check_type(key, field)
+                check_field(key, field)
                 fields[key] = field
-        if fields.get("status", "completed") not in _STATUSES:
-            raise UsageError(f"a message's 'status' cannot be {fields['status']!r}; it is one of {_STATUSES}")
         if other:
             fields["metadata"] = {**fields.get("metadata", {}), **other}
         try:
@@ -364,31 +361,6 @@ class Message:
 _HEADER = tuple(key for key in Message.__slots__ if not key.startswith("_") and key not in ("pieces", "status"))
 _OPTIONAL = tuple(key for key in _HEADER if key not in ("id", "role", "type", "metadata"))
 FIELDS = frozenset((*_HEADER, "content", "status"))
-_TYPES: dict[str, type | tuple[type, ...]] = {
-    "annotations": (list, tuple),
-    "choice": int,
-    "created_at": (int, float),
-    "index": int,
-    "metadata": Mapping,
-    "provider_executed": bool,
-}
-_STATUSES: tuple[str, ...] = get_args(Status)
-
-
-def _check_type(key: str, field: object) -> None:
-    wanted = _TYPES.get(key, str)
-    if field.__class__ is wanted:  # of most fields
-        return
-    if not isinstance(field, wanted) or (isinstance(field, bool) and wanted is not bool):
-        raise UsageError(_wrong_type(key, field, wanted))
-
-
-def _wrong_type(key: str, value: object, wanted: type | tuple[type, ...]) -> str:
-    """Return what is wrong with a field of a static form."""
-    names = " or ".join(kind.__name__ for kind in (wanted if isinstance(wanted, tuple) else (wanted,)))
-    found = type(value).__name__
-    hint = "; a message is flat, so each part is a message of its own" if (key, found) == ("content", "list") else ""
-    return f"a message's {key!r} is a {names}, not a {found}{hint}: {value!r}"
 
 
 def message_class(type: Any, format: Any = None, role: Any = None) -> type[Message]:

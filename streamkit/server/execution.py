@@ -18,24 +18,19 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from ..agent import Agent, AsyncAgent
-from ..agent.actions import is_question, reopen_calls
+from ..agent.actions import reopen_calls
 from ..agent.code import CODE_TOOL
 from ..answers import Confirmation
 from ..errors import ProducerFenced, RequestError, StaleVersionError, UsageError
 from ..events import (
-    ConfirmationCreated,
-    ConfirmationDone,
     Event,
-    RunRequiresAction,
-    RunStepDone,
-    ToolCallDone,
-    ToolOutputDone,
 )
 from ..handlers import AsyncEventHandler, EventHandler
-from ..messages import Message, ToolCallMessage
+from ..messages import Message
 from ..relay import Answered, Cancelled, Control, Fenced, LogWriter
 from ..relay.answers import value_of
 from ..streams.tasks import scheduler, start_task
+from .agent_events import goes_on_after, is_before_wait, question_in
 from .api_client import DECLINED, ClientOfApi
 from .heartbeat import ProcessRuns
 from .publisher import Publisher
@@ -274,12 +269,7 @@ class AgentExecution:
     def is_first_action(self, event: Event) -> bool:
         """Whether with this event the agent goes on, after it did nothing but wait. (That its tools and its code begin is reported
         by `_begin_actions`.)"""
-        if self._is_elsewhere or self._writer.busy:
-            return False
-        if isinstance(event, ConfirmationDone):
-            subject = event.confirmation.subject
-            return is_question(subject) or subject.parent_id is not None  # it is not this agent that acts on it
-        return isinstance(event, RunStepDone)
+        return not self._is_elsewhere and not self._writer.busy and goes_on_after(event)
 
     def go_on(self, timeout: float = _PATIENCE) -> None:
         """Make sure that the run is still this process's, and record that it does not merely wait any more. Up to here another
@@ -319,25 +309,11 @@ class AgentExecution:
         return self.publisher.log
 
     def must_save(self, event: Event) -> bool:
-        """Whether the conversation is to be saved before this event is published: before the agent waits, with all that ran
-        until then. While it waits, or asks again in the place of another producer, there is nothing new."""
+        """Whether the conversation is to be saved before this event is published. While the agent waits, or asks again in the
+        place of another producer, there is nothing new."""
         if self._is_elsewhere or self._is_cancelled or not self._writer.busy:
             return False
-        match event:
-            case ConfirmationCreated() | RunRequiresAction() | RunStepDone():
-                return True
-            case ToolCallDone(message=ToolCallMessage() as call):
-                return call.waiting
-            case ToolOutputDone(message=message):
-                return message.parent_id is None and self._sub_agent_waits
-            case _:
-                return False
-
-    @property
-    def _sub_agent_waits(self) -> bool:
-        """Whether a sub-agent waits for an answer, beside which other calls end."""
-        waiting = self._stream.pending.values()
-        return any((one.subject if isinstance(one, Confirmation) else one).parent_id is not None for one in waiting)
+        return is_before_wait(event, self._stream.pending)
 
     def publish(self, event: Event) -> None:
         """Publish an event of the agent's stream. A question waits for an answer from anywhere."""
@@ -345,7 +321,7 @@ class AgentExecution:
         if self._is_elsewhere:
             return
         self.waits_since = None  # it goes on, even if the answer came before it began to wait
-        waiting = _question_in(event)
+        waiting = question_in(event)
         if self._client is not None and isinstance(waiting, Confirmation) and self._client.declines and waiting.waiting:
             waiting.decline(DECLINED)
         elif waiting is not None and waiting.waiting:
@@ -424,13 +400,3 @@ async def _in_thread(function: Callable[..., Any], *arguments: Any, can_be_left:
     """Call a function in a thread of its own: those that hang, all threads of the event loop even, do not hold it up."""
     limiter = anyio.CapacityLimiter(1)
     return await anyio.to_thread.run_sync(function, *arguments, abandon_on_cancel=can_be_left, limiter=limiter)
-
-
-def _question_in(event: Event) -> Any:
-    match event:
-        case ConfirmationCreated(confirmation=confirmation):
-            return confirmation
-        case ToolCallDone(message=call):
-            return call
-        case _:
-            return None
