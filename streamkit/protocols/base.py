@@ -167,6 +167,10 @@ class Decoder:
         `pull_approves` only, where the newline may come with the next pull, which would be too late."""
         return False
 
+    def item_of(self, value: Any) -> Any:
+        """Return an item of a source as JSON values: an SDK's object as the dict that it makes of itself. What is recorded is this."""
+        return as_item(value)
+
     def feed(self, item: WireObject) -> Iterable[Event]:
         """Return the events of one item, in order. Called once for each item, which must be neither kept nor changed.
 
@@ -288,7 +292,7 @@ class Decoder:
 
     def feed_other_item(self, item: Any) -> list[Event]:
         """Return the events of a parsed item that is not a plain one."""
-        item = as_item(item)
+        item = self.item_of(item)
         try:
             events = self._feed_item(item)
         except _HoldsObjects:

@@ -23,13 +23,25 @@ from ..errors import UsageError
 from ..messages import CodeMessage, Message, ReasoningMessage, TextMessage, ToolCallMessage
 from ..messages.json_text import well_formed
 from .base import Decoder
+from .frameworks.shape import FRAMEWORKS, framework_of
 from .request_content import LeftOut
 from .values import is_object
 
 if TYPE_CHECKING:
     from .request_content import Report
 
-__all__ = ["BUILT_IN", "PULL_APPROVES", "SHAPES", "find", "name_of", "names", "recognise", "to_input"]
+__all__ = [
+    "BUILT_IN",
+    "PULL_APPROVES",
+    "SHAPES",
+    "decoder_of",
+    "find",
+    "name_of",
+    "names",
+    "recognise",
+    "recognise_object",
+    "to_input",
+]
 
 BUILT_IN = (
     "openai_responses",
@@ -95,22 +107,39 @@ def find(name: str) -> ModuleType:
     """
     if name in BUILT_IN:
         return _built_in(name)
+    if name in FRAMEWORKS:
+        raise UsageError(
+            f"{name!r} is a framework, whose streams are read alone; what can be written is: {', '.join(names())}"
+        )
     if name not in _entry_points():
-        raise UsageError(f"there is no protocol {name!r}; there are: {', '.join(names())}")
+        raise UsageError(f"there is no protocol {name!r}; there are: {', '.join((*names(), *FRAMEWORKS))}")
     module: ModuleType = _entry_points()[name].load()
     return module
+
+
+def decoder_of(name: str) -> type[Decoder]:
+    """Return the decoder of a protocol, or of a framework. Raises as `find`."""
+    module = _built_in(f"frameworks.{name}") if name in FRAMEWORKS else find(name)
+    decoder: type[Decoder] = module.Decoder
+    return decoder
 
 
 def name_of(decoder: type[Decoder]) -> str | None:
     """Return the name under which `find` finds this decoder; None if it is not installed under its name."""
     name = decoder.name
-    installed = name in BUILT_IN or name in _entry_points()
-    return name if installed and find(name).Decoder is decoder else None
+    installed = name in BUILT_IN or name in FRAMEWORKS or name in _entry_points()
+    return name if installed and decoder_of(name) is decoder else None
 
 
 @cache
 def _built_in(name: str) -> ModuleType:
     return importlib.import_module(f"{__package__}.{name}")
+
+
+def recognise_object(value: Any) -> type[Decoder] | None:
+    """Return the decoder of the framework whose object this is; None for any other value."""
+    name = framework_of(value)
+    return None if name is None else decoder_of(name)
 
 
 def recognise(item: Any, event_name: str = "") -> type[Decoder] | None:

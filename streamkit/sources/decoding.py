@@ -133,7 +133,7 @@ class SourceDecoder:
         if traits.resume is not None:
             after = traits.resume(after)
         if name := traits.protocol or (traits.recorded_protocol if kind is None else None):
-            kind = registry.find(name).Decoder
+            kind = registry.decoder_of(name)
         return kind, after
 
     # -- its state
@@ -193,11 +193,13 @@ class SourceDecoder:
         """Return the events of a list of items, or of frames that were cut before."""
         if batch and type(batch[0]) is tuple:
             return self._decode_frames(batch)
+        if self.decoder is None and batch and not self._held and (kind := registry.recognise_object(batch[0])):
+            self._decode_with(kind)
         decoder = self.decoder
         if decoder is not None and decoder.name != "streamkit" and batch and isinstance(batch[0], Event):
             return [msgspec.structs.replace(event) for event in batch]  # a recording's answers
         if self._receivers:
-            batch = [*map(as_item, batch)]
+            batch = [*map(as_item if decoder is None else decoder.item_of, batch)]
             for receive in self._receivers:
                 receive(batch)
         if decoder is None:

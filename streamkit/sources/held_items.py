@@ -29,7 +29,7 @@ def protocol_of(item: Any, *, parsed: bool) -> type[Decoder] | None:
     if isinstance(item, Event):
         kind: type[Decoder] = registry.find("streamkit").Decoder
         return kind
-    return registry.recognise(as_item(item))
+    return registry.recognise_object(item) or registry.recognise(as_item(item))
 
 
 def is_foreign(item: Any) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..events import EVENTS, Event
 from ..messages.sdk_objects import as_item, is_helper_event, is_plain_model, without_helper
+from ..protocols.frameworks.shape import framework_of
 from .body import BodyJoiner, is_piece
 
 __all__ = ["Batch", "Items", "batches_of", "is_parsed"]
@@ -33,7 +34,7 @@ def _item(value: Any) -> Any:
         return bytes(item)
     if isinstance(value, tuple):
         return list(item)  # only frames may be tuples; the decoder reports that a list is not an object
-    if isinstance(value, Event) or is_plain_model(value.__class__):
+    if isinstance(value, Event) or is_plain_model(value.__class__) or framework_of(value) is not None:
         return item
     return as_item(item)  # of what has no dict the decoder reports that it is not an object
 

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from .. import protocols
 from ..errors import UsageError
 from ..limits import Limits, Timeouts
-from ..protocols import Decoder
+from ..protocols import Decoder, registry
 
 if TYPE_CHECKING:
     from ..retry import Retry
@@ -62,8 +61,7 @@ def decoder_of(protocol: object) -> type[Decoder] | None:
         UsageError: there is no such protocol.
     """
     if isinstance(protocol, str):
-        named: type[Decoder] = protocols.find(protocol).Decoder
-        return named
+        return registry.decoder_of(protocol)
     if protocol is None or (isinstance(protocol, type) and issubclass(protocol, Decoder)):
         return protocol
     raise UsageError(f"a protocol is a name or a Decoder class, not {protocol!r}")
