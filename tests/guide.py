@@ -36,8 +36,8 @@ NAMES = GUIDE / "names.md"
 ALONE = (NAMES, GUIDE / "quickstart.md")  # pages that need no names of another one
 # Pages whose examples need packages that are not in the extra `test`: `tests/integrations/test_recipes.py` runs them.
 ELSEWHERE = {
+    GUIDE / "frameworks.md": ("agents", "pydantic_ai", "langchain_openai"),
     GUIDE / "recipes" / "foreign-tools.md": ("mcp", "langchain_core", "smolagents"),
-    GUIDE / "recipes" / "frameworks.md": ("agents", "pydantic_ai", "langchain_openai"),
     GUIDE / "recipes" / "gradio.md": ("gradio", "gradio_client"),
     GUIDE / "recipes" / "streamlit.md": ("streamlit",),
     GUIDE / "recipes" / "textual.md": ("textual",),
