@@ -83,7 +83,7 @@ def _item_reader(struct: Any) -> Callable[[Any], Any]:
 
     def read(item: Any) -> Any:
         if item.__class__ is not dict:
-            return decode(json_writer(item.__class__)(item, by_alias=True, exclude_unset=True, warnings=False))
+            return decode(json_writer(item.__class__)(item, by_alias=True, exclude_none=True, warnings=False))
         found = convert({"item": item}).item
         _check_encodable(found)
         return found
