@@ -33,7 +33,7 @@ from .steps import prepare_for_agent
 from .sync_steps import first_source
 from .tool_context import ToolContext
 from .tools import Tool
-from .turn import Turn
+from .turn import AgentTurn
 
 __all__ = ["Agent", "AsyncAgent"]
 
@@ -91,10 +91,10 @@ class _BaseAgent(AgentCore[T]):
         Raises:
             UsageError: neither has a name, or it is not allowed.
         """
-        from .sub_agent import AgentTool
+        from .sub_agent import SubAgentTool
 
         is_async = self._accepts_async
-        return AgentTool(self, name, description, is_async=is_async, confirm=confirm, timeout=timeout)
+        return SubAgentTool(self, name, description, is_async=is_async, confirm=confirm, timeout=timeout)
 
     def _new_turn(
         self,
@@ -103,7 +103,7 @@ class _BaseAgent(AgentCore[T]):
         deps: object,
         output_type: Any,
         options: Mapping[str, Any],
-    ) -> tuple[Turn, tuple[Handler, ...], StreamOptions]:
+    ) -> tuple[AgentTurn, tuple[Handler, ...], StreamOptions]:
         """Return a turn, and the handlers and options of its stream. Where the input is left out, the first handler is in
         its place."""
         if isinstance(input, Handler):
@@ -111,7 +111,9 @@ class _BaseAgent(AgentCore[T]):
         self._check_idle()
         self.check_options({**self.options, **options})
         output = self._output_of(output_type)
-        turn = Turn(self, {**self.options, **options}, partial(self._start, self._checked_input(input)), deps, output)
+        turn = AgentTurn(
+            self, {**self.options, **options}, partial(self._start, self._checked_input(input)), deps, output
+        )
         fields = {**(FIELDS if self.computer is not None else {}), **self.fields}
         stream_options = StreamOptions(
             fields=fields or None,
@@ -122,7 +124,7 @@ class _BaseAgent(AgentCore[T]):
         )
         return turn, (_ConversationRecorder(self, turn), *self.handlers, *handlers), stream_options
 
-    def _connect(self, turn: Turn, stream: StreamState) -> None:
+    def _connect(self, turn: AgentTurn, stream: StreamState) -> None:
         turn.stream, stream.agent_name = stream, self.name
         prepare_for_agent(stream, self.executes)
 
@@ -339,7 +341,7 @@ class _ConversationRecorder(EventHandler):
     the turn record what became of the actions that were stopped.
     """
 
-    def __init__(self, agent: AgentCore, turn: Turn) -> None:
+    def __init__(self, agent: AgentCore, turn: AgentTurn) -> None:
         self._agent = agent
         self._turn = turn
 

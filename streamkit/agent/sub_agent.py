@@ -30,13 +30,13 @@ from .tools import Tool
 if TYPE_CHECKING:
     from .core import AgentCore
 
-__all__ = ["AgentCall", "AgentTool", "ids_shown_again", "inner_pending"]
+__all__ = ["AgentCall", "SubAgentTool", "ids_shown_again", "inner_pending"]
 
 _DEEPEST = 8  # agents inside each other
 _M = TypeVar("_M", bound=Message)
 
 
-class AgentTool(Tool[[str], Any]):
+class SubAgentTool(Tool[[str], Any]):
     """The tool that `as_tool` returns. Called in Python it asks a copy of the agent, apart from any stream."""
 
     def __init__(self, agent: AgentCore, name: str | None, description: str, *, is_async: bool, **options: Any) -> None:

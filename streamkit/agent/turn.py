@@ -39,10 +39,10 @@ from .steps import (
 if TYPE_CHECKING:
     from .output import AgentOutput
 
-__all__ = ["Turn"]
+__all__ = ["AgentTurn"]
 
 
-class Turn:
+class AgentTurn:
     """One run of an agent.
 
     Args:

@@ -39,12 +39,12 @@ from ..sources.source import AsyncSource, Readable, Source
 from ..streams.api import astream, stream
 from .call_index import CallIndex
 from .interface import Relay
-from .lanes import Lane, Part
+from .lanes import EmittedMessage, Lane
 from .questions import ApprovalRequest, OutputRequest
 from .reader import Reader
 from .writer import Writer
 
-__all__ = ["ApprovalRequest", "Emitter", "Lane", "OutputRequest", "Part"]
+__all__ = ["ApprovalRequest", "EmittedMessage", "Emitter", "Lane", "OutputRequest"]
 
 
 class Emitter(Writer, Readable):
@@ -137,19 +137,19 @@ class Emitter(Writer, Readable):
 
     # -- messages side by side
 
-    def begin_text(self) -> Part:
+    def begin_text(self) -> EmittedMessage:
         """Begin a text of its own, which grows beside whatever else is emitted: `write` it, and `end` it."""
         return self.begin_part(TextMessage)
 
-    def begin_reasoning(self, format: str | None = None) -> Part:
+    def begin_reasoning(self, format: str | None = None) -> EmittedMessage:
         """Begin some reasoning of its own, as `begin_text`."""
         return self.begin_part(ReasoningMessage, format=format)
 
-    def begin_code(self, language: str | None = None) -> Part:
+    def begin_code(self, language: str | None = None) -> EmittedMessage:
         """Begin some code of its own, as `begin_text`."""
         return self.begin_part(CodeMessage, format=language)
 
-    def begin_console(self) -> Part:
+    def begin_console(self) -> EmittedMessage:
         """Begin some console output of its own, as `begin_text`."""
         return self.begin_part(ConsoleMessage)
 
@@ -157,14 +157,14 @@ class Emitter(Writer, Readable):
         """Return a lane of its own for one of several agents that emit into this run at the same time."""
         return Lane(self, name)
 
-    def begin_part(self, kind: type[Message], lane: str | None = None, **header: Any) -> Part:
+    def begin_part(self, kind: type[Message], lane: str | None = None, **header: Any) -> EmittedMessage:
         """Begin a message of this class, in a lane; for `Lane`."""
         with self._ready():
             self._complete(kind.created_event(kind(**header, metadata=_in_lane(lane))))
-            return Part(self, self._engine.messages.all[-1])
+            return EmittedMessage(self, self._engine.messages.all[-1])
 
     def write_piece(self, message: Message, value: str, metadata: Mapping[str, Any] | None) -> None:
-        """Write some more of a message that `begin_part` began; for `Part`."""
+        """Write some more of a message that `begin_part` began; for `EmittedMessage`."""
         value = _plain_text(value)
         with self._ready():
             if message.status != "in_progress":
@@ -173,7 +173,7 @@ class Emitter(Writer, Readable):
                 self._complete(split_or_whole(message.delta_event(message.id, value, metadata=metadata)))
 
     def end_part(self, message: Message) -> None:
-        """End a message that `begin_part` began; for `Part`."""
+        """End a message that `begin_part` began; for `EmittedMessage`."""
         with self._lock:
             if message.status == "in_progress":
                 self._complete(MessageDone(Message(message.id)))

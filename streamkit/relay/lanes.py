@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from .emitter import Emitter
     from .questions import ApprovalRequest, OutputRequest
 
-__all__ = ["Lane", "Part"]
+__all__ = ["EmittedMessage", "Lane"]
 
 
-class Part:
+class EmittedMessage:
     """One message that grows until `end`, or until its `with` block or the run ends. Any thread may write it.
 
     Attributes:
@@ -63,7 +63,7 @@ class Part:
         self.end()
 
     def __repr__(self) -> str:
-        return f"<Part {self.message!r}>"
+        return f"<EmittedMessage {self.message!r}>"
 
 
 class Lane:
@@ -76,7 +76,7 @@ class Lane:
     def __init__(self, emitter: Emitter, name: str) -> None:
         self._emitter = emitter
         self.name = name
-        self._part: Part | None = None
+        self._part: EmittedMessage | None = None
         self._key: tuple[Any, ...] = ()
         self._newest: Message | None = None  # that could be confirmed
 

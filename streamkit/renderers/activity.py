@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from rich.text import Text
 
 from ..messages import CodeMessage, ConsoleMessage, Message, ToolCallMessage, ToolOutputMessage
-from .block import Part
+from .block import BlockPart
 from .characters import one_line
 from .code import CodeBlock
 from .turns import WaitingMessage
@@ -89,7 +89,7 @@ class Activity:
             self.code_since = None
         return 0.0 if since is None else time.monotonic() - since
 
-    def parts(self, waiting: Collection[WaitingMessage], height: int, *, writing: bool) -> Iterator[Part]:
+    def parts(self, waiting: Collection[WaitingMessage], height: int, *, writing: bool) -> Iterator[BlockPart]:
         """The lines to show.
 
         Args:
@@ -100,23 +100,23 @@ class Activity:
         spinner = _SPINNER[int(time.monotonic() * _SPINNER_STEPS) % len(_SPINNER)]
         for message in waiting:
             if message.pieces:
-                yield Part(_one_row(Text.assemble((f"{spinner} ", "cyan"), (_summary(message), "dim"))))
+                yield BlockPart(_one_row(Text.assemble((f"{spinner} ", "cyan"), (_summary(message), "dim"))))
         if self.line is not None and self.code is not None:
             yield from self.code.window(self.line, max(1, min(_WINDOW, height // 3)))
         now = time.monotonic()
         code_seconds = int(now - self.code_since) if self.code_since is not None else 0
         if code_seconds and self.code is not None:
             name = one_line(self.code.message.format or "code")
-            yield Part(_one_row(Text.assemble((f"{spinner} ", "cyan"), name, (f" {code_seconds} s", "dim"))), True)
+            yield BlockPart(_one_row(Text.assemble((f"{spinner} ", "cyan"), name, (f" {code_seconds} s", "dim"))), True)
         for name, since in self.calls.values():
             seconds = int(now - since)
             duration = f" {seconds} s" if seconds else ""
-            yield Part(_one_row(Text.assemble((f"{spinner} ", "cyan"), name, (duration, "dim"))))
+            yield BlockPart(_one_row(Text.assemble((f"{spinner} ", "cyan"), name, (duration, "dim"))))
         silent = now - self._progress
         is_shown = len(waiting) or self.line is not None or bool(self.calls) or code_seconds
         if self.running and not is_shown and silent >= (_SILENCE if writing else 0):
             duration = f" {int(silent)} s" if silent >= 1 else ""
-            yield Part(_one_row(Text.assemble((f"{spinner} ", "cyan"), (f"Working{duration}", "dim"))))
+            yield BlockPart(_one_row(Text.assemble((f"{spinner} ", "cyan"), (f"Working{duration}", "dim"))))
 
 
 def _one_row(text: Text) -> Text:

@@ -11,7 +11,7 @@ from rich.style import Style
 
 from ..messages import Message
 
-__all__ = ["Block", "Look", "Marked", "Part"]
+__all__ = ["Block", "BlockPart", "Look", "Marked"]
 
 
 class Look(NamedTuple):
@@ -30,7 +30,7 @@ class Look(NamedTuple):
     cut_off: bool = True
 
 
-class Part(NamedTuple):
+class BlockPart(NamedTuple):
     """Something to print.
 
     Attributes:
@@ -92,11 +92,11 @@ class Block:
     def append(self, text: str, stream: str) -> None:
         """Take a piece of the message; of console output with the stream that it came from."""
 
-    def take_settled(self, *, final: bool) -> Iterator[Part]:
+    def take_settled(self, *, final: bool) -> Iterator[BlockPart]:
         """The parts that were settled since the last call; with `final`, all that is left, for nothing follows."""
         yield from ()
 
-    def tail(self, width: int, rows: int) -> Iterator[Part]:
+    def tail(self, width: int, rows: int) -> Iterator[BlockPart]:
         """The part that may still change, as it looks now.
 
         Args:

@@ -27,7 +27,7 @@ from ..messages import (
     ToolCallMessage,
     ToolOutputMessage,
 )
-from .block import Block, Look, Marked, Part
+from .block import Block, BlockPart, Look, Marked
 from .characters import ConsoleText, PrintableText, one_line
 from .code import CallBlock, CodeBlock
 from .markdown import IncrementalMarkdown
@@ -52,17 +52,17 @@ class ProseBlock(Block):
         """Take a piece."""
         self._markdown.feed(self._text.feed(text))
 
-    def take_settled(self, *, final: bool) -> Iterator[Part]:
+    def take_settled(self, *, final: bool) -> Iterator[BlockPart]:
         """The blocks of Markdown that are complete."""
         if final:
             self._markdown.feed(self._text.finish())
         for block in self._markdown.take_settled(final=final):
-            yield Part(self._render(block.tokens), block.joins)
+            yield BlockPart(self._render(block.tokens), block.joins)
 
-    def tail(self, width: int, rows: int) -> Iterator[Part]:
+    def tail(self, width: int, rows: int) -> Iterator[BlockPart]:
         """The last block of Markdown."""
         if tokens := self._markdown.tail(width, rows):
-            yield Part(self._render(tokens), self._markdown.joins)
+            yield BlockPart(self._render(tokens), self._markdown.joins)
 
     def _render(self, tokens: Any) -> RenderableType:
         prose = Prose.of(tokens, self.look.code_theme, self.style)
@@ -113,7 +113,7 @@ class LinesBlock(Block):
             self._lines.append(self._settle_beginning(line) + "\n")
         self._line = self._settle_beginning(self._line)
 
-    def take_settled(self, *, final: bool) -> Iterator[Part]:
+    def take_settled(self, *, final: bool) -> Iterator[BlockPart]:
         """The complete lines, within the limit; in the end also how many more there are."""
         if final:
             self.append(self._text.finish(), "")
@@ -130,9 +130,9 @@ class LinesBlock(Block):
             self._begun = True
         if final and self._left_out:
             more = f"… {self._left_out:,} more line{'s' if self._left_out > 1 else ''}"
-            yield Part(Marked(Text(more, "dim"), " " * len(self._mark)), True)
+            yield BlockPart(Marked(Text(more, "dim"), " " * len(self._mark)), True)
 
-    def tail(self, width: int, rows: int) -> Iterator[Part]:
+    def tail(self, width: int, rows: int) -> Iterator[BlockPart]:
         """The line that is not complete."""
         if (self._line or not self._begun) and (self.limit is None or self._shown < self.limit):
             yield self._part(self._line[-width * rows :])
@@ -144,12 +144,12 @@ class LinesBlock(Block):
             line = line[self.longest :]
         return line
 
-    def _part(self, text: str) -> Part:
+    def _part(self, text: str) -> BlockPart:
         content = Text(text, self._base)
         if self._begun:
-            return Part(Marked(content, " " * len(self._mark)), True)
+            return BlockPart(Marked(content, " " * len(self._mark)), True)
         label = Text(self._label, self._style)
-        return Part(Marked(label.append_text(content), self._mark, style=self._style), self.joins)
+        return BlockPart(Marked(label.append_text(content), self._mark, style=self._style), self.joins)
 
 
 class OutputBlock(LinesBlock):
@@ -185,7 +185,7 @@ class ConsoleBlock(Block):
         self._is_stderr = stream == "stderr"
         self._lines += [(line, self._is_stderr) for line in self._text.feed(text)]
 
-    def take_settled(self, *, final: bool) -> Iterator[Part]:
+    def take_settled(self, *, final: bool) -> Iterator[BlockPart]:
         """The complete lines."""
         if final and (line := self._text.finish()):
             self._lines.append((line, self._is_stderr))
@@ -194,15 +194,15 @@ class ConsoleBlock(Block):
             yield self._part([line for line, _ in group], is_stderr)
             self._begun = True
 
-    def tail(self, width: int, rows: int) -> Iterator[Part]:
+    def tail(self, width: int, rows: int) -> Iterator[BlockPart]:
         """The line that is not complete."""
         if self._text.line:
             yield self._part([self._text.line[-width * rows :]], self._is_stderr)
 
-    def _part(self, lines: list[str], is_stderr: bool) -> Part:
+    def _part(self, lines: list[str], is_stderr: bool) -> BlockPart:
         text = Text("\n".join(lines), "red" if is_stderr else "")
         mark, style = ("! ", "red") if is_stderr else ("│ ", "dim")
-        return Part(Marked(text, mark, style=style, all_along=True), self._begun)
+        return BlockPart(Marked(text, mark, style=style, all_along=True), self._begun)
 
 
 class LineBlock(Block):
@@ -214,13 +214,13 @@ class LineBlock(Block):
         """Take the line's content."""
         self._content = text
 
-    def take_settled(self, *, final: bool) -> Iterator[Part]:
+    def take_settled(self, *, final: bool) -> Iterator[BlockPart]:
         """The line."""
         if final:
             message = self.message
             kind = f"{message.type} ({message.format})" if message.format else message.type
             content = " ".join(filter(None, (message.name, self._content)))
-            yield Part(Marked(Text(one_line(f"{kind}: {content}")), "▣ ", style="cyan"))
+            yield BlockPart(Marked(Text(one_line(f"{kind}: {content}")), "▣ ", style="cyan"))
 
 
 def make_block(message: Message, look: Look, *, after: Message | None, name: str | None) -> Block:

@@ -14,7 +14,7 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 from ..messages import Message
-from .block import Block, Look, Marked, Part
+from .block import Block, BlockPart, Look, Marked
 from .characters import PrintableText, one_line
 
 __all__ = ["CallBlock", "Code", "CodeBlock"]
@@ -160,7 +160,7 @@ class CodeBlock(Block):
         """Take a piece."""
         self._text.append(text)
 
-    def take_settled(self, *, final: bool) -> Iterator[Part]:
+    def take_settled(self, *, final: bool) -> Iterator[BlockPart]:
         """The language and the code, in the end."""
         limit = self.look.code_lines
         if final and self.source.strip("\n"):
@@ -168,29 +168,29 @@ class CodeBlock(Block):
             self.folded = limit is not None and len(lines) > max(limit, 1) + 1
             yield from self._folded(lines, max(limit or 1, 1)) if self.folded else self.unfolded()
 
-    def unfolded(self) -> Iterator[Part]:
+    def unfolded(self) -> Iterator[BlockPart]:
         """The language and all the code."""
-        yield Part(self._title())
-        yield Part(Code(self.source.strip("\n"), self._language, self.look.code_theme, numbers=True), True)
+        yield BlockPart(self._title())
+        yield BlockPart(Code(self.source.strip("\n"), self._language, self.look.code_theme, numbers=True), True)
 
-    def _folded(self, lines: list[str], limit: int) -> Iterator[Part]:
+    def _folded(self, lines: list[str], limit: int) -> Iterator[BlockPart]:
         theme, last = self.look.code_theme, limit // 4
-        yield Part(self._title())
-        yield Part(Code("\n".join(lines[: limit - last]), self._language, theme, numbers=True), True)
-        yield Part(Text(f"    … {len(lines) - limit:,} more lines", "dim"), True)
+        yield BlockPart(self._title())
+        yield BlockPart(Code("\n".join(lines[: limit - last]), self._language, theme, numbers=True), True)
+        yield BlockPart(Text(f"    … {len(lines) - limit:,} more lines", "dim"), True)
         if last:
             rest, first = "\n".join(lines[-last:]), len(lines) - last + 1
-            yield Part(Code(rest, self._language, theme, numbers=True, first=first), True)
+            yield BlockPart(Code(rest, self._language, theme, numbers=True, first=first), True)
 
-    def tail(self, width: int, rows: int) -> Iterator[Part]:
+    def tail(self, width: int, rows: int) -> Iterator[BlockPart]:
         """The language and the last lines of the code."""
         lines = self.source.lstrip("\n").split("\n")
         first = max(0, len(lines) - rows)
-        yield Part(self._title())
+        yield BlockPart(self._title())
         shown = "\n".join(line[-width * rows :] for line in lines[first:])
-        yield Part(Code(shown, self._language, self.look.code_theme, numbers=True, first=first + 1), True)
+        yield BlockPart(Code(shown, self._language, self.look.code_theme, numbers=True, first=first + 1), True)
 
-    def window(self, line: int, rows: int) -> Iterator[Part]:
+    def window(self, line: int, rows: int) -> Iterator[BlockPart]:
         """The line that runs, marked, with the lines around it.
 
         Args:
@@ -203,7 +203,7 @@ class CodeBlock(Block):
         first = max(1, min(line - rows // 2, len(lines) - rows + 1))
         shown = "\n".join(one[:_LONGEST_WINDOW_LINE] for one in lines[first - 1 : first - 1 + rows])
         theme = self.look.code_theme
-        yield Part(Code(shown, self._language, theme, numbers=True, active=line, first=first), True)
+        yield BlockPart(Code(shown, self._language, theme, numbers=True, active=line, first=first), True)
 
     @property
     def _language(self) -> str:
@@ -229,15 +229,15 @@ class CallBlock(Block):
         """Take a piece of the arguments."""
         self._arguments.append(text)
 
-    def take_settled(self, *, final: bool) -> Iterator[Part]:
+    def take_settled(self, *, final: bool) -> Iterator[BlockPart]:
         """The call, in the end."""
         if final:
-            yield Part(self._render(str(self._arguments), ")" if self.ended else " …"), self._joins)
+            yield BlockPart(self._render(str(self._arguments), ")" if self.ended else " …"), self._joins)
 
-    def tail(self, width: int, rows: int) -> Iterator[Part]:
+    def tail(self, width: int, rows: int) -> Iterator[BlockPart]:
         """The call with the end of its arguments so far."""
         text, longest = str(self._arguments), width * rows
-        yield Part(self._render(text if len(text) <= longest else "…" + text[-longest:], ""), self._joins)
+        yield BlockPart(self._render(text if len(text) <= longest else "…" + text[-longest:], ""), self._joins)
 
     def _render(self, arguments: str, end: str) -> RenderableType:
         name = one_line(self.message.name or self.message.type)

@@ -13,7 +13,7 @@ from rich.text import Text
 from ..messages import Message, TextMessage, ToolCallMessage, ToolOutputMessage
 from ..mimebundle import depth_of
 from .activity import Activity
-from .block import Block, Look, Marked, Part
+from .block import Block, BlockPart, Look, Marked
 from .blocks import make_block
 from .characters import printable
 from .code import CodeBlock
@@ -101,11 +101,11 @@ class Screen:
         seconds = self._activity.message_done(message)
         if (failure := describe_failure(message)) is not None:
             after = f" after {seconds:.0f} s" if seconds >= 1 else ""
-            self._print([Part(Text(f"✗ {failure}{after}", "red"), True)], message)
+            self._print([BlockPart(Text(f"✗ {failure}{after}", "red"), True)], message)
         elif seconds >= 1:
-            self._print([Part(Text(f"  took {seconds:.0f} s", "dim"), True)], message)
+            self._print([BlockPart(Text(f"  took {seconds:.0f} s", "dim"), True)], message)
         if cited:
-            self._print([Part(Text("\n".join(cited), "dim"))], message)
+            self._print([BlockPart(Text("\n".join(cited), "dim"))], message)
 
     def set_active_line(self, line: int | None) -> None:
         """This line of the code runs now."""
@@ -120,7 +120,7 @@ class Screen:
 
     def add_line_above(self, mark: str, text: str, style: str, about: Message | None = None) -> None:
         """Show a line of its own above what may still change."""
-        self._print([Part(Marked(Text(printable(text), style), f"{mark} ", style=style))], about)
+        self._print([BlockPart(Marked(Text(printable(text), style), f"{mark} ", style=style))], about)
 
     def print_aside(self, text: str) -> None:
         """Show what the program itself printed."""
@@ -178,7 +178,7 @@ class Screen:
         self._block.resumed = action.kind == "resume"
         self._previous = action.message
         if action.kind == "replace":
-            self._print([Part(Text("↻ replaced by:", "dim"))], action.message)
+            self._print([BlockPart(Text("↻ replaced by:", "dim"))], action.message)
             self._block.append(action.text, action.stream)
 
     def _make_block(self, message: Message) -> Block:
@@ -204,11 +204,11 @@ class Screen:
         self._finish_block(ended=True)
         is_marked = isinstance(message, TextMessage) and self._look.cut_off and message.status in _INCOMPLETE
         if is_marked or (isinstance(message, ToolOutputMessage) and message.status == "failed"):
-            self._print([Part(Text(f"({message.status})", "dim"), True)], message)
+            self._print([BlockPart(Text(f"({message.status})", "dim"), True)], message)
         if message.status == "failed":
             self._failed_at, self._printed_before = failed_at, before
 
-    def _print(self, parts: Iterable[Part], about: Message | None = None) -> None:
+    def _print(self, parts: Iterable[BlockPart], about: Message | None = None) -> None:
         """Print parts above, at the next drawing, where the message stands that they are about."""
         for part in parts:
             rows = self._rows(part, about)
@@ -218,7 +218,7 @@ class Screen:
             if rows:
                 self._printed, self._failed_at = True, _NOWHERE
 
-    def _rows(self, part: Part, about: Message | None = None) -> list[Row]:
+    def _rows(self, part: BlockPart, about: Message | None = None) -> list[Row]:
         """Return the rows of a part. What is about a message of a sub-agent is indented."""
         width, depth = self._console.width, 0 if about is None else depth_of(about)
         shown = Marked(part.renderable, _INDENT * depth) if depth else part.renderable

@@ -17,12 +17,12 @@ from ..messages.json_tokens import space
 from ..messages.json_tree import JsonTree, JsonValue
 from .output_type import VALUE_KEY, OutputType
 
-__all__ = ["Output"]
+__all__ = ["StreamOutput"]
 
 _CUT_SHORT = ("incomplete", "cancelled")
 
 
-class Output:
+class StreamOutput:
     """The output of one stream.
 
     Args:

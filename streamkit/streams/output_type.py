@@ -112,12 +112,12 @@ def _checked(read: Callable[[str], Any], text: str) -> Any:
 # -- readers
 
 
-class _Reader(NamedTuple):
+class _TypeReader(NamedTuple):
     read: Callable[[str], Any]
     schema: dict[str, Any]
 
 
-def _reader(kind: Any, *, wrapped: bool = False) -> _Reader:
+def _reader(kind: Any, *, wrapped: bool = False) -> _TypeReader:
     """Return what reads a type, and its schema.
 
     Raises:
@@ -129,26 +129,26 @@ def _reader(kind: Any, *, wrapped: bool = False) -> _Reader:
         lines = [line for line in str(error).splitlines() if line and not line.startswith("For further information")]
         reason = " ".join(lines) or type(error).__name__
         raise UsageError(f"`output_type` {kind!r} cannot be read from JSON: {reason}") from error
-    return _Reader(read, _with_root(schema))
+    return _TypeReader(read, _with_root(schema))
 
 
-def _by_msgspec(kind: Any, *, wrapped: bool) -> _Reader:
+def _by_msgspec(kind: Any, *, wrapped: bool) -> _TypeReader:
     if wrapped:
         kind = msgspec.defstruct("Output", [(VALUE_KEY, kind)])
     (schema,), components = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
     read: Callable[[str], Any] = decoder(kind).decode
     definitions = {"$defs": components} if components else {}
-    return _Reader(_unwrapping(read) if wrapped else read, {**schema, **definitions})
+    return _TypeReader(_unwrapping(read) if wrapped else read, {**schema, **definitions})
 
 
-def _by_pydantic(kind: Any, *, wrapped: bool) -> _Reader:
+def _by_pydantic(kind: Any, *, wrapped: bool) -> _TypeReader:
     import pydantic  # imported by now, with the type
 
     if wrapped:
         kind = pydantic.create_model("Output", value=(kind, ...))
     adapter = pydantic.TypeAdapter[Any](kind)
     read: Callable[[str], Any] = adapter.validate_json
-    return _Reader(_unwrapping(read) if wrapped else read, adapter.json_schema())
+    return _TypeReader(_unwrapping(read) if wrapped else read, adapter.json_schema())
 
 
 def _unwrapping(read: Callable[[str], Any]) -> Callable[[str], Any]:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ..core.reasoning_tag import ReasoningTag
     from ..limits import Timeouts
     from ..sources.timeouts import ContentClock
-    from .output import Output
+    from .output import StreamOutput
 
 __all__ = ["StreamState"]
 
@@ -349,10 +349,10 @@ def _argument_fields(fields: Mapping[str, str]) -> ArgumentFields:
     return ArgumentFields(fields)
 
 
-def _output(engine: Engine, kind: Any) -> Output:
-    from .output import Output
+def _output(engine: Engine, kind: Any) -> StreamOutput:
+    from .output import StreamOutput
 
-    return Output(engine, kind)
+    return StreamOutput(engine, kind)
 
 
 def _reasoning_tag(tag: str) -> ReasoningTag:

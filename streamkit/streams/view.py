@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..core.argument_fields import ArgumentFields
     from ..core.reasoning_tag import ReasoningTag
     from ..messages.json_tree import JsonValue
-    from .output import Output
+    from .output import StreamOutput
 
 __all__ = ["StreamView"]
 
@@ -35,7 +35,7 @@ class StreamView(Delivery):
         super().__init__(engine, handlers, awaits=awaits)
         self._fields: ArgumentFields | None = None
         self._tag: ReasoningTag | None = None
-        self._output: Output | None = None  # once it is read, or has a type
+        self._output: StreamOutput | None = None  # once it is read, or has a type
         self._source_decoder: SourceDecoder | None = None  # of the source that is being read, or was read last
         self._source_number: int = 0
         self._error: BaseException | None = None
@@ -187,12 +187,12 @@ class StreamView(Delivery):
         return self._engine
 
     @property
-    def output(self) -> Output:
+    def output(self) -> StreamOutput:
         """What reads the output. For streamkit's own packages."""
         if self._output is None:
-            from .output import Output  # few streams have an output that is read
+            from .output import StreamOutput  # few streams have an output that is read
 
-            self._output = Output(self._engine)
+            self._output = StreamOutput(self._engine)
         return self._output
 
     @property

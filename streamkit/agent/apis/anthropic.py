@@ -12,12 +12,12 @@ from .tool_schemas import function_schema, without
 if TYPE_CHECKING:
     from ..output import NativeFormat
 
-__all__ = ["AnthropicMessages"]
+__all__ = ["AnthropicApi"]
 
 _MAX_TOKENS = 8192  # the API requires a limit; all its present models can write as much
 
 
-class AnthropicMessages(Api):
+class AnthropicApi(Api):
     """`client.messages.create`."""
 
     protocol = "anthropic"

@@ -12,10 +12,10 @@ from .tool_schemas import function_schema
 if TYPE_CHECKING:
     from ..output import NativeFormat
 
-__all__ = ["BedrockConverse"]
+__all__ = ["BedrockApi"]
 
 
-class BedrockConverse(Api):
+class BedrockApi(Api):
     """`client.converse_stream`."""
 
     protocol = "bedrock_converse"

@@ -13,10 +13,10 @@ from .tool_schemas import chat_tool
 if TYPE_CHECKING:
     from ..output import NativeFormat
 
-__all__ = ["Chat", "chat_arguments", "outputs_after_calls"]
+__all__ = ["ChatApi", "chat_arguments", "outputs_after_calls"]
 
 
-class Chat(Api):
+class ChatApi(Api):
     """`client.chat.completions.create`.
 
     A request asks for the token counts. Some compatible servers refuse arguments that they do not know: one that refuses this

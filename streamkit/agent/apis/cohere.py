@@ -12,10 +12,10 @@ from .tool_schemas import chat_tool, function_schema, without
 if TYPE_CHECKING:
     from ..output import NativeFormat
 
-__all__ = ["Cohere"]
+__all__ = ["CohereApi"]
 
 
-class Cohere(Api):
+class CohereApi(Api):
     """`client.chat_stream`."""
 
     protocol = "cohere"

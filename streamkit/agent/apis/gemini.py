@@ -11,10 +11,10 @@ from .tool_schemas import function_schema
 if TYPE_CHECKING:
     from ..output import NativeFormat
 
-__all__ = ["Gemini"]
+__all__ = ["GeminiApi"]
 
 
-class Gemini(Api):
+class GeminiApi(Api):
     """`client.models.generate_content_stream`, of a `genai.Client` or of its `aio`."""
 
     protocol = "gemini"

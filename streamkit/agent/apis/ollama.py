@@ -13,14 +13,14 @@ from .tool_schemas import chat_tool, without
 if TYPE_CHECKING:
     from ..output import NativeFormat
 
-__all__ = ["Ollama"]
+__all__ = ["OllamaApi"]
 
 # What the client sends of the schema of a parameter, and what a model can do without. It drops the rest.
 _SENT = frozenset(("type", "items", "description", "enum"))
 _NOT_NEEDED = frozenset(("title", "default"))
 
 
-class Ollama(Api):
+class OllamaApi(Api):
     """`client.chat`."""
 
     protocol = "ollama"

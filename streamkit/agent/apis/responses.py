@@ -11,12 +11,12 @@ from .tool_schemas import function_schema
 if TYPE_CHECKING:
     from ..output import NativeFormat
 
-__all__ = ["OPENAI_HOST", "Responses"]
+__all__ = ["OPENAI_HOST", "ResponsesApi"]
 
 OPENAI_HOST = "api.openai.com"
 
 
-class Responses(Api):
+class ResponsesApi(Api):
     """`client.responses.create`, used by itself at OpenAI alone: few compatible servers have it."""
 
     protocol = "openai_responses"

@@ -45,7 +45,7 @@ from .messages import HookCall
 from .objects import wire_event
 from .snapshots import RunSnapshot, SnapshotUpdater
 
-__all__ = ["PROTOCOL", "ClientRequest", "Continuation", "Dispatcher", "client_request"]
+__all__ = ["PROTOCOL", "Continuation", "Dispatcher", "StreamRequest", "client_request"]
 
 PROTOCOL = "openai_assistants"
 
@@ -73,7 +73,7 @@ class Continuation(NamedTuple):
     calls: Iterator[HookCall] | None
 
 
-class ClientRequest(NamedTuple):
+class StreamRequest(NamedTuple):
     """The request behind a stream that the openai client opened, as far as the stream shows it.
 
     Attributes:
@@ -167,7 +167,7 @@ class Dispatcher:
         calls = self._calls_in_progress[-1] if self._calls_in_progress else None
         return Continuation(self.snapshots.run, self.handler, calls)
 
-    def accepts(self, request: ClientRequest) -> bool:
+    def accepts(self, request: StreamRequest) -> bool:
         """Whether a stream of this request can be read inside this one: it is a later stream of the same run, or
         perhaps one, as its request is not visible."""
         if not self.is_driver or (request.is_visible and request.run_id is None):
@@ -361,7 +361,7 @@ def parse_item(item: Any, frame_name: str | None) -> tuple[str, Any]:
     return name_and_data(value) if is_object(value) else ("", None)
 
 
-def client_request(stream: Any, own: Dispatcher | None, kind: type) -> ClientRequest:
+def client_request(stream: Any, own: Dispatcher | None, kind: type) -> StreamRequest:
     """Return the request behind a stream that the openai client opened, as far as the stream shows it.
 
     The state of its run comes from the newest live handler of this kind that the current thread or task drives, which
@@ -370,7 +370,7 @@ def client_request(stream: Any, own: Dispatcher | None, kind: type) -> ClientReq
     request = getattr(getattr(stream, "response", None), "request", None)
     match = _submit_outputs_path(str(getattr(request, "url", "")))
     if match is None:
-        return ClientRequest(None, request is not None, None)
+        return StreamRequest(None, request is not None, None)
     run_id = match[1]
     references = (reference() for reference in reversed(_active.valuerefs()))
     driven = (
@@ -378,5 +378,5 @@ def client_request(stream: Any, own: Dispatcher | None, kind: type) -> ClientReq
     )
     for dispatcher in (*driven, own):
         if dispatcher is not None and dispatcher.snapshots.run.run_id == run_id:
-            return ClientRequest(run_id, True, dispatcher.continuation)
-    return ClientRequest(run_id, True, None)
+            return StreamRequest(run_id, True, dispatcher.continuation)
+    return StreamRequest(run_id, True, None)

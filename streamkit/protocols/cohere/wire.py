@@ -27,12 +27,12 @@ class _Content(msgspec.Struct, gc=False):
     thinking: str | None = None
 
 
-class _Function(msgspec.Struct, gc=False):
+class _PlainFunction(msgspec.Struct, gc=False):
     arguments: str
 
 
 class _Call(msgspec.Struct, gc=False):
-    function: _Function
+    function: _PlainFunction
 
 
 class _Message(msgspec.Struct, gc=False):
