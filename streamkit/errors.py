@@ -167,7 +167,7 @@ class SourceError(StreamkitError):
 
     Attributes:
         status_code: the HTTP status, if there was one.
-        body: what the server said, parsed if it was JSON; None if it said nothing. The error's text has its message.
+        body: the server's answer, parsed if it was JSON; None if it was empty. The error's text has its message.
         retry_after: the seconds after which the server wants the next request (`Retry-After`); None if it does not say.
         should_retry: whether the server wants another request at all (`x-should-retry`); None if it does not say.
     """
@@ -309,7 +309,7 @@ def _value_at(fields: Any, *keys: str) -> Any:
 
 
 def _body_of(error: Any) -> Any:
-    """Return what the server said: all of it where the client's error has no more than the text at `error`."""
+    """Return the server's answer: all of it where the client's error has no more than the text at `error`."""
     body = getattr(error, "body", None)
     if body is None and isinstance(details := getattr(error, "details", None), Mapping):
         return cast("Any", details)  # Google's client
@@ -324,7 +324,7 @@ def _body_of(error: Any) -> Any:
     return cast("Any", whole) if isinstance(whole, Mapping) else body
 
 
-_LONGEST = 2000  # characters of what a server said, in an error's text
+_LONGEST = 2000  # characters of a server's answer, in an error's text
 _DEEPEST = 8  # levels of its JSON in which a message is looked for
 
 
@@ -337,7 +337,7 @@ def server_message(body: Any) -> str:
 
     It is OpenAI's `{"error": {"message": …}}` or a part of it, `{"error": "text"}`, FastAPI's `{"detail": …}` with a text or a
     list, `{"errors": […]}`, `{"message": …}`, or any other text or JSON as it is. What explains it follows: an `error_description`,
-    OpenRouter's `metadata.raw`, which is what the provider behind it said, or a `message` or a `detail` beside an `error`.
+    OpenRouter's `metadata.raw`, the error of the provider behind it, or a `message` or a `detail` beside an `error`.
     """
     return _shortened(_message_in(body))
 

@@ -785,7 +785,7 @@ class RawEvent(Event):
 
 
 class StreamRetry(Event, gc=True):
-    """The source has failed, and is asked again, or its fallback is. What the failed attempt began has ended.
+    """The source has failed, and is tried again, or its fallback is. What the failed attempt began has ended.
 
     Attributes:
         attempt: the number of the attempt that follows, counted over the fallbacks too: 2 is the first that repeats.

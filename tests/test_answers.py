@@ -889,7 +889,7 @@ async def test_a_run_that_ends_for_want_of_an_output_says_so(face: Face, answere
     if answered == 0:
         assert "call_0 (one), call_1 (two) got none" in stream.warnings[0].fault
     if answered == 1:
-        assert "call_1 (two) got none; the outputs that were given are in `messages`" in stream.warnings[0].fault
+        assert "call_1 (two) got none; the outputs so far are in `messages`" in stream.warnings[0].fault
     assert [m.content for m in stream.messages if m.type == "tool_output"] == ["done"] * answered
 
 

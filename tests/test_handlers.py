@@ -507,7 +507,7 @@ def test_a_stream_that_never_started_does_not_keep_its_handler() -> None:
     never = sk.stream(chat("a"), handler)
     sk.stream(chat("b"), handler).until_done()
     told = [*handler.told]
-    with pytest.raises(sk.UsageError, match="Teller was given to another stream"):
+    with pytest.raises(sk.UsageError, match="Teller was passed to another stream"):
         never.until_done()
     never.close()
     assert handler.told == told

@@ -1,11 +1,11 @@
-"""The record in the conversation of the actions that a model asked for: never run, running, interrupted, finished.
+"""The record in the conversation of the model's actions: never run, running, interrupted, finished.
 
 An action is a call that the agent answers: of a function, or of the tool that runs code. Its record is plain messages, so
 it is in a saved conversation, and in what any `to_input` makes of it:
 
 | what happened | what the conversation has |
 |---|---|
-| it waits | the call has `metadata["action"] == "waiting"`, and its question's id in `metadata["confirmation"]` once that was asked |
+| it waits | the call has `metadata["action"] == "waiting"`, and its question's id in `metadata["confirmation"]` once there is one |
 | it began | the call has `metadata["action"] == "began"` |
 | it finished | its output; the call has no mark |
 | it never ran | a tool output that says so, with `metadata["action"] == "not_run"` |
@@ -82,7 +82,7 @@ class RecordedAction:
         self.mark(messages, WAITING)
 
     def results(self, messages: Sequence[Message]) -> list[Message]:
-        """Return the messages of the conversation that the call has given so far."""
+        """Return the call's results in the conversation so far."""
         index = next((index for index, message in enumerate(messages) if message is self._present), 0)
         call_id = self.call.call_id or self.call.id
         return [message for message in messages[index:] if message.role == "computer" and message.call_id == call_id]
@@ -93,7 +93,7 @@ class RecordedAction:
 
 
 def is_inside(message: Message, call_id: str) -> bool:
-    """Whether a message is of the agent that this call has asked, or of one inside that."""
+    """Whether a message is of this call's sub-agent, or of one inside that."""
     parent = message.parent_id
     return parent is not None and (parent == call_id or parent.startswith(f"{call_id}/"))
 
@@ -144,7 +144,7 @@ def _output(call: ToolCallMessage, text: str, action: str) -> ToolOutputMessage:
 
 
 def open_calls(messages: Sequence[Message]) -> list[ToolCallMessage]:
-    """Return the calls without a result in the model's newest answer, if nothing was said since: they can still be
+    """Return the calls without a result in the model's newest answer, if no message follows it: they can still be
     answered."""
     reader = _ConversationReader()
     for message in messages:
@@ -169,8 +169,7 @@ def pending_of(
 
 
 def as_waiting(messages: Sequence[Message], run_id: str) -> list[Message]:
-    """Return the conversation, in which the actions of a run wait that are recorded as begun: for where it is known
-    that none began."""
+    """Return the conversation, with a run's begun actions recorded as waiting: for a run in which none can have begun."""
     return [
         changed(message, metadata={**message.metadata, "action": WAITING})
         if message.run_id == run_id and message.metadata.get("action") == BEGAN
@@ -180,7 +179,7 @@ def as_waiting(messages: Sequence[Message], run_id: str) -> list[Message]:
 
 
 def reopen_calls(messages: list[Message], executes: Callable[[ToolCallMessage], bool]) -> None:
-    """Record that the calls of the newest answer wait that have no outcome: for where it is known that none has begun.
+    """Record the calls of the newest answer that have no outcome as waiting: for a run in which none can have begun.
 
     Args:
         messages: the conversation, which is changed.
@@ -232,7 +231,7 @@ class _ConversationReader:
     Attributes:
         open: the calls of the newest answer that have no result, by the id of the call.
         began: the messages of actions that had begun, which may be all of their output or the beginning of it.
-        begun: the ids of the calls whose sub-agents have begun.
+        begun: the ids of the calls with sub-agents that have begun.
     """
 
     def __init__(self) -> None:

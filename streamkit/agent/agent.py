@@ -3,7 +3,7 @@
     agent = sk.Agent(openai.OpenAI(), model="gpt-5-mini", tools=[get_weather], computer=Computer())
     agent.stream("Plot the temperatures of this week.", Terminal()).until_done()
 
-A run is one answer; each of its run steps is one model call, with the tool calls and the code that it asked for. Code is
+A run is one answer; each of its run steps is one model call, with its tool calls and its code. Code is
 emitted while the model still writes it, and runs only when it is approved (`auto_run` changes that). Each request sends
 `agent.messages`, the conversation, and refers to nothing stored on a server.
 """
@@ -54,8 +54,7 @@ class _BaseAgent(AgentCore[T]):
         """What waits for an answer: confirmations by their id, calls of the application's tools by their call id.
 
         While a stream runs these are its own. Afterwards, and in a conversation that was loaded, they say what the next
-        `stream()` asks again: its hooks get them anew, and the answers are given there. What agents ask that are tools of this one
-        is among them.
+        `stream()` asks again: its hooks get them anew, and the answers go there. Questions of sub-agents are among them.
         """
         pending = super().pending
         if (self._live is not None and not self._live.ended) or not any(tool.agent for tool in self.tools.values()):
@@ -79,7 +78,7 @@ class _BaseAgent(AgentCore[T]):
 
         The tool takes a text, `input`. Each call asks a copy of this agent with an empty conversation, its own handlers, tools and
         limits, and the `deps` of the outer run; its output is the copy's final text. What the copy says and does comes on the outer
-        stream, between the call and its output: those messages have the call's id as `parent_id`. Its questions are asked there
+        stream, between the call and its output: those messages have the call's id as `parent_id`. Its questions come there
         too. An agent may be inside others, at most 8 deep.
 
         Args:
@@ -156,14 +155,14 @@ class Agent(_BaseAgent[T]):
         handlers: receive each event of every stream of this agent, before the handlers of the stream itself.
         timeouts: how long to wait for the model, in each of its calls, as `streamkit.stream(timeouts=)` has it; a number is
             `Timeouts(total=…)`. Tools and code have their own: `tool(timeout=)`, `Computer(timeout=)`.
-        retry: how often a model call is asked again after a failure: a `Retry`, or the number of its attempts, as
-            `streamkit.stream(retry=)` has it. What a failed attempt had said leaves `messages`, and no request has it. Tools
+        retry: how often a model call is repeated after a failure: a `Retry`, or the number of its attempts, as
+            `streamkit.stream(retry=)` has it. The messages of a failed attempt leave `messages`, and no request has them. Tools
             never run again.
-        fallbacks: clients and their models, as `(client, model)`, which are asked in this order where a model call has failed
+        fallbacks: clients and their models, as `(client, model)`, tried in this order where a model call has failed
             for good. They may speak other protocols. A run that goes on with one stays with it to its end; `options` go to
             each of them, and `before_request` may change them.
-        tools: functions, which the agent calls itself, and tools of LangChain and smolagents; and schemas (dicts), for tools whose
-            calls the application answers with `call.respond(...)` or that the provider runs.
+        tools: functions, which the agent calls itself, and tools of LangChain and smolagents; and schemas (dicts), for tools
+            that the provider runs, or that the application answers with `call.respond(...)`.
         computer: runs the model's code, such as a `streamkit.computer.Computer`. Without one the model is offered no tool
             that runs code.
         instructions: the system prompt.
@@ -188,10 +187,10 @@ class Agent(_BaseAgent[T]):
             conversation, to choose the model by the step, to add a header. What it raises ends the stream, as a hook's error
             does.
         output_type: what the model answers with: JSON that `get_final_output()` of the streams returns as this type. It may be any
-            that JSON can be read as; the model is asked for an object.
-        output_mode: how it is asked: `native`, the default, by a parameter of the request; `prompt` in the instructions, for servers
+            that JSON can be read as; the request is for an object.
+        output_mode: how the request has the type: `native`, the default, as a parameter; `prompt` in the instructions, for servers
             without such a parameter.
-        output_retries: how often the model is asked again in one run if its answer is no such JSON, 1 by default. `on_warning` gets
+        output_retries: how often one run repeats the request if the answer is not such JSON, 1 by default. `on_warning` gets
             `output-invalid`.
         options: further arguments of every request, such as `temperature=0`.
 
@@ -241,8 +240,8 @@ class Agent(_BaseAgent[T]):
 
         Args:
             input: the user's text, or flat messages; added to `messages` when the stream starts. An image that is a
-                path is read. May be left out: the conversation then continues as it stands, and what nobody answered
-                is asked again. The input of a stream that failed in its first answer gives way to the next one.
+                path is read. May be left out: the conversation then continues as it stands, and open questions come
+                again. The input of a stream that failed in its first answer gives way to the next one.
             handlers: receive each event, in this order.
             deps: the application's own object for this run, which tools get as `ToolContext.deps`.
             output_type: as the agent's own, for this stream.
@@ -280,7 +279,7 @@ class AsyncAgent(_BaseAgent[T]):
 
     Args:
         client: `openai.AsyncOpenAI`, `anthropic.AsyncAnthropic`, their sync forms, or an object with the same methods.
-        tools: as of `Agent`, `async def` functions, and initialized MCP `ClientSession`s, whose tools are listed when a stream
+        tools: as of `Agent`, `async def` functions, and initialized MCP `ClientSession`s, which are asked for their tools when a stream
             starts.
         before_request: as of `Agent`; it may be `async def`.
     """

@@ -93,7 +93,7 @@ class ArgumentSchema:
         return {name: value for name, value in read.items() if value is not msgspec.UNSET}
 
     def _decode_unchecked(self, arguments: str) -> dict[str, Any]:
-        """Return the arguments of a tool that brings its own schema: an object whose keys the function takes."""
+        """Return the arguments of a tool that brings its own schema: an object of the function's keywords."""
         try:
             values: Any = msgspec.json.decode(arguments or "{}")
             if not isinstance(values, dict):

@@ -95,7 +95,7 @@ def _source_of_events(events: list[Event]) -> AsyncSource:
 
 
 def _source_of_listing(step: ListTools) -> AsyncSource:
-    """Return a source without events: when it is pulled, the servers are asked."""
+    """Return a source without events that lists the servers' tools when it is pulled."""
 
     asks = [step.ask]
 

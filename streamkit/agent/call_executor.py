@@ -102,7 +102,7 @@ class CallExecutor:
         return AgentCall(call, tool, self._stream, self._deps, self._agent)
 
     def _has_begun(self, call: ToolCallMessage, tool: Tool[..., Any]) -> bool:
-        """Whether a call has asked an agent already, whose run waited for an answer."""
+        """Whether a call's sub-agent has begun already, and waited for an answer."""
         after = messages_after(call, self._agent.messages)
         return tool.agent is not None and any(is_inside(message, call_id_of(call)) for message in after)
 
@@ -145,7 +145,7 @@ class CallExecutor:
         self, action: RecordedAction, tool: Tool[..., Any], decide: Callable[[ToolContext[Any]], bool]
     ) -> Generator[Step, None, bool | None]:
         """Check a call's arguments, and return what `decide` says of it; None if either fails. What is wrong is the call's
-        output: nobody is asked about it."""
+        output, without a confirmation."""
         call = action.call
         try:
             return decide(ToolContext(call, self._stream, self._deps, tool.check(call.content)))

@@ -17,7 +17,7 @@ class Running(Protocol):
 
     The events are those that a decoder would yield: console output, active lines, images, documents to display, all
     with the run's `call_id`. An error in the code appears in its console output. The iterator raises only when the
-    computer itself fails. A run that is interrupted is read to its end, whose output goes into the conversation alone: if
+    computer itself fails. A run that is interrupted is read to its end, and the rest of its output goes into the conversation alone: if
     it has a method `repeat_loss`, that is then called, so that the next run says what no handler was shown.
     """
 
@@ -56,7 +56,7 @@ class Computing(Protocol):
         Args:
             language: one that the computer supports, in lower case.
             code: the source code.
-            call_id: the id of the tool call that asked for the run; it goes into the messages of the run.
+            call_id: the id of the tool call with the code; it goes into the messages of the run.
         """
         ...
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["AgentCore"]
 
 OutputMode: TypeAlias = Literal["native", "prompt"]
-"""How the model is asked for an output: by a parameter of the request, or in the instructions."""
+"""Where a request has the type of its output: in a parameter, or in the instructions."""
 
 
 class AgentCore(Generic[T]):
@@ -138,8 +138,8 @@ class AgentCore(Generic[T]):
         Raises:
             UsageError: the client is not recognised, or is asynchronous where the agent is not; or it has no such option.
         """
-        known = (self.provider, *self._fallback_providers, self._other_provider)
-        provider = next((one for one in known if one is not None and one.client is request.client), None)
+        providers = (self.provider, *self._fallback_providers, self._other_provider)
+        provider = next((one for one in providers if one is not None and one.client is request.client), None)
         if provider is None:
             provider = self._other_provider = self._provider_of(request.client, None)
         if self.before_request is not None:
@@ -157,7 +157,7 @@ class AgentCore(Generic[T]):
             provider.check_options(options, _ARGUMENTS)
 
     def _output_of(self, kind: Any) -> AgentOutput | None:
-        """Return the output that a run is asked for: of this type, else of the agent's own; None for a text.
+        """Return the output that a run's requests ask for: of this type, else of the agent's own; None for a text.
 
         Raises:
             UsageError: no JSON can be read as the type; the mode or the number of retries is none.
@@ -191,7 +191,7 @@ class AgentCore(Generic[T]):
         """What waits for an answer: confirmations by their id, calls of the application's tools by their call id.
 
         While a stream runs these are its own. Afterwards, and in a conversation that was loaded, they say what the next
-        `stream()` asks again: its hooks get them anew, and the answers are given there.
+        `stream()` asks again: its hooks get them anew, and the answers go there.
         """
         if self._live is not None and not self._live.ended:
             return self._live.pending

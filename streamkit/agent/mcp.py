@@ -69,7 +69,7 @@ async def mcp_tools(
 
     Raises:
         UsageError: this is no session; the server has no such tool; an argument is of another kind.
-        SourceError: the server cannot be asked.
+        SourceError: the server cannot be reached.
     """
     if not is_session(session):
         raise UsageError(f"an MCP session has the methods `list_tools` and `call_tool`, which {session!r} has not")
@@ -96,18 +96,18 @@ class SessionTools:
 
     @property
     def has_changed(self) -> bool:
-        """Whether the server has said since that it has other tools; True where nobody would hear that."""
+        """Whether the server has announced other tools since; True where nothing receives such a notification."""
         return self._changes is None or self._changes.count != self._seen
 
     async def list_again(self) -> None:
-        """Ask the server for its tools. Raises as `mcp_tools`: it is then asked again when it has other ones, not before."""
+        """List the server's tools. After an error, which is that of `mcp_tools`, they are listed again only when they have changed."""
         self._changes = _Changes.of(self._session)
         self._seen = 0 if self._changes is None else self._changes.count
         self.tools = await mcp_tools(self._session)
 
 
 class _Changes:
-    """How often the server of a session has said that its tools have changed.
+    """Counts how often the server of a session has announced that its tools have changed.
 
     What a session receives goes to the one function that it was made with, as `message_handler`; there is no public way to another
     one. It is wrapped here, once for each session.
@@ -157,7 +157,7 @@ async def _listed(session: ToolSession) -> list[_ListedTool]:
     """Return all tools of a server.
 
     Raises:
-        SourceError: it cannot be asked.
+        SourceError: it cannot be reached.
     """
     try:
         with anyio.fail_after(_LISTING_SECONDS):

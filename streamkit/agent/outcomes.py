@@ -41,14 +41,14 @@ class Outcomes:
     # -- while the turn goes on
 
     def begin(self, actions: Sequence[RecordedAction]) -> None:
-        """These are the actions of the newest answer; none has begun."""
+        """Begin with the actions of the newest answer. None of them has begun."""
         self._actions = actions
         self._work.clear()
         for action in actions:
             action.mark(self._agent.messages, WAITING)
 
     def ask(self, action: RecordedAction, used: Collection[str]) -> str:
-        """It is asked whether an action may begin. Returns the question's id, the same where it is asked again.
+        """Record that an action waits for a confirmation. Returns the question's id, the same each time.
 
         Args:
             action: the action.
@@ -65,18 +65,18 @@ class Outcomes:
         return action.question
 
     def decline(self, action: RecordedAction, text: str) -> None:
-        """The user declined it. `text` is what the model reads."""
+        """Record that the user declined an action. `text` is what the model reads."""
         self._declined[action] = text
 
     def start(self, action: RecordedAction, work: PendingCall | CodeRun) -> None:
-        """An action begins with the next step."""
+        """Record that an action begins with the next step."""
         self._work[action] = work
         if isinstance(work, PendingCall):
             work.record = partial(self._put_inner, action, work)
         action.mark(self._agent.messages, BEGAN)
 
     def settle_calls(self, calls: Iterable[tuple[RecordedAction, PendingCall]]) -> None:
-        """The functions of these have ended. A call whose agent waits for an answer waits, too."""
+        """Record the ends of these functions. A call waits as long as its sub-agent waits for an answer."""
         for action, call in calls:
             self._put_inner(action, call)
             if call.suspended:
@@ -85,14 +85,14 @@ class Outcomes:
                 action.settle(self._agent.messages)
 
     def settle(self, actions: Iterable[RecordedAction]) -> None:
-        """The conversation has the outcome of these, because the stream has emitted it."""
+        """Record that the conversation has the outcomes of these, because the stream has emitted them."""
         for action in actions:
             action.settle(self._agent.messages)
 
     # -- when the stream has ended
 
     def finish(self, calls: Iterable[ToolCallMessage], confirmations: Sequence[Confirmation]) -> None:
-        """Write what became of each action without an outcome. Nothing is written about those that can still be asked about.
+        """Write what became of each action without an outcome, but for those that can still be confirmed.
 
         Args:
             calls: those of the newest answer that the agent answers.
@@ -110,7 +110,7 @@ class Outcomes:
                 self._finish(action, is_open=is_open)
 
     def _finish_question(self, confirmation: Confirmation) -> None:
-        """Record whether the provider's own question was answered: it is asked again if it was not."""
+        """Record whether the provider's own question was answered: without an answer it comes again."""
         messages = self._agent.messages
         for message in messages:
             if isinstance(message, ToolCallMessage) and message.id == confirmation.subject.id:
@@ -148,7 +148,7 @@ class Outcomes:
         return interrupted_output(action.call, before, limit=self._agent.output_limit)
 
     def _put_output(self, action: RecordedAction, output: ToolOutputMessage) -> None:
-        """The call's one output, in the place of what the stream emitted of it."""
+        """Put the call's one output in the place of what the stream emitted of it."""
         messages = self._agent.messages
         emitted = [m for m in action.results(messages) if isinstance(m, ToolOutputMessage)]
         output.run_id, output.step_id = action.call.run_id, action.call.step_id
@@ -158,7 +158,7 @@ class Outcomes:
             messages.append(output)
 
     def _put_inner(self, action: RecordedAction, call: PendingCall) -> None:
-        """The conversation of the agent that a call has asked, in the place of what the stream emitted of it."""
+        """Put the conversation of a call's sub-agent in the place of what the stream emitted of it."""
         messages, parent = self._agent.messages, call_id_of(action.call)
         inner = call.inner_messages
         if not inner:
@@ -172,7 +172,7 @@ class Outcomes:
         messages[first:] = [*inner, *others]
 
     def _put_media(self, action: RecordedAction, media: Sequence[Message]) -> None:
-        """The images, files and audio of a function's output that the stream did not emit any more."""
+        """Add the images, files and audio of a function's output that the stream did not emit any more."""
         messages = self._agent.messages
         emitted = {message.id for message in action.results(messages)}
         for one in media:
@@ -181,8 +181,8 @@ class Outcomes:
                 messages.append(one)
 
     def _put_run(self, action: RecordedAction, run: CodeRun) -> None:
-        """All messages of a run of code, in the place of those that the stream emitted; and if it did not come to its end,
-        the record of that."""
+        """Put all messages of a run of code in the place of those that the stream emitted; and if it did not come to its
+        end, add the record of that."""
         messages, call = self._agent.messages, action.call
         emitted = action.results(messages)
         complete = run.messages()
@@ -201,6 +201,6 @@ class Outcomes:
 
 
 def _is_unanswered(confirmation: Confirmation) -> bool:
-    """Whether the application did not answer it, so that it can be asked again."""
+    """Whether the application did not answer it, so that the question can come again."""
     slot = confirmation.answer_slot
     return confirmation.status != "approved" and slot is not None and not slot.answered

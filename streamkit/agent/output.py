@@ -1,4 +1,4 @@
-"""What an agent's model is asked to answer with: JSON of a type. How it is asked for, and when once more."""
+"""The typed output of an agent: JSON that the request asks the model for, and that a second request asks for if need be."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _LONGEST_FAULT = 2000  # characters of what was wrong that the model reads
 
 
 class AgentOutput:
-    """The output that one run of an agent is asked for.
+    """The output that the requests of one run ask for.
 
     Args:
         kind: its type.
-        mode: how the model is asked for it: `native` or `prompt`.
-        retries: how often it is asked again in this run.
+        mode: where the request has its type: `native` or `prompt`.
+        retries: how many more requests this run may send for it.
     """
 
     def __init__(self, kind: OutputType, mode: str, retries: int) -> None:

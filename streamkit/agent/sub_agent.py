@@ -4,7 +4,7 @@ The tool takes one text, `input`. Each call runs a copy of the agent with a conv
 the outer agent, between the call and its output: their `parent_id` is the call's id, and their ids begin with it and a slash. So are its
 questions, which are answered there.
 
-The inner conversation is kept in the outer one, as the messages with this `parent_id`. A call whose inner run waits for an answer
+The inner conversation is part of the outer one, as the messages with this `parent_id`. A call whose inner run waits for an answer
 that nobody gave has no output: the next stream takes the inner conversation up from them.
 """
 

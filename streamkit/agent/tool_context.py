@@ -26,11 +26,11 @@ class ToolContext(Generic[D]):
             notes[context.call_id] = text
             return "noted"
 
-    `ToolContext[Database]` is one whose `deps` are a `Database`.
+    `ToolContext[Database]` has a `Database` as `deps`.
 
     Attributes:
         call: the model's call.
-        stream: the agent's stream, whose `messages` are those of the run so far. `stream.cancel()` stops it.
+        stream: the agent's stream; its `messages` are those of the run so far. `stream.cancel()` stops it.
         deps: the application's own object, which `agent.stream(deps=…)` received; None without one. It is in no request, no
             recording and no message.
         arguments: the call's arguments as Python values, checked against the function's annotations.

@@ -37,7 +37,7 @@ class Toolbox:
         functions: what the agent calls, by name. It is replaced when a server's tools have changed, and never changed itself.
         application_tools: the names of the tools that the application answers.
         schemas: of all of them, in the order in which they were added.
-        sessions: whose tools are listed when a stream starts.
+        sessions: of MCP servers, which list their tools when a stream starts.
 
     Raises:
         UsageError: as `add`.
@@ -60,7 +60,7 @@ class Toolbox:
         """Ask the servers for their tools: all of them, or those whose tools have changed.
 
         Raises:
-            SourceError: one cannot be asked.
+            SourceError: one cannot be reached.
             UsageError: two tools have the same name.
         """
         listed = [session for session in self.sessions if all or session.has_changed]

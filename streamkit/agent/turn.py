@@ -46,11 +46,11 @@ class AgentTurn:
     """One run of an agent.
 
     Args:
-        agent: whose run it is.
+        agent: the one that runs.
         options: further arguments of its requests.
         on_start: called with the stream when the first step is taken.
         deps: the application's own object, for the contexts of its tools.
-        output: what the model is asked to answer with; None for a text.
+        output: the typed output that the requests ask for; None for a text.
 
     Attributes:
         stream: the stream that the run is in. To be set before the first step is taken.

@@ -57,7 +57,7 @@ def _add_demo(commands: _Commands) -> None:
         help="show a handler at work: a model that runs code on this machine",
         description="Shows the source of an event handler, then runs it on a stream: the model writes code, you approve "
         "it, it really runs, and the model answers. The model is scripted and served on this machine, unless "
-        "OPENAI_API_KEY is set or --base-url is given. Either way the client is the openai package's own.",
+        "OPENAI_API_KEY is set or --base-url is passed. Either way the client is the openai package's own.",
     )
     demo.add_argument("--yes", action="store_true", help="run the code without asking; required outside of a terminal")
     demo.add_argument("--prompt", metavar="TEXT", help="the question for a real model")
@@ -116,15 +116,15 @@ def _add_serve(commands: _Commands) -> None:
         "serve",
         help="the same in the browser: a chat page on this machine",
         description="Serves a chat page and its HTTP API on 127.0.0.1, and prints the page's address, which has a token. The "
-        "model is scripted, unless OPENAI_API_KEY is set, --base-url is given, or --model claude-… with ANTHROPIC_API_KEY "
-        "set. Code that it writes runs on this machine once you approve it. Conversations are kept in a file.",
+        "model is scripted, unless OPENAI_API_KEY is set, --base-url is passed, or --model claude-… with ANTHROPIC_API_KEY "
+        "set. Code that it writes runs on this machine once you approve it. Conversations are saved in a file.",
     )
     serve.add_argument("--port", metavar="N", type=_port, help="the port (default: 8765, or one that is free)")
     serve.add_argument("--open", action="store_true", help="open the page in the browser")
     serve.add_argument("--offline", action="store_true", help="use the scripted model even if there is a key")
     serve.add_argument("--fast", action="store_true", help="let the scripted model write without pauses")
     serve.add_argument(
-        "--data", metavar="FILE", help="where conversations are kept (default: in the user's data folder)"
+        "--data", metavar="FILE", help="the file of the conversations (default: in the user's data folder)"
     )
     _add_agent_arguments(serve)
     serve.set_defaults(run=_serve)
@@ -247,7 +247,7 @@ def _add_file_arguments(command: argparse.ArgumentParser) -> None:
         metavar="TOOL.ARGUMENT=KIND",
         action="append",
         type=_field,
-        help="make a message of a tool's argument, such as send_message.message=text; may be given several times",
+        help="make a message of a tool's argument, such as send_message.message=text; may be repeated",
     )
 
 

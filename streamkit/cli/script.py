@@ -79,7 +79,7 @@ A sine **rises from 0 to 1** in its first quarter, falls through 0 to -1, and co
 _PRIMES_ANSWER = """\
 There are **15 primes** below 50: the output has them.
 
-A number is kept if no smaller prime divides it, so the list that is being made is also what each number is tried with:
+A number is prime if no smaller prime divides it, so each number is tried with the list that is being made:
 
 1. begin with an empty list;
 2. try each number with the primes found so far;
@@ -88,7 +88,7 @@ A number is kept if no smaller prime divides it, so the list that is being made 
 
 
 class _Script(NamedTuple):
-    """An answer: what is thought and said first, the code that is run, one after the other, and what is said in between."""
+    """An answer: the reasoning and the first text, the pieces of code in their order, and the texts between them."""
 
     thought: str
     begin: str
@@ -160,7 +160,7 @@ def _question_and_outputs(items: Sequence[Any]) -> tuple[str, list[str]]:
     for item in reversed(items):
         if item.get("type") == "function_call_output":
             outputs.insert(0, str(item.get("output")))
-        said = item.get("content") if item.get("role") == "user" else None
-        if isinstance(said, str) and not said.endswith("was displayed:"):  # what code displayed comes as the user's
-            return said, outputs
+        text = item.get("content") if item.get("role") == "user" else None
+        if isinstance(text, str) and not text.endswith("was displayed:"):  # what code displayed comes as the user's
+            return text, outputs
     return "", outputs

@@ -1,6 +1,6 @@
 """`streamkit serve`: a chat page in the browser, and the HTTP API behind it, on this machine alone.
 
-The model is a scripted one, or a real one if there is a key. Conversations are kept in a file, so that a restart loses none.
+The model is a scripted one, or a real one if there is a key. Conversations are saved in a file, so that a restart loses none.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _app(
     instructions: str | None,
     **options: Any,
 ) -> App:
-    """The app, whose agents have the computer of their conversation."""
+    """Return the app. Its agents have the computer of their conversation."""
 
     def make_agent(context: Context) -> Agent:
         computer = computers.of(context.conversation_id, app)
@@ -118,7 +118,7 @@ def _app(
 
 
 def _endpoints() -> Endpoints:
-    """How clients of model APIs are answered: whoever uses them is at the keyboard, and can be asked."""
+    """Return how clients of model APIs are answered: whoever uses them is at the keyboard, and can confirm code."""
     from ..server import Endpoints
 
     return Endpoints(models=("agent", "*"), activity="reasoning", questions="ask")

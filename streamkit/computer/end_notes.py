@@ -80,7 +80,7 @@ def _lines(language: str, result: RunResult, limits: Limits) -> Iterator[str]:
 
 
 def _why_killed(result: RunResult) -> str:
-    """Why the process of a run that was stopped had to be killed; "" if it was not, or if that is said anyway."""
+    """Return why the process of a stopped run had to be killed; "" if it was not, or if another note has that."""
     if result.restarts_processes:
         return "the code kept starting processes after it was stopped, so its process was killed"
     if result.killed and result.reason in ("interrupted", "closed", "timed_out", "output_limit"):

@@ -109,8 +109,8 @@ class RunEvents:
     ) -> Iterator[Event]:
         console, self._console = self._console, None
         if console is not None:
-            known = {**({"stderr": self._stderr} if self._stderr else {}), **(metadata or {})}
-            ended = ConsoleMessage(console.id, call_id=self._call_id, status=status, metadata=known)
+            fields = {**({"stderr": self._stderr} if self._stderr else {}), **(metadata or {})}
+            ended = ConsoleMessage(console.id, call_id=self._call_id, status=status, metadata=fields)
             yield console.done_event(ended)
         if console is not None or self._line_emitted:  # the id is used
             self._number += 1

@@ -91,7 +91,7 @@ class ProcessChannel:
         self.send_line(msgspec.json.encode(command))
 
     def send_line(self, line: bytes) -> None:
-        """Send a line, given without its line end."""
+        """Send a line; `line` has no line end."""
         self._unsent += line + b"\n"
         self.flush()
 

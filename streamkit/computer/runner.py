@@ -174,7 +174,7 @@ class Runner:
 
     @staticmethod
     def with_processes() -> list[Runner]:
-        """Return the runners of this program whose processes live."""
+        """Return the runners of this program with a live process."""
         return [*_with_process]
 
     @property
@@ -300,7 +300,7 @@ class Runner:
         return False
 
     def _report_loss(self, run: RunRequest) -> None:
-        """Say in the console that the state of earlier runs is lost, where no console that was read has said so."""
+        """Write into the console that the state of earlier runs is lost, unless an earlier console has that."""
         before, self._lossy_run = self._lossy_run, None
         if before is not None and not before.read_to_end:
             self._loss_note = lost_in_last_run(self.name, before.result, before.limits)

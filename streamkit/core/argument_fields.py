@@ -105,7 +105,7 @@ class ArgumentFields:
         return out
 
     def _split(self, event: SplitDelta) -> Iterator[Event]:
-        """Return a delta whose text begins or ends with half of a surrogate pair as it is, for the engine joins them.
+        """Return a delta with half of a surrogate pair at its beginning or end as it is, for the engine joins them.
         Fields are read from the text up to that half, which comes with the next such delta."""
         id = event.delta.message_id
         text = join_surrogates(self._halves.get(id, "") + event.text)

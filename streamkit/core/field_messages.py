@@ -236,7 +236,7 @@ class CallFields:
         yield from self._read(self._arguments.value, cause)
 
     def _replace(self, text: str, cause: Event) -> Iterator[Event]:
-        """Read the arguments again from this text. Fields whose text differs are emitted again."""
+        """Read the arguments again from this text. Fields with another text are emitted again."""
         before = self._arguments.value
         self._arguments = _GrowingText()
         self._arguments.add(text)

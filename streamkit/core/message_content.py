@@ -136,7 +136,7 @@ class MessageContent:
         return half
 
     def _end_half(self, id: str, message: Message, cause: e.Event) -> Iterator[e.Event]:
-        """Add U+FFFD for the first half of a surrogate pair whose second half did not come."""
+        """Add U+FFFD for the first half of a surrogate pair without a second half."""
         if self._take_half(id):
             fault = (
                 f"a text of message {message.id!r} ends in the middle of a surrogate pair; it was replaced by U+FFFD"
@@ -202,7 +202,7 @@ class MessageContent:
         yield from self._close(key, message, event.status, event)
 
     def _compare(self, message: Message, final: str, event: e.Event) -> Iterator[e.Event]:
-        """Repair a message whose deltas are not the provider's final content: with a delta that adds what is missing,
+        """Repair a message where its deltas are not the provider's final content: with a delta that adds what is missing,
         else with one that replaces it all."""
         content = message.content
         if content == final:

@@ -6,7 +6,7 @@
     tool call      pending -> answered               by an output, ours or the source's
 
 The engine makes an `Answer` only where the source can take one, so that an answer which would change nothing is refused
-where it is given.
+at once.
 
 Thousands of calls may be pending at once, and what waits is looked at after every batch. So nothing here walks through
 all of it: an answer that changes appends itself to `changes`, and calls are found by their ids.
@@ -38,7 +38,7 @@ class Waker(Protocol):
 
 
 class NoWaker:
-    """The waker of an engine for whose answers nothing waits."""
+    """The waker of an engine where nothing waits for answers."""
 
     def answer_came(self) -> None:
         """Do nothing."""
@@ -59,10 +59,10 @@ class PendingAnswers:
     Attributes:
         waiting: what waits: confirmations by their id, tool calls by their call id.
         confirmations: all of them, in the order they came.
-        changes: the answers that were given, deferred or decided since they were looked at last. Any thread appends.
+        changes: the answers that came, or were deferred or decided, since they were looked at last. Any thread appends.
         removed: the keys of what waits no longer; None unless the run is written to a log, which takes them.
-        answered_later: the ids of confirmations, and of calls that were promised an output, whose answer comes after the
-            source's end, as a recording has it.
+        answered_later: the ids of confirmations, and of calls with a promised output, that a recording answers after the
+            source's end.
         not_approved: a confirmation was not approved and pulling on would run it all the same, so nothing more is pulled.
 
     These say what the source can do with answers. Opening a source sets the first and third; `then=`, an agent or a relay
@@ -355,7 +355,7 @@ class PendingAnswers:
         self.changes.extend(ready)
 
     def next_answered(self) -> Confirmation | ToolCallMessage | None:
-        """Return the first of what waits whose answer has come and was not returned here before; None if there is
+        """Return the first confirmation or call with an answer that was not returned here before; None if there is
         none."""
         self._take_changes()
         while self._ready:

@@ -156,7 +156,7 @@ class _TaggedText:
         return self.add(event.value, event)
 
     def add(self, piece: str, cause: Event) -> list[Event]:
-        """Return what a piece of the text makes known."""
+        """Return the events that a piece of the text makes certain."""
         self._text += piece
         if self._state == "beginning":
             self._text = begun = self._text.lstrip()
@@ -208,7 +208,7 @@ class _TaggedText:
         """Return what was held back: a text without a tag as it came, the beginning of a closing tag as reasoning.
 
         Args:
-            cause: the event that made it known; None at the end of the source.
+            cause: the event that made it certain; None at the end of the source.
         """
         if self._state == "reasoning":
             text, self._text = self._text, ""

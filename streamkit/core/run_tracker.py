@@ -123,7 +123,7 @@ class RunTracker(msgspec.Struct, eq=False):
             yield from self.begin_step(e.RunStep(), cause)
 
     def begin_step(self, template: e.RunStep, cause: e.Event) -> Iterator[e.Event]:
-        """Begin a step; the one before ends. A step whose id was used already does not begin again."""
+        """Begin a step; the one before ends. An id that was used already begins no step."""
         if self.run is None:
             yield from self.open(e.Run(), cause)
         if template.id and template.id in self._by_id:

@@ -120,7 +120,7 @@ PULL: Final = Step()
 wait for it in a way of its own has a function that does (`Delivery._pull_now`), and gets no such step."""
 
 END: Any = Step()
-"""Stands for the next batch at the end of a source whose items are pulled as they are, because one may be None."""
+"""Stands for the next batch at the end of a source of single items, because an item may be None."""
 
 CLOSE: Final = Step()
 """Close the source that is being read, if there is one."""

@@ -227,7 +227,7 @@ class Hooks(Handler, Generic[R]):
         return self._nothing
 
     def on_code_created(self, message: CodeMessage, /) -> R:
-        """Called when code that is meant to be run begins. `message.language` is its language, if it is known yet."""
+        """Called when code that is meant to be run begins. `message.language` is its language, if that has come."""
         return self._nothing
 
     def on_code_delta(self, delta: CodeDelta, snapshot: CodeMessage, /) -> R:
@@ -351,7 +351,7 @@ class Hooks(Handler, Generic[R]):
         return self._nothing
 
     def on_retry(self, retry: StreamRetry, /) -> R:
-        """Called when the source has failed and will be asked again (`retry=`, `fallbacks=`), before the wait.
+        """Called when the source has failed and will be tried again (`retry=`, `fallbacks=`), before the wait.
 
         `retry.exception` is the error, `retry.withdrawn` has the ids of the failed answer's messages: take back what was
         shown of them. They are done, with the status `failed`, and not in `self.stream.messages` any more.

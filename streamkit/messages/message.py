@@ -88,10 +88,10 @@ class Message:
         type: `message`, `reasoning`, `code`, `console`, `image` … (the README has the table) or a provider's own.
         format: what the content is in: the language of code, the codec of audio ….
         recipient: `user` or `assistant` where only one of them is meant to see it.
-        content: the text, code, path or base64 data; None where it is not known (it then reads as "").
+        content: the text, code, path or base64 data; None where it is not there yet (it then reads as "").
         name: the tool's name.
         call_id: the provider's id of the tool call that it is, or that it belongs to.
-        parent_id: the call id of the tool call whose sub-agent produced it; None if it is of the stream's own agent.
+        parent_id: the call id of the tool call, if a sub-agent produced it for that call; None if it is of the stream's own agent.
         status: `in_progress` while it grows, then `completed`, `incomplete`, `cancelled` or `failed`.
         created_at: when it began, in Unix seconds.
         group: the id of the provider's own message or item that this one is a part of.
@@ -191,7 +191,7 @@ class Message:
 
     @property
     def has_content(self) -> bool:
-        """Whether the content is known, even if it is empty. In a decoder's done message it may be unknown."""
+        """Whether there is a content, even if it is empty. A decoder's done message may have none."""
         return self._has_content
 
     # -- for the engine, the only one that changes a message
@@ -216,8 +216,7 @@ class Message:
         self._text = text
 
     def finish(self) -> None:
-        """The content is known, even if it is empty, and does not grow any more: it is joined, so that it takes no more
-        memory than it needs."""
+        """End the content, which does not grow any more: it is joined, so that it takes no more memory than it needs."""
         self._has_content = True
         if self.pieces:
             self.compact()

@@ -29,7 +29,7 @@ class Framer:
 
     Attributes:
         sizes: counts long items: its `long_item_came` is called with the size of each. None if nobody counts them.
-        is_question: returns whether a line whose newline has not come is a complete question. None for a body that is not live.
+        is_question: returns whether a line without its newline is a complete question. None for a body that is not live.
     """
 
     _size = 0  # the bytes of the unfinished item, where `_pending` has several pieces
@@ -44,7 +44,7 @@ class Framer:
         self._pending: list[bytes] = []  # pieces of what is unfinished
 
     def _begin(self, chunk: bytes) -> bytes:
-        """The first bytes of the body without a byte order mark, which may come in pieces; b"" until it is known."""
+        """Return the first bytes of the body without a byte order mark, which may come in pieces; b"" until that is certain."""
         chunk = self._unfinished() + chunk
         self._pending.clear()
         if len(chunk) < 3 and BYTE_ORDER_MARK.startswith(chunk):
@@ -81,7 +81,7 @@ class Framer:
         return [self._marked(frame) for frame in frames]
 
     def _marked(self, frame: Frame | bytes) -> Frame | bytes:
-        """A frame, whose data is marked if it is nested too deep."""
+        """Return a frame. Its data is marked if it is nested too deep."""
         id, name, data = as_frame(frame)
         if len(data) < LONG:
             return frame

@@ -55,7 +55,7 @@ JSON_BLANKS = " \t\n\r"
 """The white space of JSON. Arguments that are nothing else are none."""
 
 MALFORMED = "The arguments are not a JSON object."
-"""The error of a call whose arguments cannot be read."""
+"""The error of a call with arguments that cannot be read."""
 
 UNFINISHED = "The call gave no output."
 """What stands as the error of a call that was approved and gave nothing, because its run ended."""
@@ -109,7 +109,7 @@ class CodeArguments:
         return msgspec.json.encode(code)[1:-1].decode("utf-8")
 
     def end(self, language: str | None) -> str:
-        """Return the JSON text after the code, with the language if it was not known before."""
+        """Return the JSON text after the code, with the language if it was not written before."""
         late = f',"language":{json_text(language)}' if self._language is None and language is not None else ""
         return f'"{late}}}'
 
@@ -122,11 +122,11 @@ def shown_messages(everything: Iterable[Message | Confirmation]) -> Iterator[Mes
     about, with what they gave; and not those in which an agent asks for its output once more."""
     everything = [*everything]
     subjects = [one.subject for one in everything if isinstance(one, Confirmation)]
-    asked = {subject.call_id or subject.id for subject in subjects}
+    confirmed = {subject.call_id or subject.id for subject in subjects}
     for message in everything:
         if isinstance(message, Confirmation) or message.choice or OUTPUT_RETRY in message.metadata:
             continue
-        if message.parent_id is None or (message.call_id or message.id) in asked:
+        if message.parent_id is None or (message.call_id or message.id) in confirmed:
             yield message
 
 

@@ -34,7 +34,7 @@ class ClusterLink(Link):
 
     Args:
         make_server: makes the connections to a node.
-        seeds: nodes that are asked for the others.
+        seeds: nodes that list the others.
         scripts: those that are called.
         failures: what a subscriber raises when its connection breaks.
     """
@@ -141,7 +141,7 @@ class ClusterLink(Link):
         return {channel for channel in channels if self._owners and self._owners[slot_of(channel)] in mine}
 
     def _read_slots(self, now: float) -> None:
-        """Look up who has which slot, if that is not known at all. Raises `Away` where no node can be reached."""
+        """Look up the owner of each slot, unless that was done. Raises `Away` where no node can be reached."""
         if not self._owners:
             self._look_up(now)
             if not self._owners:

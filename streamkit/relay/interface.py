@@ -17,7 +17,7 @@ What holds for every relay:
 2. A reader gets each event once, in order. Where events are missing it gets a snapshot that replaces all before it.
 3. A batch is stored whole or not at all, and read only once it is stored.
 4. Once a newer epoch exists, or the run has ended or is gone, nothing of an older producer is stored.
-5. An answer or a cancellation that returned is kept as long as the run, and reaches its producer, or the next one.
+5. An answer or a cancellation that returned stays as long as the run, and reaches its producer, or the next one.
 6. A slow, late or gone reader changes nothing for the others, and does not delay the producer.
 7. Every run ends visibly: its last event has a cursor, and after it readers end.
 
@@ -88,7 +88,7 @@ class LogWriter(InTasks, ABC):
         """Number events, and write them: each a line of JSON. It never waits. Returns their cursors.
 
         Raises:
-            ProducerFenced: the run is known to be another producer's, ended or gone.
+            ProducerFenced: the run is another producer's, has ended or is gone.
             UsageError: an event is not a line.
         """
 
@@ -96,7 +96,7 @@ class LogWriter(InTasks, ABC):
     def ask(self, question_id: str, question: Mapping[str, Any], events: Sequence[bytes] = ()) -> list[Cursor]:
         """Register a question, and write the events that show it, so that no reader sees it before it can be answered.
 
-        A question that an earlier producer asked under this id keeps its answer, which `control` gets at once. Where
+        A question of an earlier producer with this id keeps its answer, which `control` gets at once. Where
         `question["resumable"]` is False, no other producer can continue from it: a dead producer's run is lost.
 
         Raises:
@@ -236,8 +236,8 @@ class Relay(Closable, ABC):
         """Return the records of runs, the newest first. The cost grows with `limit`, not with the number of runs.
 
         Args:
-            conversation: only those whose `info` has this `conversation`.
-            owner: only those whose `info` has this `owner`.
+            conversation: only those with this `conversation` in their `info`.
+            owner: only those with this `owner` in their `info`.
             open_only: only those that have not ended.
             limit: how many at most.
             before: the id of a run: only those that were opened earlier; none if there is no such run in the list.
@@ -306,7 +306,7 @@ class Relay(Closable, ABC):
 
     def reader(self, run_id: str, after: Cursor | None = None, *, timeout: float | None = None) -> Reader:
         """Return a reader of a run: a source for `stream` and `astream`, and an iterable of the events in the log.
-        Arguments and errors are those of `read`. In a task, with a relay whose methods wait, nothing is looked up here:
+        Arguments and errors are those of `read`. In a task, with a relay that may wait, nothing is looked up here:
         a run that does not exist is reported when it is read, or by `areader`."""
         return Reader(self, run_id, after, timeout)
 

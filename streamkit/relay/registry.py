@@ -1,4 +1,4 @@
-"""The registry of a run's questions: what was asked, who may still answer, and the first answer, which counts."""
+"""The registry of a run's questions: their subjects, who may still answer, and the first answer, which counts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Questions", "RegisteredQuestion", "check_answer", "outcome_of", "status_without_producer"]
 
-_MOST = 1000  # questions that are kept, beyond which the oldest of those that are settled go
+_MOST = 1000  # questions in the registry; beyond that the oldest settled ones go
 
 
 def outcome_of(answer: Mapping[str, Any]) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def outcome_of(answer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_answer(id: str, question: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
-    """Refuse what is not an answer to this question. One whose `kind` is neither of emitters' two takes any.
+    """Refuse what is not an answer to this question. A `kind` other than emitters' two takes any.
 
     Raises:
         UsageError: it is not an answer, or one to a question of the other kind.
@@ -63,13 +63,13 @@ class _Asked(Protocol):
 
 
 def status_without_producer(questions: Iterable[_Asked], *, busy: bool) -> Status:
-    """Return the status of a run whose producer died without leaving it.
+    """Return the status of a run after its producer died without leaving it.
 
     It is `paused` where the producer only waited, and another one can go on from its questions: they are open, or were
     answered and the producer did not begin to act on the answers. Otherwise the run is `lost`.
 
     Args:
-        questions: all that were asked in the run.
+        questions: all questions of the run.
         busy: as `LogWriter.busy`.
     """
     open_records = [question.record for question in questions if question.is_open or question.answer is not None]
@@ -85,10 +85,10 @@ class RegisteredQuestion:
 
     Attributes:
         record: as `RunRecord.questions` has it.
-        epoch: of the producer that asked it.
+        epoch: of its producer.
         answer: the one that counts; None while there is none.
         skipped: the readings that went on without an answer.
-        registered_at: when it was asked, on the monotonic clock.
+        registered_at: when it was entered, on the monotonic clock.
         left: when a reader left last that had not gone on, on the monotonic clock; 0 if none has.
     """
 
@@ -102,7 +102,7 @@ class RegisteredQuestion:
 
     @property
     def is_open(self) -> bool:
-        """Whether an answer would count. One whose time is over closes here."""
+        """Whether an answer would count. A question closes here if its time is over."""
         if self.record["status"] != "pending":
             return False
         if time.time() < self.record.get("expires_at", float("inf")):
@@ -128,7 +128,7 @@ class Questions(dict[str, RegisteredQuestion]):
     """A run's questions. Not thread-safe: its owner locks. Of a run that never ends, the oldest outcomes are forgotten."""
 
     def ask(self, id: str, question: Mapping[str, Any], epoch: int) -> Mapping[str, Any] | None:
-        """Enter a question. One that another epoch asked keeps its answer, which is returned."""
+        """Enter a question. If it is from another epoch and has an answer, that answer stays, and is returned."""
         before = self.get(id)
         if before is not None and before.epoch != epoch and (before.is_open or before.answer is not None):
             before.epoch = epoch

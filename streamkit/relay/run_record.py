@@ -43,12 +43,12 @@ class RunRecord(msgspec.Struct, kw_only=True):
 
     Attributes:
         id: the run's.
-        status: the present one; of a run whose producer died, `paused` or `lost`.
+        status: the present one; `paused` or `lost` after its producer has died.
         epoch: how many producers it has had.
         cursor: of the newest event; None before the first.
         created_at: in Unix seconds.
         ended_at: in Unix seconds; None while it has not ended.
-        info: what its producer said of it when it opened it.
+        info: of its producer, when it opened the run.
         error: how it failed; None if it did not.
         cancel: the reason of a cancellation, perhaps ""; None if nobody has cancelled it.
         questions: by their ids: what the producer said of each, with `id`, `status` (`pending`, `approved`, `declined`,

@@ -94,7 +94,7 @@ def create_app(
             is stored as the owner of what the request creates. An empty name is refused as False is.
         allowed_hosts: the names of hosts under which clients reach the app, without ports; "*" allows any. IP addresses are
             always allowed.
-        allowed_origins: other origins whose pages may call it, such as `https://example.org`.
+        allowed_origins: other origins with pages that may call it, such as `https://example.org`.
         max_runs: how many runs this process executes at once, besides those that wait for answers. Beyond it: status 429.
         max_owner_runs: how many runs an owner may have open at once, in all processes, with those that wait for answers.
             Beyond it: status 429.
@@ -282,8 +282,8 @@ class App:
         of_api = row.access == "key" if row is not None else self._has_api and is_of_api(request.scope)
         guard.check_origin(request, of_api=of_api)
         if request.method == "OPTIONS" and allowed and "access-control-request-method" in request.headers:
-            asked = request.headers.get("access-control-request-headers") if is_of_api(request.scope) else None
-            return Response(status_code=204, headers=dict(preflight_headers(asked)))
+            wanted = request.headers.get("access-control-request-headers") if is_of_api(request.scope) else None
+            return Response(status_code=204, headers=dict(preflight_headers(wanted)))
         if row is None and allowed:
             raise Problem("method-not-allowed", headers={"Allow": ", ".join(sorted(allowed))})
         if row is None:

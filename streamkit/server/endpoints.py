@@ -22,7 +22,7 @@ class Endpoints(msgspec.Struct, frozen=True, kw_only=True):
         create_app(make_agent, token=TOKEN, endpoints=Endpoints(models=["agent", "agent-tasks"], activity="reasoning"))
 
     Attributes:
-        models: the names under which the agent is listed and asked for; the factory sees which in `context.model`. "*" takes
+        models: the names under which clients find the agent; the factory sees which in `context.model`. "*" takes
             any name, and lists none.
         activity: how answers show what the agent calls and runs itself: `hidden`, not at all; `reasoning`, which chat interfaces
             fold; `text`. Never as calls: clients run or refuse each call that they see.
@@ -52,10 +52,10 @@ class Endpoints(msgspec.Struct, frozen=True, kw_only=True):
             if isinstance(names, str) or not all(isinstance(one, str) and one for one in getattr(self, name)):
                 raise UsageError(f"Endpoints: `{name}` is a list of names, not {names!r}")
         if not self.models:
-            raise UsageError("Endpoints: `models` has no name under which the agent could be asked for")
+            raise UsageError("Endpoints: `models` is empty, so no request could name the agent")
 
     def takes(self, model: str) -> bool:
-        """Whether the agent is asked for under this name."""
+        """Whether a request with this model is for the agent."""
         return model in self.models or "*" in self.models
 
     @property

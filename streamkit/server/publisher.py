@@ -55,7 +55,7 @@ class Publisher:
         forgets: the entries of the run's info that nobody needs any more once it has ended.
 
     Attributes:
-        open_questions: the ids of the questions whose answers the agent does not have, in the order they were asked.
+        open_questions: the ids of the questions that the agent has no answers to, in their order.
         instance: the id of the error that ended the run, in the log and in what clients receive.
     """
 

@@ -202,15 +202,15 @@ def json_of(body: bytes) -> Any:
         raise Problem("bad-json", str(error)) from None
 
 
-def preflight_headers(asked: str | None = None) -> Mapping[str, str]:
+def preflight_headers(wanted: str | None = None) -> Mapping[str, str]:
     """Return the headers of the response to a CORS preflight.
 
     Args:
-        asked: the headers that the request asks for, if all are allowed.
+        wanted: the headers that the request asks for, if all are allowed.
     """
     return {
         "Access-Control-Allow-Methods": "GET, POST, DELETE",
-        "Access-Control-Allow-Headers": asked or "authorization, content-type, idempotency-key, last-event-id",
+        "Access-Control-Allow-Headers": wanted or "authorization, content-type, idempotency-key, last-event-id",
         "Access-Control-Max-Age": "600",
     }
 

@@ -52,13 +52,13 @@ class Attempts:
 
     Args:
         retry: as `stream(retry=)` takes it.
-        repeats_functions: whether functions are sources that are asked again. Those of an agent are not: it has a
+        repeats_functions: whether sources that are functions are repeated. Not those of an agent, which has a
             `RepeatableSource` for each model call.
 
     Attributes:
         source: the present source of the run.
         number: of the present attempt at it, from 1, counted over the fallbacks.
-        fallback: the number of the fallback that is asked, 0 for none. A run stays with it.
+        fallback: the number of the fallback in use, 0 for none. A run stays with it.
         first_message: how many messages the stream had before the present attempt.
         is_open: whether the present attempt has opened the source.
     """
@@ -91,7 +91,7 @@ class Attempts:
 
     @property
     def is_repeated(self) -> bool:
-        """Whether the same source was asked before."""
+        """Whether the same source was tried before."""
         return self._tries > 1
 
     def note_failures(self, error: BaseException) -> None:
@@ -114,11 +114,11 @@ class Attempts:
         """Return the event of the attempt that follows a failed one; None if there is none, and the error is to be raised.
 
         Args:
-            error: what the attempt failed with.
+            error: of the attempt.
             messages: those of the attempt.
             confirmations: those of the stream.
-            decoder: of the source's protocol, None if that is not known.
-            hands_out: whether somebody gets the content who cannot take it back.
+            decoder: of the source's protocol, None before that is recognised.
+            hands_out: whether a reader gets the content that cannot take it back.
             longest: the seconds that a wait may take.
         """
         if not isinstance(self.source, RepeatableSource) or not isinstance(error, _FAILURES):
@@ -153,7 +153,7 @@ class Attempts:
 
 
 def repeatable(source: Any, fallbacks: Sequence[Any] = (), *, what: str = "a source") -> RepeatableSource:
-    """Return a function, and those that stand in for it, as a source that can be asked again. Errors call it `what`.
+    """Return a function, and its fallbacks, as a source that can be repeated. Errors call it `what`.
 
     Raises:
         UsageError: one of them is something that can be read only once.
@@ -174,11 +174,11 @@ def repeatable(source: Any, fallbacks: Sequence[Any] = (), *, what: str = "a sou
 
 
 def is_transient(error: StreamkitError, decoder: type[Decoder] | None) -> bool:
-    """Whether an error may be over with the next attempt: what `Retry.on` is by default.
+    """Whether the next attempt may succeed after this error. The default of `Retry.on`.
 
     Args:
-        error: what the attempt failed with.
-        decoder: of the source's protocol, None if that is not known.
+        error: of the attempt.
+        decoder: of the source's protocol, None before that is recognised.
     """
     match error:
         case IncompleteStreamError():
@@ -216,13 +216,13 @@ def _codes_in(body: Any) -> set[str]:
 def has_effect(
     messages: Iterable[Message], confirmations: Iterable[Confirmation], decoder: type[Decoder] | None
 ) -> bool:
-    """Whether something was done in an attempt that another one may do again: a call was answered, a confirmation approved, or
-    the provider began a call of its own that is no search."""
+    """Whether an attempt had effects that another one may repeat: a call was answered, a confirmation approved, or the provider
+    began one of its calls other than a search."""
     searches: frozenset[str] = frozenset() if decoder is None else decoder.searches
-    asked = {confirmation.subject.id: confirmation for confirmation in confirmations}
+    by_subject = {confirmation.subject.id: confirmation for confirmation in confirmations}
     found: set[str | None] = set()  # the ids of searches
     for message in messages:
-        confirmation = asked.get(message.id)
+        confirmation = by_subject.get(message.id)
         if confirmation is not None and _may_run(confirmation):
             return True
         match message:

@@ -271,7 +271,7 @@ class Lifecycle(SourceOpener):
         missing = [f"{call.call_id or call.id} ({call.name})" for call in engine.pending.unanswered]
         missing += [f"{one.id} (a confirmation)" for one in engine.pending.confirmations if one.status == "unanswered"]
         names = ", ".join(missing[:_MOST_NAMES]) + (", …" if len(missing) > _MOST_NAMES else "")
-        hint = "; the outputs that were given are in `messages`" if self._answers_taken else ""
+        hint = "; the outputs so far are in `messages`" if self._answers_taken else ""
         yield engine.warning_list.advise(
             "missing-outputs",
             f"the run requires answers, so `then` was not called: {names} got none{hint}",

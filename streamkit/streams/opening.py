@@ -102,12 +102,12 @@ class SourceOpener(StreamState):
         """The stream starts: its handlers are its own from here on.
 
         Raises:
-            UsageError: another stream was given one of them since; that handler gets nothing from this stream.
+            UsageError: one of them is on another stream since; that handler gets nothing from this stream.
         """
         for handler in self._handlers:
             if not handler.streamkit_is_on(self):
                 self._drop_lost_handlers()
-                raise UsageError(f"{handler.streamkit_name} was given to another stream before this one started")
+                raise UsageError(f"{handler.streamkit_name} was passed to another stream before this one started")
         self._notice_hooks()
 
     def _drop_lost_handlers(self) -> None:
@@ -131,7 +131,7 @@ class SourceOpener(StreamState):
         return True
 
     def _action_taken(self) -> Iterator[Event]:
-        """End the step of the calls whose outputs the nested source has: they cannot be answered here any more."""
+        """End the step of the calls that the nested source has the outputs of: they cannot be answered here any more."""
         runs = self._engine.runs
         self._engine.pending.drop_calls()
         if runs.step is not None:

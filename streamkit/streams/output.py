@@ -126,7 +126,7 @@ class StreamOutput:
 
     @property
     def _items_at(self) -> int:
-        """How deep the list is whose elements are handed out; 0 if there is none."""
+        """How deep the list of the elements to hand out is; 0 if there is none."""
         assert self.kind is not None
         return 0 if self.kind.item is None else 2 if self.kind.is_wrapped else 1
 
@@ -215,7 +215,7 @@ class OutputText(JsonTree):
 
     Args:
         brackets: with which it may begin.
-        items_at: how deep the list is whose elements are noted: 1 for the document itself, 2 for one at `VALUE_KEY`; 0 for none.
+        items_at: how deep the list of the elements to note is: 1 for the document itself, 2 for one at `VALUE_KEY`; 0 for none.
 
     Attributes:
         begin: the index in the text at which it begins; None before that. Other indexes count from there.
@@ -230,7 +230,7 @@ class OutputText(JsonTree):
         self.items: list[tuple[int, int]] = []
         self._searched = 0  # characters before the piece, while it has not begun
         self._at_line = True  # nothing but white space stands before them in their line
-        self._list: Any = None  # whose elements are noted
+        self._list: Any = None  # the list of the elements to note
         self._item_begins = 0
 
     @property

@@ -65,7 +65,7 @@ class ModelCall:
         start: when the request was sent; as all times here, in nanoseconds.
         first: when the first message of the answer began; None before that.
         last: when the newest part of the answer came.
-        usage: the tokens of the model call. Its step counts those of the agents that its tools asked, too.
+        usage: the tokens of the model call alone. Its step counts those of sub-agents, too.
     """
 
     def __init__(self, span: Span, attributes: dict[str, Any], start: int) -> None:
@@ -105,7 +105,7 @@ class StreamSpans(EventHandler):
 
     @_guarded
     def streamkit_request(self, protocol: str | None, request: Any) -> None:
-        """A model call begins. One that is tried again before its run step had begun keeps its span."""
+        """Begin a model call's span. A call that is tried again before its run step begins keeps its span."""
         from opentelemetry import context
 
         if self._parent is None:
@@ -169,7 +169,7 @@ class StreamSpans(EventHandler):
     @_guarded
     def on_run_step_created(self, run_step: RunStep, /) -> None:
         if self._requested is None and self._agent is not None:
-            return  # calls of an earlier answer, which are asked about again
+            return  # questions about calls of an earlier answer
         self._chats[run_step.id] = self._requested or self._new_chat(None, None)
         self._requested = None
 
@@ -185,7 +185,7 @@ class StreamSpans(EventHandler):
             chat.last = time.time_ns()
 
     def _chat_of(self, message: Message) -> ModelCall | None:
-        """Return the model call whose answer has this message; None if it is another's."""
+        """Return the model call that this message answers; None if it is not part of an answer."""
         is_answer = message.role == "assistant" and not _is_inner(message)
         return self._chats.get(message.step_id or "") if is_answer else None
 
@@ -350,7 +350,7 @@ class StreamSpans(EventHandler):
 
 
 def _fail(span: Span, error: BaseException, *, content: bool) -> None:
-    """Give a span the status of an error. The error's text may have what was said."""
+    """Give a span the status of an error. The error's text may quote messages."""
     from opentelemetry.trace import StatusCode
 
     span.set_attribute(names.ERROR_TYPE, names.error_type(error))
@@ -358,7 +358,7 @@ def _fail(span: Span, error: BaseException, *, content: bool) -> None:
 
 
 def _is_inner(message: Message) -> bool:
-    """Whether an agent that is a tool has said this: its own spans tell of it."""
+    """Whether a message is of a sub-agent, which has its own spans."""
     return message.parent_id is not None
 
 

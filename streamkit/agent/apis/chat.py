@@ -83,7 +83,7 @@ class ChatApi(Api):
 
 
 def chat_arguments(messages: list[Any], instructions: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the arguments of a request whose messages and tools have the form of Chat Completions, as other APIs have it too."""
+    """Return the arguments of a request in the form of Chat Completions, which other APIs have for messages and tools too."""
     system = [{"role": "system", "content": instructions}] if instructions else []
     arguments: dict[str, Any] = {"messages": [*system, *outputs_after_calls(messages)]}
     if tools:

@@ -164,7 +164,7 @@ class OpenInterpreter:
         Args:
             message: a text; a message, which is appended; or a list of messages, which replaces the conversation.
                 Without it, a conversation whose last message is the user's is answered; otherwise, if it is displayed,
-                the person at the terminal is asked for messages until Ctrl-D, Ctrl-C or `exit`.
+                the person at the terminal types messages until Ctrl-D, Ctrl-C or `exit`.
             display: print what happens, and ask before code runs.
             stream: return an iterator of chunks. Without `display`, pulling the chunk after a confirmation approves it;
                 leaving the loop there, or closing the iterator, declines it. Closing also stops code that runs.

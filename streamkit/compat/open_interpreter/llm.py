@@ -95,7 +95,7 @@ class Llm:
             offline: whether the model must be on this machine, or at `api_base`.
 
         Raises:
-            UsageError: the model's provider is not known, or is not offline.
+            UsageError: the model has an unknown provider, or one that is not offline.
         """
         provider, model = self._provider_and_model()
         if self.client is not None:

@@ -74,7 +74,7 @@ class BoundHandler(Handler):
 
     @property
     def current_event(self) -> AssistantStreamEvent | None:
-        """The event whose hooks are being called; None outside of hooks."""
+        """The event that hooks are being called for; None outside of hooks."""
         return self._streamkit.current_event if self._streamkit else None
 
     @property

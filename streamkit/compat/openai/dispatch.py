@@ -77,7 +77,7 @@ class StreamRequest(NamedTuple):
     """The request behind a stream that the openai client opened, as far as the stream shows it.
 
     Attributes:
-        run_id: The run whose tool outputs it submits; None for any other request.
+        run_id: The run that it submits tool outputs to; None for any other request.
         is_visible: Whether the stream has its request at all.
         continuation: The state of that run, if one of our handlers received it.
     """
@@ -138,7 +138,7 @@ class Dispatcher:
 
     @property
     def is_live(self) -> bool:
-        """Whether the stream is in progress. A stream whose request was never sent is not."""
+        """Whether the stream is in progress. A stream that never sent its request is not."""
         return (self.request_sent or self.stream.started) and not self.stream.ended
 
     @property
@@ -158,7 +158,7 @@ class Dispatcher:
 
     @property
     def current_event(self) -> AssistantStreamEvent | None:
-        """The event whose hooks are being called; None outside of hooks."""
+        """The event that hooks are being called for; None outside of hooks."""
         return self.snapshots.event if self._calls_in_progress else None
 
     @property
@@ -278,7 +278,7 @@ class Dispatcher:
                 yield from self._finish_latest_call()
 
     def _wants_output(self, call: Any) -> bool:
-        """Whether the run will require the output of a complete call. One whose answer another stream takes is
+        """Whether the run will require the output of a complete call. One that another stream takes the answer to is
         answered while its source goes on."""
         engine, slot = self.stream.engine, call.answer_slot
         is_ours = call.status == "completed" and not call.provider_executed and not engine.pending.executes(call)

@@ -68,7 +68,7 @@ class ContentBlocks(msgspec.Struct, eq=False):
         ids: the ids of their messages.
         growing: how the plain deltas of open blocks are read, by index. Only the first block at an index is here.
         group: the provider's id of the answer, None if it has none.
-        stop_reason: the provider's reason for the end, None until it is known.
+        stop_reason: the provider's reason for the end, None until it comes.
         status: the status of an answer that ends for this reason.
         is_ending: whether the answer is at its end, so that a block that stops is done at once.
         faults: the codes and faults of warnings about the current item.
@@ -132,7 +132,7 @@ class ContentBlocks(msgspec.Struct, eq=False):
         return partial if has_partial else status
 
     def cut(self, status: m.Status, events: list[Event]) -> None:
-        """All blocks are done, as the answer goes no further, though nothing said that it is over."""
+        """End all blocks, because the answer goes no further, although no event has ended it."""
         if self.stopped or self.opened:
             self._release(events, "completed", status, status)
             self._end_open(events, status, status)
@@ -223,7 +223,7 @@ class ContentBlocks(msgspec.Struct, eq=False):
     # -- their steps
 
     def _delta_type(self, delta: WireObject) -> str:
-        """Return the type of a delta. One without a type is of the type whose text it has."""
+        """Return the type of a delta. If it has none, the key of its text decides."""
         if isinstance(type := delta.get("type"), str):
             return type
         for growth in GROWING_BLOCKS.values():

@@ -115,7 +115,7 @@ class TextParts:
             self._by_id[part.kind, id] = part
 
     def _without_otid(self, kind: str, id: str) -> LettaTextPart | None:
-        """Return the text whose fragments had only this id so far, or neither key."""
+        """Return the text of the fragments that had only this id so far, or neither key."""
         part = self._by_id.get((kind, id)) if id else None
         part = part or self._without_keys(kind)
         return part if part is not None and not part.otid else None
@@ -175,7 +175,7 @@ class _ObjectEnd:
 
 
 class LettaCall(msgspec.Struct, kw_only=True, eq=False):
-    """A tool call. `group` is the id of the item in which it began; `message_id` is "" until its name is known.
+    """A tool call. `group` is the id of the item in which it began; `message_id` is "" until its name comes.
 
     It is open until its arguments end, or the step does. Then it may need an approval, of which one confirmation is emitted,
     and at last it is answered by a return.
@@ -212,7 +212,7 @@ class LettaCalls:
 
     Attributes:
         open: the calls that are open.
-        growing: by tool_call_id, open calls whose next fragments can only be arguments.
+        growing: by tool_call_id, open calls that can only get arguments from here on.
     """
 
     def __init__(self) -> None:

@@ -121,7 +121,7 @@ class MessageSequencer:
             yield event
 
     def _failure_in_console(self, output: ToolOutputMessage) -> Iterator[Event]:
-        """Yield the output of a call whose code did not run, as console output."""
+        """Yield the output of a call without a run of code, as console output."""
         console = ConsoleMessage(output.id, content=output.content)
         yield ConsoleCreated(console)
         yield ConsoleDelta(console.id, output.content)

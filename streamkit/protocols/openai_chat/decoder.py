@@ -177,9 +177,9 @@ class Decoder(base.Decoder):
             value, before = chunk.get(key), self._metadata.get(key)
             more = value
             if key == "x_groq" and is_object(value):
-                known = as_object(before)
-                more = {name: one for name, one in value.items() if name not in _ELSEWHERE and known.get(name) != one}
-                value = {**known, **more}
+                earlier = as_object(before)
+                more = {name: one for name, one in value.items() if name not in _ELSEWHERE and earlier.get(name) != one}
+                value = {**earlier, **more}
             if more and value != before:
                 self._metadata = {**self._metadata, key: value}  # events have the one before
                 self._output.hold(None, {key: more})

@@ -211,7 +211,7 @@ class Item:
 
     @property
     def is_withheld(self) -> bool:
-        """Whether this call is not created before its arguments are known: its name has not come, or it may repeat a call."""
+        """Whether this call is not created before its arguments are complete: its name has not come, or it may repeat a call."""
         return not self.name or (self.earlier is not None and not self.is_final)
 
     def repeats(self, content: int) -> bool:
@@ -237,7 +237,7 @@ class Item:
             self._pending[id] = content, annotations, metadata or {}
 
     def begin_patch(self) -> str:
-        """Return the JSON text that comes before a patch, the first time: its operation as far as it is known."""
+        """Return the JSON text that comes before a patch, the first time: its operation as far as it has come."""
         if self.patch_is_open:
             return ""
         self.patch_is_open = True

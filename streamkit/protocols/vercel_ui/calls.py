@@ -77,8 +77,8 @@ class IncomingToolParts:
         warn: makes a warning of a code, a fault and the type of the chunk.
 
     Attributes:
-        growing: by toolCallId, the message ids of calls whose arguments are streamed.
-        consoles: the ids of calls whose console output came as a part of its own.
+        growing: by toolCallId, the message ids of calls with streamed arguments.
+        consoles: the ids of calls with a separate part of console output.
         pending: the questions that have no answer, by their ids.
     """
 
@@ -178,7 +178,7 @@ class IncomingToolParts:
         yield e.MessageDone(type(begun)(begun.id, content=content, **fields))
 
     def failed(self, wire: WireObject) -> Iterator[e.Event]:
-        """End a call whose arguments are not a JSON object, or were cut off."""
+        """End a call with arguments that are not a JSON object, or were cut off."""
         call = self._find(wire)
         if call is None:
             yield from self._begin(wire)

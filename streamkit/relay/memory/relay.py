@@ -68,9 +68,9 @@ class MemoryRelay(Relay):
         limit: how many events the log of a run holds.
         overflow: `drop_oldest`, `block` or `error`.
         timeout: seconds of silence after which readers fail with a `SourceTimeoutError`; None for no limit.
-        ttl_running: seconds for which a run is kept after its producer's last heartbeat.
-        ttl_paused: seconds for which a run is kept that has no producer and waits for answers.
-        ttl_ended: seconds for which a run is kept after it has ended.
+        ttl_running: seconds until a run expires after its producer's last heartbeat.
+        ttl_paused: seconds until a run expires that has no producer and waits for answers.
+        ttl_ended: seconds until a run expires after it has ended.
 
     Raises:
         UsageError: an argument is wrong.

@@ -36,7 +36,7 @@ class Producer(Protocol):
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether it has given up."""
+        """Whether it has stopped without an end."""
         ...
 
     @property
@@ -150,7 +150,7 @@ class MemoryRun:
         self.producer_gone()
 
     def producer_gone(self) -> None:
-        """Note that the producer has died or given up: the next reader that has nothing to read ends the run. Takes no lock."""
+        """Note that the producer is gone: the next reader that has nothing to read ends the run. Takes no lock."""
         self.has_producer = False
         self.wake()
         self.report_progress()

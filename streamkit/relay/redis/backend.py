@@ -33,7 +33,7 @@ class RedisBackend:
     Args:
         link: the connections; the relay closes them.
         lease: seconds without a heartbeat after which a producer counts as dead.
-        end_abandoned: ends a run whose producer is dead, in a thread where it may wait.
+        end_abandoned: ends a run with a dead producer, in a thread where it may wait.
 
     Attributes:
         link: the connections.
@@ -196,7 +196,7 @@ class RedisBackend:
     # -- runs whose producer died
 
     def end_if_abandoned(self, subscription: RunSubscription) -> None:
-        """End a run whose producer is dead: it has left, or nobody has held the lease for its whole length while this
+        """End a run with a dead producer: it has left, or nobody has held the lease for its whole length while this
         connection did not break."""
         state = subscription.state
         if state is None:
@@ -367,7 +367,7 @@ class RedisBackends:
         """Return the backend of a run.
 
         Raises:
-            SourceError: Redis cannot be reached, so that it is not known.
+            SourceError: Redis cannot be reached.
         """
         home = self._link.home(self.keys(run_id).run)
         backend = self._backends.get(home)

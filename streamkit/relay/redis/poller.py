@@ -31,7 +31,7 @@ _TICK = 0.5
 
 
 class LosableCommand:
-    """A command that may be lost, and whose reply is not used."""
+    """A command that may be lost. Its reply is not used."""
 
     def __init__(self, *words: str | bytes) -> None:
         self.words: Sequence[Any] = words
@@ -49,7 +49,7 @@ class Subscriptions(Protocol):
         ...
 
     def end_if_abandoned(self, subscription: RunSubscription) -> None:
-        """End a run whose producer is dead."""
+        """End a run with a dead producer."""
         ...
 
 
@@ -242,7 +242,7 @@ class Poller:
 
 
 def _heartbeats(key: bytes, expiry: float, *members: str) -> Sequence[Sequence[Any]]:
-    """Return the commands that report readers as alive until `expiry`, and remove those whose time is over."""
+    """Return the commands that report readers as alive until `expiry`, and remove expired ones."""
     scores = [one for member in members for one in (expiry, member)]
     old = ("ZREMRANGEBYSCORE", key, "-inf", time.time())
     return (("ZADD", key, *scores), old, ("PEXPIRE", key, int(2000 * READER_LIFETIME)))

@@ -58,11 +58,11 @@ class RunSubscription:
         readings: those that are open, by their ids.
         is_confirmed: whether its channel is subscribed, so that looking at the log now misses nothing.
         state: as it was found last; None before.
-        tip: the position of the newest event that is known of.
+        tip: the highest position of an event so far.
         is_stale: whether the questions may have changed.
         questions: by their ids; None before they were looked up.
-        heard: when the channel, or the record, last said something new, on the monotonic clock.
-        checked: when the record was asked for last.
+        heard: when the channel, or the record, last had something new, on the monotonic clock.
+        checked: when the record was read last.
         unleased_since: since when no producer has the lease; None while one has it.
         empty_since: since when it has no readings.
     """

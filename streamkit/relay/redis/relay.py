@@ -60,9 +60,9 @@ class RedisRelay(Relay):
         timeout: seconds without a heartbeat of the producer after which readers fail with a `SourceTimeoutError`; None
             for no limit.
         lease: seconds without a heartbeat after which a producer's process counts as dead.
-        ttl_running: seconds for which a run is kept after its producer's last heartbeat.
-        ttl_paused: seconds for which a run is kept that has no producer and waits for answers.
-        ttl_ended: seconds for which a run is kept after it has ended.
+        ttl_running: seconds until a run expires after its producer's last heartbeat.
+        ttl_paused: seconds until a run expires that has no producer and waits for answers.
+        ttl_ended: seconds until a run expires after it has ended.
 
     Attributes:
         prefix: what the keys begin with.
@@ -147,7 +147,7 @@ class RedisRelay(Relay):
         return RedisWriter(buffer, self._settle_own)
 
     def end_abandoned(self, run_id: str) -> None:
-        """End a run whose producer is dead, or leave it paused where the producer only waited for answers."""
+        """End a run with a dead producer, or leave it paused where the producer only waited for answers."""
         record = self.get(run_id)
         if record is not None and record.status == "paused" and record.cancel is None:
             self._leave_paused(run_id)
@@ -155,7 +155,7 @@ class RedisRelay(Relay):
             end_abandoned_run(self, run_id, "it sent no heartbeat")
 
     def _leave_paused(self, run_id: str) -> None:
-        """Store that a run is paused whose producer died while it waited for answers, unless another one has it by now."""
+        """Store that a run is paused, because its producer died while it waited for answers; unless another one has it by now."""
         keys = self._backends.keys(run_id)
         ((epoch, owner, last),) = self._link.ask(("HMGET", keys.run, "epoch", "owner", "last"))
         arguments = (epoch, owner, last, "paused", b"", self._lifetimes.paused, b"", 1)
@@ -203,7 +203,7 @@ class RedisRelay(Relay):
             return error
 
     def _is_unsure(self, keys: Keys) -> bool:
-        """Whether Redis was away, so that producers may be alive whose lease has expired meanwhile."""
+        """Whether Redis was away, so that live producers may have lost their lease meanwhile."""
         return time.monotonic() - self._link.broken_at(keys.run) < self._lifetimes.lease / 1000
 
     def question(self, run_id: str, question_id: str) -> Mapping[str, Any] | None:
@@ -277,7 +277,7 @@ class RedisRelay(Relay):
             except StoredDataError:
                 raise
             except SourceError:
-                pass  # it is kept until it can be stored
+                pass  # it stays in memory until it can be stored
         backend = self._backends.of(run_id)
         backend.store_answer(partial(self._pass_on, backend, run_id, question_id, answer))
 
