@@ -9,8 +9,9 @@ It keeps the brackets, and repairs what breaks them:
 What was not opened is opened. What stays open is closed, with a status that says how it ended. Repairs are reported as
 warnings. Feeding an engine the events of another one changes nothing.
 
-This module has the table of what completes each class of events, and how sources and the stream end. `message_store` opens and
-closes messages, `message_content` completes what is in them, `pending` has what waits for an answer, `run_tracker` the run.
+This module has the table of the methods that complete each class of events, and the ends of sources and of the stream.
+`message_store` opens and closes messages, `message_content` completes their contents, `pending` has the questions that wait for
+an answer, `run_tracker` the run and its steps.
 """
 
 from __future__ import annotations
@@ -50,19 +51,20 @@ class Engine:
 
     Args:
         strict: raise `ProtocolError` where a lenient engine warns and repairs.
-        waker: its `answer_came` is called from the answering thread when something that waits was answered.
+        waker: its `answer_came` is called in the answering thread when a question was answered.
 
     Attributes:
         messages: the messages, and which of them are open.
-        content: completes what is in them.
-        pending: what waits for an answer.
+        content: completes their contents.
+        pending: the confirmations and calls that wait for an answer.
         runs: the run and its steps.
         warning_list: the repairs.
-        failure: the failure that another stream reported, which is read as canonical events.
+        failure: the error event of a canonical source: the stream behind it failed.
         forgotten_deltas: how many deltas the messages had that `forget_oldest` removed.
         is_ending: whether the stream ends, so that what is open is closed.
-        source_ends: the cursors of the events with which a canonical source ended, by their class.
-        ends_before: the classes of those among them that come before the cursor after which the stream resumes.
+        source_ends: the cursors of a canonical source's last events (`RunDone`, `StreamEnd` …), by their class. This stream's own
+            events of these classes get the same cursors.
+        ends_before: the classes of such events that the application has received already, before it resumed the stream.
     """
 
     __slots__ = (
@@ -93,25 +95,27 @@ class Engine:
         self.ends_before: Collection[type[e.Event]] = ()
         self._forget_above = 0  # how many of one kind there may be, because few were over when they were looked at last
 
-    # -- what drives it, and what it forgets
+    # -- its source, and its memory
 
     def begin_source(self, decoder: ItemDecoder, *, is_canonical: bool) -> None:
-        """Set the decoder of a source that begins. A canonical source is another stream's events: its end is this
-        stream's."""
+        """Set the decoder of the next source. A canonical source has the events of another stream, and ends this one with its
+        end."""
         self.warning_list.decoder = decoder
         self.pending.is_canonical = is_canonical
 
     def release(self) -> None:
-        """Refer no more to what drives the engine, because nothing more comes: both are freed as soon as nothing else
-        refers to them. What users read stays: messages, the run and its steps, warnings."""
+        """Drop the references to the decoder and to the stream, because no more events come: so the garbage collector is not
+        needed to free them. What users read stays: messages, the run and its steps, warnings."""
         for part in (self.messages, self.content, self.pending, self.runs, self.warning_list):
             part.release()
         self.source_ends = {}
 
     def forget_oldest(self, limit: int) -> None:
-        """Forget messages, confirmations and run steps that are over, the oldest first, so that the newest `limit` of each
-        kind stay. An eighth of them at once, so that it is seldom done; where few were over, not before there are an eighth
-        more."""
+        """Forget the oldest messages, confirmations and run steps that are over, so that about `limit` of each kind stay.
+
+        A list is cut when it is an eighth longer than the limit, so that the cost for each item does not grow. If a cut leaves it
+        longer, because little of it was over, the next cut comes when it is an eighth longer than that.
+        """
         messages, confirmations, steps = self.messages.all, self.pending.confirmations, self.runs.steps
         most = max(limit + limit // 8, self._forget_above)
         if max(len(messages), len(confirmations), len(steps)) <= most:
@@ -128,7 +132,7 @@ class Engine:
     # -- completing events
 
     def complete(self, events: Iterable[e.Event]) -> Iterator[e.Event]:
-        """Complete events, each when the one before was handled."""
+        """Yield the completed events. Each one is completed after the caller has handled the one before."""
         for event in events:
             if self.append_delta(event):
                 yield event
@@ -146,8 +150,8 @@ class Engine:
         return True
 
     def complete_event(self, event: e.Event) -> Iterable[e.Event]:
-        """Complete any event. Yields it with all that belongs before and after it, each to be handled before the next
-        is completed."""
+        """Complete any event. Yields it, with the events that belong before and after it. The caller handles each one before it
+        takes the next, as in `complete`."""
         self.warning_list.cause, self.warning_list.item_index = event, event.item_index
         event.item_index = None
         return self.completions[event.__class__](self, event)
@@ -156,16 +160,16 @@ class Engine:
         return (event,)
 
     def _emit_in_step(self, event: e.Event) -> Iterator[e.Event]:
-        """Emit an application's own event, which stands inside the run as any other."""
+        """Emit an event of a class that the application has declared. It is inside the run and its step as all others."""
         yield from self.runs.open_step(event)
         yield event
 
-    def _keep_failure(self, event: e.StreamException) -> Iterable[e.Event]:
+    def _note_failure(self, event: e.StreamException) -> Iterable[e.Event]:
         self.failure = event
         return self._note_source_end(event)
 
     def _note_source_end(self, event: e.Event) -> Iterable[e.Event]:
-        """Note the cursor of another stream's end, and emit nothing: this stream emits an end of its own."""
+        """Note the cursor of a canonical source's last event, and emit nothing: this stream emits its own last events."""
         if self.pending.is_canonical:
             self.source_ends[type(event)] = event.position
         return ()
@@ -176,7 +180,7 @@ class Engine:
         return self.runs.open(event.run, event)
 
     def _complete_run_done(self, event: e.RunDone) -> Iterator[e.Event]:
-        """Record how the source's run ended. `RunDone` is emitted when the stream ends, because another source may
+        """Record how the source's run ended. `RunDone` is emitted at the end of the stream, because another source may
         follow."""
         outcome, runs = event.run, self.runs
         self._note_source_end(event)
@@ -245,7 +249,7 @@ class Engine:
     # -- attempts
 
     def end_attempt(self, retry: e.StreamRetry) -> Iterator[e.Event]:
-        """End what a failed attempt at the present source began, and withdraw its messages."""
+        """End the step and the messages of a failed attempt at the present source, and withdraw the messages."""
         yield from self._close_open("failed", e.StreamEnd())
         yield from self._end_withdrawn(retry)
         self.pending.not_approved = False
@@ -263,7 +267,7 @@ class Engine:
                 yield from self.pending.settle(confirmation, "unanswered")
 
     def _complete_retry(self, event: e.StreamRetry) -> Iterator[e.Event]:
-        """Withdraw the messages of an attempt, with what waits for an answer about them."""
+        """Withdraw the messages of an attempt, and the questions about them."""
         yield from self._end_withdrawn(event)
         ids = {*event.withdrawn}
         for message in self.messages.withdraw(event):
@@ -279,7 +283,12 @@ class Engine:
     # -- the end
 
     def end(self, status: e.RunStatus | None = None, error: Mapping[str, Any] | None = None) -> Iterator[e.Event]:
-        """Close everything that is open, and the run. `status` says how, where the source did not."""
+        """Close everything that is open, and the run.
+
+        Args:
+            status: of the run; None for the one that the source reported.
+            error: of a run that failed.
+        """
         runs = self.runs
         if runs.ended:
             return
@@ -305,8 +314,8 @@ class Engine:
             yield run_done
 
     def assign_cursor(self, event: e.Event) -> bool:
-        """Give an event of the stream's end the cursor that it has in a canonical source. Returns whether to deliver
-        it: not if it comes before the cursor after which the stream resumes."""
+        """Give one of the stream's last events the cursor of the canonical source's. Returns whether to deliver it: False if
+        the application has received it before it resumed the stream."""
         event.position = self.source_ends.get(event.__class__)
         return event.__class__ not in self.ends_before
 
@@ -348,7 +357,7 @@ class Engine:
             e.ConfirmationDone: lambda engine, event: engine.pending.confirmation_done(event),
             e.StreamWarning: _complete_warning,
             e.StreamRetry: _complete_retry,
-            e.StreamException: _keep_failure,
+            e.StreamException: _note_failure,
             e.StreamTimeout: _note_source_end,
             e.StreamEnd: _note_source_end,
         }
@@ -356,8 +365,8 @@ class Engine:
 
 
 def _cut(items: list[_T], newest: int, is_over: Callable[[_T], bool]) -> list[_T]:
-    """Remove from a list what is over, except for the newest items, and return it. In one step, because other threads
-    read the list."""
+    """Remove the items that are over, but not the newest ones, and return them. The list changes in one step, because other
+    threads read it."""
     old = items[:-newest]
     cut = [item for item in old if is_over(item)]
     if cut:

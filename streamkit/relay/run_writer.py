@@ -1,5 +1,5 @@
-"""Writes the events of a run into its log: encodes them, registers the questions among them, and makes snapshots when they are
-due. Emitters write with it, and the server."""
+"""Writes the events of a run into its log: encodes them, registers the questions among them, and stores snapshots. An emitter
+writes with it, and so does the server."""
 
 from __future__ import annotations
 
@@ -24,25 +24,26 @@ __all__ = ["RunWriter"]
 
 _LARGEST = 1 << 20  # bytes of a snapshot, beyond which messages that have ended are left out
 _NEVER = 1 << 62  # events: more than any run has
-_PATIENCE = 300.0  # seconds for which a confirmation of another stream waits for a reader's answer
+_PATIENCE = 300.0  # seconds that another stream's confirmation waits for an answer of this run's readers
 _ANSWERED = ("approved", "declined", "answered")
 
 
 class RunWriter:
-    """Writes what one producer's engine completes. Its owner locks.
+    """Writes the events of one producer's engine. It takes no lock: one thread may call it at a time, but for the methods below
+    that say otherwise.
 
     Args:
         engine: completes the events of the run before they are written.
-        log: what the run is written with.
-        limit: of the relay; None where nothing is ever dropped.
-        resumable: whether another producer can continue from the questions of this one.
+        log: of the run, open for writing.
+        limit: the events that the relay's log holds at most; None if it holds all.
+        resumable: whether another producer can take the run over, and act on the answers to its questions.
 
     Attributes:
         cursor: of the newest event; None before the first.
         current: the newest event that came from the engine; None before the first.
         first_content: when the first content came, on the monotonic clock; None before.
         until_snapshot: how many events may be written before the next snapshot is due.
-        forwarded: new confirmations of other streams whose time is not limited, for the owner to wait for.
+        forwarded: new confirmations of other streams that have no time limit. The owner waits for their readers.
     """
 
     def __init__(self, engine: Engine, log: LogWriter, limit: int | None, *, resumable: bool) -> None:
@@ -72,8 +73,8 @@ class RunWriter:
         raised an error are written too.
 
         Args:
-            question: what the last of them shows and waits for an answer elsewhere. (The engine's own questions are
-                registered in any case.)
+            question: the question in the last event, if another stream waits for its answer. (The engine's own questions are
+                found in their events.)
         """
         lines: list[bytes] = []
         try:
@@ -114,7 +115,7 @@ class RunWriter:
                 pass
 
     def store_snapshot(self) -> None:
-        """Store a snapshot of the state at the newest event."""
+        """Store a snapshot of the state at the newest event, with the number of messages and events that it leaves out."""
         self.until_snapshot = self._interval
         events, message_count = self._maker.lines()
         self._log.snapshot(codec.encode_snapshot(events, self._written - message_count))
@@ -132,13 +133,13 @@ class RunWriter:
         self.until_snapshot -= len(lines)
 
     def _record_of(self, waiting: Confirmation | ToolCallMessage) -> dict[str, Any]:
-        """Return what the registry says about a question, as `LogWriter.ask` takes it."""
+        """Return the registry's record of a question, as `LogWriter.ask` takes it."""
         if isinstance(waiting, ToolCallMessage):
             kind, editable = "tool_call", False
             message: Message = waiting
         else:
             kind, message, editable = "confirmation", waiting.subject, waiting.editable
-        own = self._engine.messages.get(message.id)  # as it is in this run
+        own = self._engine.messages.get(message.id)  # with the ids of this run
         subject = message if own is None or own.content != message.content else own
         record: dict[str, Any] = {"kind": kind, "subject": codec.message_to_dict(subject), "editable": editable}
         slot = waiting.answer_slot
@@ -155,7 +156,7 @@ class RunWriter:
         self._log.close_question(id, _outcome_of(waiting))
 
     def _close_removed(self) -> None:
-        """Close the questions for which the engine does not wait any more."""
+        """Close the questions that the engine does not wait for any more."""
         if not self._engine.pending.removed:
             return
         removed, self._engine.pending.removed = self._engine.pending.removed, []
@@ -164,7 +165,7 @@ class RunWriter:
                 self._log.close_question(id, _outcome_of(self._open.pop(id).waiting))
 
     def _wait_for_readers(self, waiting: Confirmation | ToolCallMessage) -> None:
-        """Defer the confirmation of another stream, which would otherwise end before a reader of this run has answered."""
+        """Defer another stream's confirmation. Otherwise that stream would settle it before a reader of this run can answer."""
         slot = waiting.answer_slot
         if (
             self._resumable
@@ -180,7 +181,7 @@ class RunWriter:
     # -- answers of readers; any thread may call these
 
     def receive_answer(self, id: str, answer: Mapping[str, Any]) -> None:
-        """Pass the registry's answer on to what waits for it."""
+        """Pass the registry's answer on to the question."""
         if (question := self._open.get(id)) is not None:
             question.answer = answer
         waiting = self._engine.pending.waiting.get(id)
@@ -188,7 +189,8 @@ class RunWriter:
             waiting.answer_slot.offer(value_of(answer))
 
     def no_reader_can_answer(self, id: str) -> None:
-        """Every reader goes on without a question. The stream whose question it is does not wait any longer."""
+        """Record that every reader has gone on without answering a question. If it is another stream's, that stream stops
+        waiting."""
         if (question := self._open.get(id)) is not None:
             question.is_unattended = True
         waiting = self._engine.pending.waiting.get(id)
@@ -198,7 +200,7 @@ class RunWriter:
             slot.wake()
 
     def winning_value(self, waiting: Confirmation | ToolCallMessage, answer: Answer) -> Any:
-        """Return the value of the winning answer: this one, unless a reader answered first."""
+        """Return the value of the winning answer: `answer`, unless a reader's reached the registry first."""
         id, own = self._engine.pending.key_of(waiting), answer_of(waiting, answer.result())
         question = self._open.get(id)
         if question is not None and question.answer is not None:
@@ -212,7 +214,7 @@ class RunWriter:
         return counts or record.get("status") not in _ANSWERED
 
     def is_unattended(self, id: str, seconds: float) -> bool:
-        """Whether every reader goes on without a question, or none that could answer it has been there for so long."""
+        """Whether every reader has gone on without answering, or no reader that could answer has been there for so many seconds."""
         question = self._open.get(id)
         return (question is not None and question.is_unattended) or self._log.unattended(id) >= seconds
 
@@ -243,7 +245,7 @@ class _WrittenQuestion:
 
 
 def _is_apart(event: Event) -> bool:
-    """Whether it is an event that a snapshot does not have: a raw one, or an application's own."""
+    """Whether an event is in no snapshot: a raw one, or one that the application has declared."""
     return isinstance(event, RawEvent) or type(event).__module__ != RawEvent.__module__
 
 
@@ -255,7 +257,7 @@ def _encoded(event: Event) -> bytes:
 
 
 def _question_in(event: Event) -> Confirmation | ToolCallMessage | None:
-    """Return what an event shows that waits for an answer; None if nothing in it does."""
+    """Return the question that an event shows; None if it shows none."""
     match event:
         case ConfirmationCreated(confirmation=Confirmation(answer_slot=Answer()) as waiting):
             return waiting
@@ -266,13 +268,13 @@ def _question_in(event: Event) -> Confirmation | ToolCallMessage | None:
 
 
 def _outcome_of(waiting: Confirmation | ToolCallMessage) -> dict[str, Any] | None:
-    """Return how something ended that does not wait any more, as the registry has it; None if nothing was answered."""
+    """Return the answer to a settled question, as the registry stores it; None if there was none."""
     if isinstance(waiting, ToolCallMessage) or not waiting.answered:
         return None
     return answer_of(waiting, (waiting.status, waiting.edited if waiting.status == "approved" else waiting.reason))
 
 
 def _answer_in(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the answer in the record of a question that was answered."""
+    """Return the answer in the registry's record of a question."""
     fields = {key: record[key] for key in ("edited", "reason", "output", "error") if key in record}
     return fields if record["status"] == "answered" else {"approved": record["status"] == "approved", **fields}

@@ -42,23 +42,24 @@ class Lifecycle(SourceOpener):
     # -- the whole course
 
     def _run(self) -> Steps:
-        """Drive a stream through each source of the run, to the end. Whatever happens, it is closed, and all that began
-        ends."""
+        """Drive a stream through each source of the run, to the end. Whatever happens, the sources are closed, and all that is
+        open ends."""
         try:
             if self._ended:
                 return
             if self._source is None:
                 yield from self._open_source(self._source_argument)
             while self._source_decoder is not None:
-                source = self._batch_decoder
+                decoder = self._batch_decoder
                 try:
-                    while (yield from self._deliver_batches(source)):
+                    while (yield from self._deliver_batches(decoder)):
                         yield from self._deliver_answers(at_end=False)
-                        if self._is_read:
+                        if self._pulls_no_more:
                             break
                     is_over = yield from self._finish_source()
                 except StreamkitError as error:
-                    if not self._pulling or not (yield from self._ask_again(error)):  # else it is a hook's
+                    # An error that does not come from a pull is a hook's.
+                    if not self._pulling or not (yield from self._ask_again(error)):
                         raise
                     is_over = False
                 if not is_over:
@@ -114,7 +115,8 @@ class Lifecycle(SourceOpener):
             yield from self._fail(Stopped())
 
     def _finish(self) -> None:
-        """The course is over. If its end was interrupted, everything is still there, so that `close` can end it."""
+        """End the course. If an interrupt has come before the last event, nothing is released: `close` can still end the
+        stream."""
         if self._times.end is None:
             self._times.end = monotonic()
         if self._clock is not None:
@@ -140,7 +142,7 @@ class Lifecycle(SourceOpener):
     # -- sources
 
     def _go_on(self) -> Generator[Any, Any, bool]:
-        """The source is over: deliver what was answered, and open the next source. Returns whether there is one."""
+        """Deliver the answers that came until the source's end, and open the next source. Returns whether there is one."""
         assert self._source_decoder is not None
         if (recorded := self._source_decoder.source.traits.recorded_end) is not None:
             yield from self._deliver(self._recorded_answers(recorded))
@@ -148,20 +150,22 @@ class Lifecycle(SourceOpener):
         return (next_source := self._next_source()) is not None and (yield from self._open_next(next_source))
 
     def _finish_source(self) -> Generator[Any, Any, bool]:
-        """Close the source that was read, and deliver what its end means. Returns whether it is over; False: it has failed, and is
-        to be asked again.
+        """Close the source, and deliver the events of its end. Returns whether it is over; False if it is to be opened
+        once more, or a fallback in its place.
 
         Raises:
-            StreamkitError: it failed, or was cut off.
+            StreamkitError: it failed, or was cut off, and there is no other attempt.
         """
         yield CLOSE
         self._check()
         assert self._source_decoder is not None
         recorded = self._source_decoder.source.traits.recorded_end
-        if recorded is None or not recorded.retries:  # otherwise its transport failed: nothing follows from its end
+        # With recorded retries, the transport failed: the decoder's items have no end.
+        if recorded is None or not recorded.retries:
             yield from self._deliver(self._decoder_finished())
         is_attempt = self._attempts is not None or recorded is not None
         error = self._cut_off(of_attempt=True) or self._failure() if is_attempt else None
+        # A recording has its attempts one after the other: the failed one ends here, and the next source is the one after it.
         if recorded is not None and (error is not None or recorded.retries) and (retries := recorded.take_retries()):
             yield from self._deliver(chain.from_iterable(map(self._engine.end_attempt, retries)))
             return True
@@ -172,10 +176,10 @@ class Lifecycle(SourceOpener):
         return True
 
     @property
-    def _is_read(self) -> bool:
-        """Whether the source is not to be pulled any more."""
+    def _pulls_no_more(self) -> bool:
+        """Whether the source is not pulled again, though it may have more."""
         engine, source_decoder = self._engine, self._source_decoder
-        if engine.pending.not_approved and not engine.pending.pull_approved:  # a recording has nothing more anyway
+        if engine.pending.not_approved and not engine.pending.pull_approved:  # a recording is read to its end
             return True
         return source_decoder is not None and source_decoder.exhausted
 
@@ -211,8 +215,8 @@ class Lifecycle(SourceOpener):
             try:
                 yield from self._open(value)
                 yield from self._deliver(self._action_taken())
-                source = self._batch_decoder
-                while not self._is_read and (yield from self._deliver_batches(source)):
+                decoder = self._batch_decoder
+                while not self._pulls_no_more and (yield from self._deliver_batches(decoder)):
                     pass
                 yield from self._finish_source()
                 self._nested_outcome = self._engine.runs.outcome
@@ -228,10 +232,10 @@ class Lifecycle(SourceOpener):
 
     @contextmanager
     def _saved_source(self) -> Generator[None, None, None]:
-        """Set aside what belongs to the source that is being read, and put it back afterwards."""
+        """Put the state of the present source back at the end of the block."""
         engine = self._engine
         flags = self._nested, self._iterated
-        attempts, self._attempts = self._attempts, None  # such a source is asked once
+        attempts, self._attempts = self._attempts, None  # there is no other attempt at a nested source
         saved = self._source, self._source_decoder, engine.pending.takes_edits
         decoder, pending = engine.warning_list.decoder, engine.pending
         pulls = pending.pull_approves, pending.pull_approved, pending.has_outcomes
@@ -248,8 +252,8 @@ class Lifecycle(SourceOpener):
     # -- answers
 
     def _deliver_answers(self, *, at_end: bool) -> Steps:
-        """Deliver the outcomes of what was answered. If the source cannot continue without an answer, wait for the answers that
-        were deferred; a confirmation that nobody deferred is `unanswered`."""
+        """Deliver the outcomes of questions that were answered. If the source cannot continue without an answer, wait for those
+        that were deferred; a confirmation that nobody deferred is `unanswered`."""
         while True:
             for events in self._events_of_answers():
                 yield from self._deliver(events)
@@ -280,7 +284,7 @@ class Lifecycle(SourceOpener):
     # -- failure
 
     def _fail(self, error: BaseException) -> Generator[Any, Any, list[Event]]:
-        """End the stream early: close what is upstream, then deliver the rest to all handlers. Returns what was delivered.
+        """End the stream early: close what is upstream, then deliver the last events to all handlers. Returns these events.
 
         A hook that raises here does not keep the others from their events. The first error is the one raised.
         """
@@ -321,11 +325,12 @@ def _first_of(error: BaseException, event: Event, another: BaseException) -> Bas
     return error
 
 
+# They bring the application's own error, as `__cause__`, out of a generator.
 _CARRIERS = (ApplicationFailed, HookStopped)
 
 
 def _own_error(error: BaseException) -> BaseException:
-    """Return the error of the application that another one carries; else the error itself."""
+    """Return the application's error if this one carries it, else this one."""
     return (error.__cause__ or error) if isinstance(error, _CARRIERS) else error
 
 

@@ -94,7 +94,7 @@ class SourceOpener(StreamState):
 
     @property
     def _batch_decoder(self) -> BatchDecoder:
-        """Makes events of the batches of the present source."""
+        """The decoder of the present source's batches. It notes when content comes, if there is a timeout for that."""
         assert self._source_decoder is not None
         return self._source_decoder if self._clock is None else self._clock.noting(self._source_decoder)
 

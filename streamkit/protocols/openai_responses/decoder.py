@@ -72,7 +72,8 @@ class Decoder(base.Decoder):
         return recognises(item)
 
     def plain(self, item: Any) -> Delta | None:
-        """Return the event of a delta of an open part."""
+        """Return the event of a delta that extends an open part. Raises a KeyError, which means None, if no such part has
+        this `item_id`."""
         kind, output_index, part_index, message_id, make_event, _ = self._response.targets[item.item_id]
         if item.__class__ is not kind or item.output_index != output_index or item.part_index != part_index:
             return None
@@ -81,8 +82,8 @@ class Decoder(base.Decoder):
         return event
 
     def feed(self, item: WireObject) -> Iterable[Event]:
-        """Return the events that one event of the API becomes, with its `sequence_number` as their position. If it
-        becomes none, it is a raw event."""
+        """Return the events of one event of the API, with its `sequence_number` as their position: a `RawEvent` if there are
+        no others."""
         response, fields = self._response, read_event(item)
         events = _READERS.get(fields.type, _read_nothing)(response, fields, item)
         self.complete = response.is_complete
@@ -93,7 +94,7 @@ class Decoder(base.Decoder):
         return events
 
     def sentinel(self, data: bytes) -> Iterable[Event]:
-        """Nothing: `[DONE]` does not complete a response."""
+        """Return no events: `[DONE]` does not complete a response."""
         return ()
 
     def finish(self) -> Iterable[Event]:
@@ -104,7 +105,7 @@ class Decoder(base.Decoder):
 
 
 def _read_nothing(state: ResponseState, fields: EventFields, event: WireObject) -> list[Event]:
-    """Nothing: for an event of a type that means nothing here."""
+    """Return no events, so that an event of an unknown type becomes a raw event."""
     return []
 
 
