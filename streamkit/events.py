@@ -166,7 +166,7 @@ class Event(msgspec.Struct, kw_only=True, gc=False, omit_defaults=True, tag_fiel
 
     @property
     def cursor(self) -> str | None:
-        """Where to resume after it; None if its source cannot resume."""
+        """The cursor to resume after this event; None if its source cannot resume."""
         return None if self.position is None else str(self.position)
 
     @property

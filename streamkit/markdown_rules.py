@@ -1,4 +1,4 @@
-"""What models write beyond CommonMark, as rules of the parser: mathematics, which stays as it was written, and bold text beside
+"""Rules of the Markdown parser for texts of models beyond CommonMark: mathematics, which stays as it was written, and bold text beside
 Chinese, Japanese and Korean characters.
 """
 

@@ -32,7 +32,7 @@ _FRAME = "width: 100%; border: 0; background: white; color-scheme: light"
 
 
 def mimebundle(messages: Iterable[Message], after: str = "") -> dict[str, Any]:
-    """What IPython displays: `text/html`, `text/plain`, and of a single picture also the picture.
+    """Return IPython's forms of messages: `text/html`, `text/plain`, and of a single picture also the picture.
 
     Args:
         messages: what to show.
@@ -90,7 +90,7 @@ def _content(message: Message) -> str:
 
 
 def _output(message: Message) -> str:
-    """What was printed, with what went to stderr in red."""
+    """Return console output, that of stderr in red."""
     content, at, shown = str(message.content), 0, ""
     for start, end in _stderr_places(message):
         shown += f'{_printed(content[at:start])}<span style="{_LOOKS["failed"]}">{_printed(content[start:end])}</span>'
@@ -115,7 +115,7 @@ def _stderr_places(message: Message) -> Iterator[tuple[int, int]]:
 
 
 def _document(message: Message) -> str:
-    """What code displayed, such as a table: in a frame of its own, in which nothing runs and which reaches nothing."""
+    """Return a document that code displayed, such as a table, in a sandboxed frame: nothing in it runs or reaches the page."""
     if message.format != "html":
         return f'<pre style="{_CODE}">{escape(_text_of(message))}</pre>'
     height = min(420, 60 + 26 * message.content.count("<tr"))

@@ -1,4 +1,4 @@
-"""What the headers of an error response say of another attempt: when it may be made, and whether."""
+"""Headers of an error response about another attempt: whether it may be made, and when."""
 
 from __future__ import annotations
 

@@ -67,17 +67,17 @@ class RecordedAction:
         self._put(messages, changed(self.call, metadata={**self.call.metadata, "action": state, **question}))
 
     def edit(self, messages: list[Message], arguments: str) -> None:
-        """Other arguments were approved in place of the call's."""
+        """Record that other arguments were approved in place of the call's."""
         self.call = changed(self.call, content=arguments, metadata={**self.call.metadata, "edited": True})
         self._put(messages, self.call)
 
     def settle(self, messages: list[Message]) -> None:
-        """The conversation has the outcome: the mark goes."""
+        """Remove the mark, because the conversation has the outcome."""
         self.settled = True
         self._put(messages, self.call)
 
     def suspend(self, messages: list[Message]) -> None:
-        """It had begun, and waits: it goes on where it is taken up, and is not confirmed again."""
+        """Record that the action has begun, and waits: a later stream takes it up, without another confirmation."""
         self.question = None
         self.mark(messages, WAITING)
 

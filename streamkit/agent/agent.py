@@ -51,10 +51,11 @@ class _BaseAgent(AgentCore[T]):
 
     @property
     def pending(self) -> Mapping[str, Confirmation | ToolCallMessage]:
-        """What waits for an answer: confirmations by their id, calls of the application's tools by their call id.
+        """The confirmations, by their id, and the calls of the application's tools, by their call id, that wait for an answer.
+        Questions of sub-agents are among them.
 
-        While a stream runs these are its own. Afterwards, and in a conversation that was loaded, they say what the next
-        `stream()` asks again: its hooks get them anew, and the answers go there. Questions of sub-agents are among them.
+        While a stream runs these are its own. Afterwards, and in a conversation that was loaded, they are the questions that the
+        next `stream()` asks again: its hooks get them anew, and the answers go there.
         """
         pending = super().pending
         if (self._live is not None and not self._live.ended) or not any(tool.agent for tool in self.tools.values()):

@@ -57,7 +57,7 @@ def check_texts(**texts: str) -> None:
 
 
 def checked_tag(tag: str | None) -> str | None:
-    """Return the `reasoning_tag` of an agent. Raises `UsageError` where it is no name."""
+    """Return the `reasoning_tag` of an agent. Raises `UsageError` if it is not a name."""
     if tag is not None:
         from ..core.reasoning_tag import ReasoningTag  # few agents have one
 
@@ -76,7 +76,7 @@ def checked_handlers(handlers: object) -> list[Handler]:
 
 
 def checked_retry(retry: Retry | int | None) -> Retry | None:
-    """Return the `Retry` that `retry=` means. Raises `UsageError` where it is none."""
+    """Return the `Retry` that `retry=` means. Raises `UsageError` if it is none."""
     if retry is None:
         return None
     from ..retry import checked_retry  # few agents have one

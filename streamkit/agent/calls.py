@@ -130,7 +130,7 @@ class PendingCall:
 
     @property
     def progress(self) -> str:
-        """What the function has reported so far."""
+        """The function's reported progress so far."""
         with self._lock:
             return "".join(self._progress)
 

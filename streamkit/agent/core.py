@@ -188,11 +188,7 @@ class AgentCore(Generic[T]):
 
     @property
     def pending(self) -> Mapping[str, Confirmation | ToolCallMessage]:
-        """What waits for an answer: confirmations by their id, calls of the application's tools by their call id.
-
-        While a stream runs these are its own. Afterwards, and in a conversation that was loaded, they say what the next
-        `stream()` asks again: its hooks get them anew, and the answers go there.
-        """
+        """The confirmations and calls that wait for an answer, without those of sub-agents."""
         if self._live is not None and not self._live.ended:
             return self._live.pending
         return pending_of(self.messages, self.open_calls())

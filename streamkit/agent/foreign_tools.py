@@ -52,7 +52,7 @@ _LONGEST = 64  # what all providers accept
 
 
 class ForeignTool(NamedTuple):
-    """What another framework's tool says of itself, and how it is called.
+    """The description of another framework's tool, and the ways to call it.
 
     Attributes:
         name: as it may be sent.

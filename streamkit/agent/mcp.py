@@ -62,13 +62,13 @@ async def mcp_tools(
             digits, `_` and `-`.
         only: the server's own names of the tools that are wanted; None means all.
         confirm: whether each call is a `Confirmation` first. A function decides it for each tool, which it gets as `mcp` has it.
-            Its `annotations` are the server's words: a server that calls a tool harmless is no reason not to ask.
+            Its `annotations` are the server's words: a server's word that a tool is harmless does not replace a confirmation.
         timeout: seconds that a call may take. It is then cancelled, in the server too.
         portal: where the session lives in the event loop of another thread, that loop's portal. The tools are then plain functions,
             as `Agent` needs them.
 
     Raises:
-        UsageError: this is no session; the server has no such tool; an argument is of another kind.
+        UsageError: this is not a session; the server has no such tool; an argument is of another kind.
         SourceError: the server cannot be reached.
     """
     if not is_session(session):

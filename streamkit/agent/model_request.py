@@ -17,7 +17,7 @@ __all__ = ["BeforeRequest", "ModelRequest", "checked_before_request", "prepared"
 
 @dataclass(slots=True)
 class ModelRequest:
-    """What an agent is about to send to the model. `before_request` may change each of these, for this request alone.
+    """The request that an agent is about to send to the model. `before_request` may change each of these, for this request alone.
 
         def before_request(request: ModelRequest) -> None:
             request.messages = shortened(request.messages)

@@ -35,7 +35,7 @@ class AgentOutput:
 
     @property
     def native_format(self) -> NativeFormat | None:
-        """What a request states of the output; None where its instructions do."""
+        """The output's type as a parameter of the request; None where the instructions have it."""
         if self._mode == "prompt":
             return None
         schema, strict = self.kind.for_provider()

@@ -1,4 +1,4 @@
-"""What a tool has while it runs: the context of its call, which it may take as a parameter, and `progress`."""
+"""A tool's access to its run: the context of its call, which it may take as a parameter, and `progress`."""
 
 from __future__ import annotations
 

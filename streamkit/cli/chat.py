@@ -121,7 +121,7 @@ class Chat:
 
 
 def _undone(messages: Sequence[Message]) -> str:
-    """What to print about a turn that was taken out of the conversation."""
+    """Return the line to print about a turn that was taken out of the conversation."""
     if not messages:
         return "there is nothing to undo"
     text = one_line(messages[0].content)

@@ -43,7 +43,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 class _Commands(Protocol):
-    """What `add_subparsers` returns; argparse has no public name for it."""
+    """The result of `add_subparsers`; argparse has no public name for it."""
 
     def add_parser(self, name: str, *, help: str, description: str) -> argparse.ArgumentParser: ...
 
@@ -94,7 +94,7 @@ def _add_chat(commands: _Commands) -> None:
 
 
 def _agent_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What `_add_agent_arguments` read."""
+    """Return the values of the arguments that `_add_agent_arguments` added."""
     return {
         "model": arguments.model,
         "base_url": arguments.base_url,

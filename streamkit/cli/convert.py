@@ -90,7 +90,7 @@ class _Writer(Handler):
             pass
 
     def left_out(self, messages: Sequence[Message]) -> str:
-        """What stands in none of the messages that were written, as `reasoning (2), image (1)`; "" if all of it does."""
+        """The contents that the written messages do not have, as `reasoning (2), image (1)`; "" if they have all."""
         self._read(self._decoder.finish())
         with_content = [message for message in messages if message.content.strip()]
         missing = Counter(message.type for message in missing_in(self._written.messages.all, with_content))

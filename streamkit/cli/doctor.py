@@ -126,7 +126,7 @@ def _is_set(variable: str) -> bool:
 
 
 def _fault(protocol: str) -> str:
-    """What went wrong with a stream from a scripted model on this machine; "" if nothing did."""
+    """Return the fault of a stream from a scripted model on this machine; "" if it has none."""
     import openai
 
     begin = time.perf_counter()

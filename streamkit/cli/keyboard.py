@@ -49,7 +49,7 @@ def echo(on: bool) -> Generator[None]:
 
 
 def lines(prompt: Callable[[], str]) -> Iterator[str]:
-    """What the person types, up to Ctrl-D. A line that ends with a backslash continues on the next; a pasted text is one.
+    """Yield the person's texts, up to Ctrl-D. A line that ends with a backslash continues on the next; a pasted text is one.
 
     Args:
         prompt: returns what stands before the line.

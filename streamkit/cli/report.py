@@ -1,4 +1,4 @@
-"""What a person sees of a stream: the renderer that shows it, the summary at its end, and an error as one line.
+"""The output of a command: the renderer that shows it, the summary at its end, and an error as one line.
 
 The rule: text from a stream reaches the terminal only through `printable`, so that no model can move the cursor, rename
 the window or hide a line.
@@ -39,7 +39,7 @@ def data_folder() -> Path:
 
 
 def picture_folder() -> Path | None:
-    """Where pictures are saved that code makes in a chat or in the demo; None without `platformdirs`."""
+    """Return the folder for pictures that code makes in a chat or in the demo; None without `platformdirs`."""
     try:
         return data_folder() / "pictures"
     except ImportError:

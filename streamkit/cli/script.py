@@ -1,4 +1,4 @@
-"""What the scripted model of `streamkit demo` and `streamkit serve` writes: an answer for each question that the page offers."""
+"""The answers of the scripted model of `streamkit demo` and `streamkit serve`, one for each question that the page offers."""
 
 from __future__ import annotations
 

@@ -236,7 +236,7 @@ class Execution(Readable):
 
     @property
     def failure(self) -> BaseException | None:
-        """What `input` or the runner raised; raised again where the run is read. None if neither did."""
+        """The error that `input` or the runner raised; raised again where the run is read. None if there was none."""
         return self._request.failure
 
 

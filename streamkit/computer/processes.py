@@ -66,7 +66,7 @@ class Process:
 
     @property
     def identity(self) -> Identity:
-        """What no other process has."""
+        """A pair that no other process has."""
         return self.pid, self.started
 
     def send(self, number: signal.Signals) -> None:

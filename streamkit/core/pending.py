@@ -29,8 +29,7 @@ __all__ = ["NoWaker", "PendingAnswers", "Waker"]
 
 
 class Waker(Protocol):
-    """Wakes the thread or task that waits for answers. An object, because a function would be one more in each
-    stream."""
+    """Wakes the thread or task that waits for answers. Not a function, which would be one more object in each stream."""
 
     def answer_came(self) -> None:
         """Note that something was answered or deferred, perhaps in another thread."""
@@ -57,10 +56,10 @@ class PendingAnswers:
         waker: its `answer_came` is called from the answering thread when something was answered or deferred.
 
     Attributes:
-        waiting: what waits: confirmations by their id, tool calls by their call id.
+        waiting: confirmations by their id, tool calls by their call id.
         confirmations: all of them, in the order they came.
         changes: the answers that came, or were deferred or decided, since they were looked at last. Any thread appends.
-        removed: the keys of what waits no longer; None unless the run is written to a log, which takes them.
+        removed: the keys of questions that wait no longer; None unless a log takes them.
         answered_later: the ids of confirmations, and of calls with a promised output, that a recording answers after the
             source's end.
         not_approved: a confirmation was not approved and pulling on would run it all the same, so nothing more is pulled.

@@ -47,7 +47,7 @@ class ReasoningTag:
         tag: the name of the tag, as in `<think>`.
 
     Raises:
-        UsageError: it is no name.
+        UsageError: it is not a name.
     """
 
     def __init__(self, tag: str) -> None:

@@ -57,7 +57,7 @@ class RepeatableSource:
 
     Args:
         choose: takes the number of the attempt, from 1, and that of the fallback, 0 for none. Returns what is to be opened, or an
-            awaitable of it. What it raises is no failure of the attempt.
+            awaitable of it. Its errors are not failures of the attempt.
         fallbacks: how many there are.
     """
 

@@ -398,7 +398,7 @@ class EventHandler(Hooks[None]):
 
 
 class _Nothing:
-    """What a hook of `AsyncEventHandler` that is not overridden returns, so that `await super().on_…()` always works."""
+    """The result of a hook of `AsyncEventHandler` that is not overridden, so that `await super().on_…()` always works."""
 
     def __await__(self) -> Generator[Any, Any, None]:
         yield from ()

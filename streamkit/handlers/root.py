@@ -109,7 +109,7 @@ class Handler:
 
     @property
     def streamkit_name(self) -> str:
-        """What errors call it: the name of its class."""
+        """The name that errors have for it: that of its class."""
         return type(self).__name__
 
     def streamkit_attachable(self) -> Handler:

@@ -1,4 +1,4 @@
-"""What a hook is: whether it can be called with the arguments that its events have, which is checked before any request is
+"""Checks of hooks: whether one can be called with the arguments that its events have, which is checked before any request is
 sent, and whether its result has to be awaited."""
 
 from __future__ import annotations

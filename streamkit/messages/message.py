@@ -345,7 +345,7 @@ class Message:
     __hash__ = None  # type: ignore[assignment]  # a message is equal by its content, which changes
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        """What a notebook shows of it. Called by IPython."""
+        """Return its forms for a notebook. Called by IPython."""
         from ..mimebundle import mimebundle
 
         return mimebundle([self])

@@ -86,7 +86,7 @@ def json_writer(kind: Any) -> Callable[..., bytes]:
     takes half as long again to find out what was.
 
     Raises:
-        TypeError: the class is no plain model's.
+        TypeError: the class is not a plain model's.
     """
     if not is_plain_model(kind):
         raise TypeError("it is not a plain model of an SDK")

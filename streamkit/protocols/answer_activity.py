@@ -1,4 +1,4 @@
-"""What an answer shows of an agent's own calls and code, where it shows them: a text for each message."""
+"""Texts for an agent's own calls and code, for answers that show them: one for each message."""
 
 from __future__ import annotations
 

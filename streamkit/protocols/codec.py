@@ -110,8 +110,8 @@ def decode_event(data: bytes | str) -> Event:
 
 
 def line_decoder() -> Callable[[bytes], Event]:
-    """What decodes lines that `encode_event` made, as long as no more event classes are declared. What it raises, and what it
-    raises for other lines, `decode_event` decodes or explains."""
+    """Return a fast decoder of lines that `encode_event` made, for as long as no event class is declared. It raises for other
+    lines: `decode_event` decodes those, or explains the fault."""
     return _event_decoder(version())
 
 

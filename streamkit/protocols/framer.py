@@ -113,7 +113,7 @@ class Framer:
         self._heeded_names = None if names is None else frozenset(names)
 
     def _heeded(self, frames: Frames) -> Frames:
-        """These frames, as plain data where they may be."""
+        """Return these frames, as plain data where they may be."""
         return frames if self._heeded_names is None else as_data(frames, self._heeded_names)
 
     def feed(self, chunk: bytes) -> Frames:

@@ -18,11 +18,11 @@ __all__ = ["NO_PLAIN_ITEM", "PlainReaders", "plain_readers"]
 
 
 class PlainReaders(NamedTuple):
-    """What reads the plain items of a protocol.
+    """The readers of a protocol's plain items.
 
     Attributes:
         text: reads the JSON text of an item without an event name.
-        named: what reads the JSON text of an item, by its event name.
+        named: read the JSON text of an item, by its event name.
         item: reads an item that is parsed already.
     """
 

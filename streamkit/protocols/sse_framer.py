@@ -204,7 +204,7 @@ class SseFramer(Framer):
         return frames
 
     def _within(self, text: bytes) -> bytes:
-        """These blocks up to the first one that is too long."""
+        """Return these blocks up to the first one that is too long."""
         start = 0
         for block in text.split(b"\n\n"):
             if len(block.strip(b"\n")) >= self._longest:
@@ -216,7 +216,7 @@ class SseFramer(Framer):
         return text
 
     def _blocks(self, text: bytes) -> Frames:
-        """The frames of complete blocks."""
+        """Return the frames of complete blocks."""
         lines = text.split(b"\n")
         lines.append(b"")
         if frames := self._by_columns(lines):
@@ -225,7 +225,7 @@ class SseFramer(Framer):
         return frames if frames and len(text) < LONG else self._checked(frames)
 
     def _restore_head(self) -> list[bytes]:
-        """What is pending, with the head of its block."""
+        """Return the pending bytes, with the head of their block."""
         if self._in_data:
             self._pending.insert(0, self._head)
             self._size = sum(map(len, self._pending))
@@ -237,7 +237,7 @@ class SseFramer(Framer):
         return self._head + text if self._in_data else text
 
     def _by_columns(self, lines: list[bytes]) -> Frames:
-        """The frames of blocks that all have the same fields in the same order, one line each; none if they do not.
+        """Return the frames of blocks that all have the same fields in the same order, one line each; none if they do not.
 
         The lines of one field are then every second, third or fourth line.
         """

@@ -247,7 +247,7 @@ def _redirection(reply: object, node: Address) -> _ClusterRedirection | None:
 
 
 def _owners(reply: Any, node: Address) -> list[Address | None] | None:
-    """Who has which slot, from a reply to CLUSTER SLOTS; None if the node knows of none."""
+    """Return the owner of each slot, from a reply to CLUSTER SLOTS; None if the reply has none."""
     owners: list[Address | None] = [None] * _SLOTS
     for first, last, master, *_ in reply:
         address = (master[0].decode() if master[0] else node[0], int(master[1]))

@@ -178,10 +178,10 @@ class ServerLink(Link):
         subscriber.unsubscribe(*channels)
 
     def lost(self, server: RedisServer, error: Exception | None = None) -> None:
-        """It comes back, or it does not."""
+        """Do nothing: the server comes back, or it does not."""
 
     def when_moved(self, call: Callable[[], None]) -> None:
-        """They never are."""
+        """Do nothing: keys of one server never move."""
 
     def close(self) -> None:
         """Close all connections."""

@@ -63,4 +63,4 @@ def _lost(engine: Engine, error: dict[str, str]) -> Iterator[Event]:
 
 
 def _ignore(control: Control) -> None:
-    """What could reach this producer is in the record."""
+    """Do nothing: the record has all answers."""

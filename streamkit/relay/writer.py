@@ -397,4 +397,4 @@ def _single(error: Exception) -> Exception:
 
 
 def _nothing() -> None:
-    """What is fed has nothing to close."""
+    """Do nothing: fed items have no source to close."""

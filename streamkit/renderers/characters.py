@@ -96,7 +96,7 @@ class PrintableText:
         return printable(piece[: len(piece) - len(self._pending)].replace("\r\n", "\n"))
 
     def finish(self) -> str:
-        """What still waited when the text ended."""
+        """Return the text that still waits at the end."""
         pending, self._pending = self._pending, ""
         return printable(pending)
 

@@ -1,7 +1,7 @@
 """A thread that draws a `Screen` from what a stream's hooks reported.
 
 The hooks only append to a queue; the thread takes from it at most so many times a second. Where there is nothing to
-redraw, because the console is no terminal, what was reported is printed at once instead.
+redraw, because the console is not a terminal, the reports are printed at once instead.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class LiveDisplay(EventHandler):
 
     In a notebook a `NotebookDisplay` shows the stream in its place, unless a console is passed.
 
-    Where the console is no terminal, or one that cannot move its cursor, each part is printed when it is complete.
+    Where the console is not a terminal, or cannot move its cursor, each part is printed when it is complete.
 
     Put it before a handler that asks the user something, for example with `input`: while a confirmation waits for its
     answer nothing is drawn, so what the user types stays visible. Whatever the program prints to `sys.stdout` and

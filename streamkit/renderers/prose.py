@@ -92,7 +92,7 @@ def _shows_address(opening: Token, text: Token) -> bool:
 
 
 def _element(tag: Token, opened: list[tuple[str, int]], place: int) -> Iterator[Token]:
-    """What a tag becomes. `opened` has the elements that are open; this one's token will be at `place`."""
+    """Return the element of a tag. `opened` has the elements that are open; this one's token will be at `place`."""
     found = _TAG.match(tag.content)
     closes, name = (bool(found[1]), found[2].lower()) if found else (False, "")
     if name == "br":
@@ -273,7 +273,7 @@ class Prose(Markdown):
 
     @classmethod
     def of(cls, tokens: Sequence[Token], theme: str, style: str = "none") -> Prose:
-        """What `Markdown(text)` would be, without parsing the text again.
+        """Return `Markdown(text)`, without parsing the text again.
 
         Args:
             tokens: the parsed text; changed to what is shown of them.

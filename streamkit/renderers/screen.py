@@ -1,6 +1,6 @@
-"""What of a stream is on the screen: settled parts above, printed once, and below what may still change.
+"""The screen of a stream: settled parts above, printed once, and below them the parts that may still change.
 
-There is no thread here: the screen is told what happened by method calls, and draws when `draw` is called.
+There is no thread here: each method takes one kind of change, and `draw` draws.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Screen:
             self._print([BlockPart(Text("\n".join(cited), "dim"))], message)
 
     def set_active_line(self, line: int | None) -> None:
-        """This line of the code runs now."""
+        """Show that this line of the code runs now."""
         self.held = False
         self._activity.line = line
 
@@ -262,7 +262,7 @@ class Screen:
         self._region.show(above, rows if self.live else [])
 
     def _rows_below(self) -> list[Row]:
-        """What may still change, in at most one row less than the screen has."""
+        """Return the rows that may still change, at most one row less than the screen has."""
         width, height = self._console.width, max(1, self._console.height - 1)
         activity = self._activity.parts(self._turns.waiting.values(), height, writing=self._block is not None)
         activity_rows = [row for part in activity for row in self._rows(part)][-max(1, height // 2) :]

@@ -89,7 +89,7 @@ def describe_run(run: Run) -> str:
 
 
 def describe_question(subject: Message) -> str:
-    """What a confirmation asks: `may this code run?`, `may this call of pay run?`."""
+    """Return a confirmation's question: `may this code run?`, `may this call of pay run?`."""
     is_call = subject.type == "tool_call" and subject.name
     return f"may this {one_line(f'call of {subject.name}' if is_call else subject.type)} run?"
 
@@ -101,7 +101,7 @@ def withdrawn_message(stream: StreamState | None, retry: StreamRetry) -> Message
 
 
 def describe_retry(retry: StreamRetry) -> str:
-    """That the answer begins again, or the source is asked again where nothing had come, and why."""
+    """Return that the answer begins again, or the request if nothing had come, and why."""
     again = "the answer begins again" if retry.withdrawn else "asking again"
     wait = f" in {retry.delay:.1f} s" if retry.delay >= _SHORTEST_WAIT else ""
     return f"{again}{wait}: {one_line(f'{retry.error}: {retry.message}')}"
@@ -133,7 +133,7 @@ def _saved(message: Message, folder: Path) -> str:
 
 
 def shown_text(message: Message) -> str | None:
-    """What stands for a document that code displayed (HTML, for example): its text, or its size. None for other messages."""
+    """Return a text for a document that code displayed (HTML, for example): its own, or its size. None for other messages."""
     if message.type != "code" or message.role != "computer":
         return None
     text = message.metadata.get("text")

@@ -17,7 +17,7 @@ _STDERR_MARK = "! "  # as `LiveDisplay` has it
 
 
 class Writable(Protocol):
-    """What can be printed to: any text file, `io.StringIO`, or an object with these two methods."""
+    """A target of printing: any text file, `io.StringIO`, or an object with these two methods."""
 
     def write(self, text: str, /) -> object:
         """Write text."""
@@ -55,7 +55,7 @@ class TerminalWriter:
             self.write("\n")
 
     def rewrite_line(self) -> None:
-        """Erase the last line; where the file is no terminal start a new one instead."""
+        """Erase the last line; if the file is not a terminal, start a new one instead."""
         if self.is_terminal:
             self._put(_ERASE_LINE)
             self._at_line_start = True
@@ -97,7 +97,7 @@ class TerminalWriter:
 class ConsoleWriter:
     """Writes the console output of a program line by line, as a terminal would have left it.
 
-    A line that the program overwrites is overwritten; where the file is no terminal, intermediate states of the line
+    A line that the program overwrites is overwritten; if the file is not a terminal, intermediate states of the line
     are left out as far as possible. Lines of the stream `stderr` are red; where there are no colours they have a mark, and a
     line has the output of one stream alone.
     """

@@ -1,4 +1,4 @@
-"""What single events of an agent's stream mean for the run that a server makes of it."""
+"""The meaning of an agent's events for the run that a server makes of them."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ class AgentExecution:
         return Publisher(self.run_id, writer, self._runs.relay.limit, forgets)
 
     def resume(self) -> None:
-        """Go on, in a task of the present event loop."""
+        """Start the agent of a run that was taken over, in a task of the present event loop."""
         start_task(self._execute, self._is_over)
 
     def _is_over(self) -> None:
@@ -267,8 +267,7 @@ class AgentExecution:
     # -- events
 
     def is_first_action(self, event: Event) -> bool:
-        """Whether with this event the agent goes on, after it did nothing but wait. (That its tools and its code begin is reported
-        by `_begin_actions`.)"""
+        """Whether the agent goes on with this event, after it did nothing but wait. (`_begin_actions` is called for its tools.)"""
         return not self._is_elsewhere and not self._writer.busy and goes_on_after(event)
 
     def go_on(self, timeout: float = _PATIENCE) -> None:
@@ -294,7 +293,7 @@ class AgentExecution:
         await self._runs.relay.in_task(self.go_on)
 
     def _begin_actions(self) -> None:
-        """Tools or code are about to run in this thread: the conversation says that they have begun, and then the relay."""
+        """Record that tools or code are about to run in this thread: in the conversation, and then in the relay."""
         try:
             self.conversation.save(self._agent.messages)
         except StaleVersionError:

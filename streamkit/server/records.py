@@ -46,7 +46,7 @@ _QUESTION = (
 
 
 class ClientRequest(msgspec.Struct, kw_only=True):
-    """What a client of a model's API sent for the agent, and how its requests are answered.
+    """The request of a client of a model's API, and how its requests are answered.
 
     Attributes:
         protocol: of the API.

@@ -67,7 +67,7 @@ class RequestGuard:
         raise Problem("host-not-allowed", "The app is not served under this name: see `allowed_hosts` of create_app.")
 
     def check_origin(self, request: Request, *, of_api: bool = False) -> None:
-        """Refuse a page of another origin, unless that is allowed. Desktop applications send origins that are no page's, or
+        """Refuse a page of another origin, unless that is allowed. Desktop applications send origins that belong to no page, or
         `null`: to the endpoints of model APIs they may, with the token in a header, which a foreign page does not have."""
         origin = request.headers.get("origin")
         if of_api and not _is_page(origin) and any(name in request.headers for name in _TOKEN_HEADERS):
@@ -85,7 +85,7 @@ class RequestGuard:
         return _with_port(host, scheme) == _with_port(request.headers.get("host", ""), scheme)
 
     def _is_of_desktop(self, request: Request, *, of_api: bool) -> bool:
-        """Whether an origin is no page's, and may call an endpoint of model APIs because nobody can without the token."""
+        """Whether an origin belongs to no page, and may call an endpoint of model APIs because nobody can without the token."""
         origin = request.headers.get("origin")
         return of_api and self._token is not None and origin is not None and not _is_page(origin)
 

@@ -94,7 +94,7 @@ class StreamOutput:
         """Return what reads an element.
 
         Raises:
-            UsageError: the stream's output is no list.
+            UsageError: the stream's output is not a list.
         """
         if self._read_item is None:
             self._read_item = self._typed("output_items").item_reader()

@@ -22,7 +22,7 @@ from ..messages.typed_json import decoder
 __all__ = ["VALUE_KEY", "OutputType"]
 
 VALUE_KEY = "value"
-"""The key of a value that is no object, in the object that a provider is asked for."""
+"""The key of a value that is not an object, in the object that the request asks for."""
 
 
 class OutputType:
@@ -30,7 +30,7 @@ class OutputType:
 
     Args:
         kind: the type.
-        wraps: whether a value that is no object comes in one, at `VALUE_KEY`. Without it such a value has to be a list.
+        wraps: whether a value that is not an object comes in one, at `VALUE_KEY`. Without it such a value has to be a list.
 
     Attributes:
         brackets: with which the JSON text may begin.
@@ -194,7 +194,7 @@ def _is_struct(kind: Any) -> bool:
 
 
 def _with_root(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema whose root is no reference. Its definitions keep the root only where it contains itself."""
+    """Return a schema with a root that is not a reference. Its definitions keep the root only where it contains itself."""
     root = dict(schema)
     while isinstance(reference := root.get("$ref"), str):
         definitions: dict[str, Any] = dict(root.get("$defs", {}))

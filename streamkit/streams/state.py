@@ -58,7 +58,7 @@ class StreamState(StreamView):
     """Called in a thread before tools or code of an agent run there. It may wait; what it raises ends the stream, and nothing
     runs. For streamkit itself."""
     agent_name: str | None = None
-    """The name of the agent whose stream this is, "" if it has none; None for a stream that is no agent's."""
+    """The name of the stream's agent, "" if it has none; None for a stream without an agent."""
 
     def __init__(self, handlers: Sequence[Handler], options: StreamOptions, *, waker: Waker, awaitables: bool) -> None:
         attached = [_attachable(handler) for handler in handlers]

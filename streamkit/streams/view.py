@@ -173,7 +173,7 @@ class StreamView(Delivery):
         raise NotImplementedError("the managers implement it")
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        """What a notebook shows of the stream: its messages so far, and what it failed with. Called by IPython."""
+        """Return the stream's forms for a notebook: its messages so far, and its error. Called by IPython."""
         from ..mimebundle import mimebundle
 
         failure = "" if self._error is None else f"<pre>{escape(f'{type(self._error).__name__}: {self._error}')}</pre>"
@@ -188,7 +188,7 @@ class StreamView(Delivery):
 
     @property
     def output(self) -> StreamOutput:
-        """What reads the output. For streamkit's own packages."""
+        """The reader of the typed output. For streamkit's own packages."""
         if self._output is None:
             from .output import StreamOutput  # few streams have an output that is read
 

@@ -4,7 +4,7 @@
         chat {model}             each of its run steps: from sending the request to the end of the answer
         execute_tool {name}      each tool or piece of code that runs, from its start to its output
 
-A stream that is no agent's has `chat` alone.
+A stream without an agent has `chat` alone.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def _guarded(
 
 
 class Instruments(NamedTuple):
-    """What spans and metrics are made with.
+    """OpenTelemetry's makers of spans and metrics, and the choice of contents.
 
     Attributes:
         tracer: OpenTelemetry's; makes the spans.

@@ -43,5 +43,5 @@ class FunctionArgumentsStreamHandler:
 
     @property
     def error(self) -> str | None:
-        """What is wrong with the JSON; None if it is valid so far. Nothing is read after an error."""
+        """The fault of the JSON; None if it is valid so far. Nothing is read after an error."""
         return self._fields.error

@@ -34,7 +34,7 @@ class SentText:
 
     @property
     def faults(self) -> list[str]:
-        """What is wrong with the JSON of the current answer's calls."""
+        """The faults in the JSON of the current answer's calls."""
         return [reader.fault for reader in self._calls.values() if reader.fault]
 
     def _separated(self, reader: _SendMessageCall, text: str) -> str:

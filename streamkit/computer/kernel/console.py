@@ -66,7 +66,7 @@ class Console(io.TextIOBase):
 
     @property
     def buffer(self) -> RunConsole:
-        """Where to write bytes."""
+        """The file to write bytes to."""
         return self._raw
 
     @property

@@ -129,7 +129,7 @@ class ContentBlock(msgspec.Struct, eq=False):
         events.append(NewMessage(self.message("in_progress")))
 
     def begin(self, wire: WireObject, events: list[Event]) -> None:
-        """It has started. Some servers send its first text with the start."""
+        """Begin the block. Some servers send its first text with the start."""
         if citations := wire.get("citations"):
             for citation in as_objects(citations):
                 self.cite(citation, events)
@@ -157,7 +157,7 @@ class ContentBlock(msgspec.Struct, eq=False):
             events.append(AnnotationAdded(self.id, annotation_of(citation)))
 
     def end(self, status: m.Status, events: list[Event]) -> None:
-        """It is done."""
+        """End the block."""
         events.append(MessageDone(self.message(status)) if self.metadata else MessageEnded(self.id, status))
 
 
@@ -187,7 +187,7 @@ class ToolCallBlock(ContentBlock):
 
     @property
     def content(self) -> int:
-        """What is equal for calls with equal arguments."""
+        """A value that is equal for calls with equal arguments."""
         return content_key(self.arguments) if self._content is None else self._content
 
     def plain_way(self) -> PlainWay | None:
@@ -215,7 +215,7 @@ class ToolCallBlock(ContentBlock):
         return "empty" if self.input in _NO_INPUT else ""
 
     def end(self, status: m.Status, events: list[Event]) -> None:
-        """It is done, with arguments that came with its start and were never streamed."""
+        """End the block, with arguments that came with its start and were never streamed."""
         self._content = self.content
         events.append(MessageDone(self.message(status, None if self.json else self.arguments or None)))
         self.json = bytearray()
@@ -233,18 +233,18 @@ class RepeatedCall(ToolCallBlock, kw_only=True):
     warn: Callable[[str, str], None]
 
     def plain_way(self) -> PlainWay | None:
-        """It has no plain deltas."""
+        """Return None: it has no plain deltas."""
         return None
 
     def open(self, events: list[Event]) -> None:
-        """It has no message yet."""
+        """Do nothing: it has no message yet."""
 
     def grow(self, delta: WireObject, events: list[Event]) -> None:
         """A piece of its arguments comes."""
         self.json += as_text(self.text_in(delta)).encode(errors="surrogatepass")
 
     def end(self, status: m.Status, events: list[Event]) -> None:
-        """It is done."""
+        """End the block."""
         if (self.name, self.content) == (self.earlier.name, self.earlier.content):
             self.warn("repeated-call", f"the call {self.fields['call_id']!r} came again; it was dropped")
         else:
@@ -261,7 +261,7 @@ class CompactionBlock(ContentBlock):
     has_summary: bool = False
 
     def doubt(self) -> Doubt | None:
-        """It is complete when it stops."""
+        """Do nothing: it is complete when it stops."""
         return None
 
     def grow(self, delta: WireObject, events: list[Event]) -> None:

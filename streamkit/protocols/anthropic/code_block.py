@@ -40,7 +40,7 @@ class ServerCodeBlock(ToolCallBlock, kw_only=True):
         return cls("server_tool_use", id, fields, m.CodeMessage, metadata, input, key=key, reader=JsonFields(key))
 
     def plain_way(self) -> PlainWay | None:
-        """It has no plain deltas: a piece of JSON need not have code."""
+        """Return None: it has no plain deltas, because a piece of JSON need not have code."""
         return None
 
     def grow(self, delta: WireObject, events: list[Event]) -> None:
@@ -63,7 +63,7 @@ class ServerCodeBlock(ToolCallBlock, kw_only=True):
         return code
 
     def end(self, status: m.Status, events: list[Event]) -> None:
-        """It is done, with what else its input has, and with code that came with its start and was never streamed."""
+        """End the block, with the rest of its input, and with code that came with its start and was never streamed."""
         self._content = self.content
         input = as_object(parse_json(self.json) if self.json else self.input)
         content = text_or_none(input.get(self.key))

@@ -1,4 +1,4 @@
-"""What Cohere's events hold, beside what every protocol has."""
+"""The fields of Cohere's events that other protocols do not have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the decoders of all frameworks have in common: the messages that are open, outputs of calls, the steps and the end of a run."""
+"""The base of all frameworks' decoders: the messages that are open, outputs of calls, the steps and the end of a run."""
 
 from __future__ import annotations
 

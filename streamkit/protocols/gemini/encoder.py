@@ -44,7 +44,7 @@ class Encoder(base.Encoder):
     | the assistant's text, its reasoning | a part for each delta, of reasoning with `thought` |
     | signatures of a text or of reasoning | parts with an empty text, after it |
     | a call, with its arguments | a whole `functionCall`, once it is done: one that is not completed is left out |
-    | arguments that are no object; those of a custom tool | an object with the text at `input` |
+    | arguments that are not an object; those of a custom tool | an object with the text at `input` |
     | a call that the provider ran, and its output | `toolCall`, `toolResponse` |
     | code, and what it printed | `executableCode`, `codeExecutionResult`, once they are done |
     | an image or audio in base64, a file by id | `inlineData`, `fileData` |

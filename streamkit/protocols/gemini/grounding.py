@@ -1,4 +1,4 @@
-"""What a text of Gemini's cites: the places come as bytes of the answer, and become characters of the message."""
+"""Citations in Gemini's texts. Their positions come as bytes of the answer, and become characters of the message."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["ByteOffsets", "annotations_of"]
 
 
 class ByteOffsets:
-    """Where the bytes of an answer are in the newest of its texts. Of ASCII only the length is held.
+    """Converts byte positions in an answer to positions in the newest of its texts. Of ASCII only the length is held.
 
     Args:
         start: the bytes of the texts before it.

@@ -1,4 +1,4 @@
-"""What Ollama's lines hold, beside what every protocol has."""
+"""The fields of Ollama's lines that other protocols do not have."""
 
 from __future__ import annotations
 

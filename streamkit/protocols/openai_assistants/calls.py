@@ -93,7 +93,7 @@ class AssistantsCall:
 
     @property
     def form(self) -> ItemForm:
-        """What identifies it."""
+        """The key by which a repeated call is found."""
         content = self._content if self._is_content_done else content_key("".join(self._pieces))
         return ItemForm(self.type, self.call_id, name=self._name, content=content)
 

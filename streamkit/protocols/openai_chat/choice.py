@@ -142,7 +142,8 @@ class Choice:
         return bool(more)
 
     def _read_complete_message(self, logprobs: Any) -> None:
-        """What deltas have not brought of a complete message. What they have is compared when its message is done."""
+        """Return the events of the parts of a complete message that deltas have not brought. The rest is compared when its message is
+        done."""
         message, self._complete_message = self._complete_message, None
         if message is None:
             return

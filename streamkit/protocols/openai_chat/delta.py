@@ -86,7 +86,7 @@ class DeltaReader:
             self._messages.append("reasoning", text)
 
     def _begin_reasoning_text(self) -> None:
-        """What was encrypted before has ended, because a text comes."""
+        """End encrypted reasoning, because a text comes."""
         self._messages.finish("redacted", "completed")
 
     def _read_details(self, key: str, value: Any) -> None:

@@ -206,7 +206,7 @@ class Item:
 
     @property
     def form(self) -> ItemForm:
-        """What identifies it."""
+        """The key by which a repeated call is found."""
         return ItemForm(self.type, self.received_id, self.call_id, self.name, self.content)
 
     @property

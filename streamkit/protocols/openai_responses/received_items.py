@@ -43,7 +43,7 @@ def received_item(message: Message) -> WireObject:
 
 
 class _ContentLocation(msgspec.Struct, frozen=True):
-    """Where an item has the content of one of its messages: at this key of this object. `part_list` names the list of
+    """The location of a message's content in an item: at this key of this object. `part_list` names the list of
     content parts that the object is in, "" if it is the item; `part_index` is its index there."""
 
     holder: dict[str, Any]
@@ -193,7 +193,7 @@ def restore(form: WireObject, messages: Sequence[Message]) -> dict[str, Any]:
 
 
 def _complete_reasoning(item: dict[str, Any], messages: Sequence[Message], left: Sequence[Message]) -> None:
-    """What is encrypted, and the texts that were streamed as another kind than the item lists them as: `left`."""
+    """Complete encrypted reasoning, and the texts that were streamed as another kind than the item lists them as: `left`."""
     if "encrypted_content" in item:
         found = (message.metadata.get("encrypted_content") for message in messages)
         item["encrypted_content"] = next((text for text in found if text), item["encrypted_content"])

@@ -1,4 +1,4 @@
-"""What a decoder remembers of one response: its items, and which of their parts are receiving deltas."""
+"""The state of one response: its items, and which of their parts are receiving deltas."""
 
 from __future__ import annotations
 
