@@ -243,7 +243,7 @@ class _ConversationReader:
     def add(self, message: Message) -> list[ToolCallMessage]:
         """Take the next message. Returns the calls that were open when the conversation went on with it."""
         over: list[ToolCallMessage] = []
-        if message.parent_id is not None:  # of a sub-agent, whose conversation is its own
+        if message.parent_id is not None:  # of a sub-agent, which has its own conversation
             self.begun.add(message.parent_id)
             return over
         answer = (message.run_id, message.step_id)

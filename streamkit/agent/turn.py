@@ -129,7 +129,7 @@ class AgentTurn:
     def _course(self) -> Iterator[Step]:
         self._on_start(self.stream)
         if (computer := self._agent.computer) is not None and computer.languages:
-            computer.start(next(iter(computer.languages)))  # it gets ready while the model is asked
+            computer.start(next(iter(computer.languages)))  # it gets ready while the model answers
         if not self._agent.images and (unread := unread_images(self._agent.messages)):
             yield EmitEvents(unread)
         if (toolbox := self._agent.toolbox).sessions:

@@ -92,7 +92,7 @@ def run(
 def _serve(uvicorn: Any, app: App, listener: socket.socket, page: str | None) -> None:
     if page is not None:
         threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()
-    # Streams that are still open are no reason to wait: their readers come back, or the process ends.
+    # Open streams do not hold the end up: their readers come back, or the process ends.
     config = uvicorn.Config(app, log_level="critical", lifespan="on", timeout_graceful_shutdown=1)
     with contextlib.suppress(KeyboardInterrupt), _errors_in_one_line():
         uvicorn.Server(config).run(sockets=[listener])

@@ -62,7 +62,7 @@ class ProcessChannel:
 
     def __init__(self) -> None:
         self.frames = self.commands = -1
-        self._unfinished: list[bytes] = []  # the beginning of a frame whose end has not been read
+        self._unfinished: list[bytes] = []  # the beginning of a frame that is not complete
         self._unsent = bytearray()
 
     def open_frames(self) -> int:

@@ -93,7 +93,7 @@ class Engine:
         self.is_ending = False
         self.source_ends: dict[type[e.Event], int | str | None] = {}
         self.ends_before: Collection[type[e.Event]] = ()
-        self._forget_above = 0  # how many of one kind there may be, because few were over when they were looked at last
+        self._forget_above = 0  # up to this length lists are left alone: little could be forgotten the last time
 
     # -- its source, and its memory
 

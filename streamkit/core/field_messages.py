@@ -127,7 +127,7 @@ class CallFields:
         self._name = call.name
         self._choose()
         self._arguments = _GrowingText()
-        # The field whose text is unfinished, while plain text does no more than extend it.
+        # The field with an unfinished text, while plain text does no more than extend it.
         self._growing: _Field | None = None
 
     @property

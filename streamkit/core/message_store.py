@@ -76,10 +76,10 @@ class MessageStore:
         self._runs = runs
         self._pending = pending
         self._warning_list = warning_list
-        self._by_id: dict[str, Message] = {}  # also those whose ids are reserved
+        self._by_id: dict[str, Message] = {}  # also those with reserved ids
         self._ids = UniqueIds(self._by_id)
         self._open_calls: dict[str, str] = {}  # the ids of open calls by their call ids
-        self._answered_early: dict[str, None] = {}  # the ids of open calls whose output has come
+        self._answered_early: dict[str, None] = {}  # the ids of open calls with an output that came early
         self._numbered_id = NumberedIds()
         self.new_id: Callable[[], str] = self._numbered_id
 

@@ -55,7 +55,7 @@ class ReasoningTag:
             raise UsageError(f"`reasoning_tag` is the name of a tag, such as 'think', not {tag!r}")
         self.tag = tag
         self._texts: dict[str, _TaggedText] = {}  # those that are open, by id
-        self._others: set[str] = set()  # the open messages that are no texts, by id
+        self._others: set[str] = set()  # the open messages other than texts, by id
         self._halves: dict[str, str] = {}  # of surrogate pairs, by id
 
     def feed(self, events: Iterable[Event]) -> list[Event]:
@@ -140,7 +140,7 @@ class _TaggedText:
         self._opening, self._closing = f"<{tag}>", f"</{tag}>"
         self._id, self._reasoning_id, self._tag = id, f"{id}.reasoning", tag
         self._created = created
-        self._held: list[Delta] = []  # those before it is known whether there is a tag
+        self._held: list[Delta] = []  # those before the tag, or its absence, is certain
         self._text = ""  # what is held back
         self._state = "beginning"  # then "reasoning", "between" the closing tag and the text; "over"
         self._is_tagged = False  # the text began with the tag

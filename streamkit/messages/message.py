@@ -176,7 +176,7 @@ class Message:
         self.pieces: list[str] = []
         self._read = 0  # the pieces that are in the text already, because it was read
         self._compacted = 0
-        self._json: Any = None  # what reads the content as JSON, once somebody asked for that
+        self._json: Any = None  # what reads the content as JSON, at the first use of that
 
     @property
     def content(self) -> str:

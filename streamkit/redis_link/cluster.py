@@ -53,11 +53,11 @@ class ClusterLink(Link):
         self._seeds = seeds
         self._sharded = {script.sha: script.sharded().sha for script in scripts}
         self._servers: dict[Address, RedisServer] = {}
-        self._owners: list[Address | None] = []  # by slot; empty before a node was asked
+        self._owners: list[Address | None] = []  # by slot; empty before a node has listed them
         self._homes: list[int] = []  # by slot, as it was at first
         self._watchers: list[Callable[[], None]] = []
         self._lock = threading.RLock()
-        self._looked_up = float("-inf")  # when a node was asked for the owners last
+        self._looked_up = float("-inf")  # when a node listed the owners last
 
     # -- commands
 

@@ -53,12 +53,12 @@ class RunWriter:
         self._interval = _NEVER if limit is None else (limit + 1) // 2
         self.until_snapshot = self._interval
         self.forwarded: list[Confirmation] = []
-        self._open: dict[str, _WrittenQuestion] = {}  # that the relay has open, by their ids
+        self._open: dict[str, _WrittenQuestion] = {}  # the questions that the relay has open, by their ids
         self._engine = engine
         self._log = log
         self._resumable = resumable
         self._maker = SnapshotMaker(engine, _encoded, limit or 0, _LARGEST)
-        self._written = 0  # messages that were not withdrawn, and events that belong to none, in the whole log
+        self._written = 0  # messages (without those withdrawn) and events outside of messages, in the whole log
         engine.pending.removed = []
 
     def continue_after(self, events: Iterable[Event]) -> None:

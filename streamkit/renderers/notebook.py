@@ -83,7 +83,7 @@ class NotebookDisplay(EventHandler):
 
     def _clear(self) -> None:
         self._display: Any = None
-        self._parts: list[Message | str] = []  # messages, and HTML of what is no message
+        self._parts: list[Message | str] = []  # messages, and HTML of the rest
         self._done: dict[str, str] = {}  # the HTML of messages that do not change any more, by their ids
         self._questions: dict[str, int] = {}  # where each question is shown, by the id of its confirmation
         self._updated = 0.0

@@ -69,7 +69,7 @@ class Publisher:
         self._run = RunWriter(self._replay.engine, log, limit, resumable=True)
         self._continues_step = False
         self._is_shown: set[str] = set()  # ids of messages that the log has already and the stream repeats
-        self._is_decided: set[str] = set()  # ids of confirmations whose outcomes the log has, likewise
+        self._is_decided: set[str] = set()  # ids of confirmations with an outcome in the log, likewise
         self._waits_at: str | None = None  # the cursor of the newest event that reports that the agent waits
         self._is_over = False
         self._error: Mapping[str, Any] | None = None

@@ -36,7 +36,7 @@ class StreamOutput:
         self._text: TextMessage | None = None  # the answer's newest text
         self._count = 0  # how many messages were looked at for it
         self._newest: Message | None = None  # the last of them
-        self._item_text: TextMessage | None = None  # whose elements are handed out
+        self._item_text: TextMessage | None = None  # the text of the elements that are handed out
         self._item_count = 0  # how many of them were
         self._read_item: Callable[[str], Any] | None = None
 

@@ -90,8 +90,8 @@ class StreamSpans(EventHandler):
     def _reset(self) -> None:
         self._parent: Context | None = None  # of the outermost span; None before the stream starts
         self._agent: Span | None = None
-        self._requested: ModelCall | None = None  # the model call whose run step has not begun
-        self._failed: ModelCall | None = None  # the one whose step has failed: its span waits for the error
+        self._requested: ModelCall | None = None  # the model call before its run step begins
+        self._failed: ModelCall | None = None  # the one with a failed step: its span waits for the error
         self._chats: dict[str, ModelCall] = {}  # those of the steps that have begun and not ended, by the step's id
         self._tools: dict[str, Span] = {}  # by the call's id
         self._tool_errors: dict[str, str] = {}  # what calls have raised, by the call's id

@@ -29,7 +29,7 @@ class ChatApi(Api):
 
     def __init__(self, client: Any) -> None:
         super().__init__(client)
-        # Whether the server counts tokens if it is asked to; None as long as that is unknown.
+        # Whether the server counts tokens on request; None before the first answer.
         self._takes_usage = True if host_of(client) == OPENAI_HOST else None
 
     def arguments(self, input: list[Any], instructions: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

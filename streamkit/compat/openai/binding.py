@@ -47,7 +47,7 @@ class BoundHandler(Handler):
 
     _streamkit: Dispatcher | None = None
     _streamkit_continuation: Continuation | None = None
-    _streamkit_plain: ClassVar[type]  # the class whose hooks do nothing: AssistantEventHandler or its async twin
+    _streamkit_plain: ClassVar[type]  # the class of hooks that do nothing: AssistantEventHandler or its async twin
 
     def __init__(self) -> None:
         """Sets nothing up, so a subclass need not call it."""

@@ -222,7 +222,7 @@ class Dispatcher:
             raise
         finally:
             self._calls_in_progress.pop()
-            if self._calls_in_progress:  # a nested stream was read inside a hook, whose event is the current one again
+            if self._calls_in_progress:  # a nested stream was read inside a hook, which goes on
                 self.snapshots.item = item
 
     def _explain(self, error: BaseException) -> None:

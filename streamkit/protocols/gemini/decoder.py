@@ -30,7 +30,7 @@ from .wire import SEARCHES, STATUS_OF_FINISH_REASON, TRANSIENT_ERRORS, error_of,
 
 __all__ = ["Decoder"]
 
-# Keys of a chunk that are no metadata of the run. The last ones are those that Google's client adds.
+# Keys of a chunk that are not metadata of the run. The last ones are those that Google's client adds.
 _CHUNK_KEYS = frozenset(
     (
         *("candidates", "usageMetadata", "modelVersion", "responseId", "createTime", "error"),

@@ -44,7 +44,7 @@ class MessageSequencer:
         self._call: list[Event] = []  # the events of an open call
         self._held_back: OrderedDict[str, list[Event]] = OrderedDict()  # by their message's id
         self._ended_early: set[str] = set()  # ids of texts that may still grow
-        self._with_code: set[str] = set()  # ids of the calls whose code is a message
+        self._with_code: set[str] = set()  # ids of the calls with a message of code
 
     def feed(self, event: Event) -> Iterator[Event]:
         """Yield the events that follow from the stream's next one."""

@@ -50,7 +50,7 @@ from .wire import (
 
 __all__ = ["Decoder"]
 
-# Keys that are read or mean nothing. A chunk without events that has other ones, or whose deltas have, is a raw event.
+# Keys that are read or mean nothing. A chunk without events is a raw event if it has other ones, or its deltas have.
 _KNOWN_KEYS = CHUNK_KEYS | {*METADATA_KEYS, "id", "object", "created", "model", "choices", "obfuscation"}
 _KNOWN_DELTA_KEYS = DeltaReader.readers.keys() | {"index"}
 _RAW_EVENT_KEYS = frozenset(RAW_EVENT_KEYS)

@@ -23,7 +23,7 @@ Overflow: TypeAlias = Literal["drop_oldest", "block", "error"]
 
 # How many threads are woken at once. They wake the others; there are two in case the system does not run one of them.
 _AT_ONCE = 2
-GRACE = 5.0  # seconds of silence after which a producer whose threads have all ended counts as gone
+GRACE = 5.0  # seconds of silence after which a producer counts as gone if its threads have all ended
 
 
 class Producer(Protocol):

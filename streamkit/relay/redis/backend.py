@@ -193,7 +193,7 @@ class RedisBackend:
         with StoredData(f"run {run_id!r}: its log in Redis"):
             return has_position(position, entries, at)
 
-    # -- runs whose producer died
+    # -- runs with a dead producer
 
     def end_if_abandoned(self, subscription: RunSubscription) -> None:
         """End a run with a dead producer: it has left, or nobody has held the lease for its whole length while this
