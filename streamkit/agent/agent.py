@@ -280,8 +280,7 @@ class AsyncAgent(_BaseAgent[T]):
 
     Args:
         client: `openai.AsyncOpenAI`, `anthropic.AsyncAnthropic`, their sync forms, or an object with the same methods.
-        tools: as of `Agent`, `async def` functions, and initialized MCP `ClientSession`s, which are asked for their tools when a stream
-            starts.
+        tools: as of `Agent`, `async def` functions, and initialized MCP `ClientSession`s, which list their tools when a stream starts.
         before_request: as of `Agent`; it may be `async def`.
     """
 

@@ -1,11 +1,11 @@
 """An agent as a tool of another one.
 
 The tool takes one text, `input`. Each call runs a copy of the agent with a conversation of its own. Its messages come on the stream of
-the outer agent, between the call and its output: their `parent_id` is the call's id, and their ids begin with it and a slash. So are its
-questions, which are answered there.
+the outer agent, between the call and its output: their `parent_id` is the call's id, and their ids begin with it and a slash. Its
+questions come there too, with such ids, and are answered there.
 
-The inner conversation is part of the outer one, as the messages with this `parent_id`. A call whose inner run waits for an answer
-that nobody gave has no output: the next stream takes the inner conversation up from them.
+The inner conversation is part of the outer one, as the messages with this `parent_id`. While the inner run waits for an
+answer, the call has no output: the next stream takes the inner conversation up from these messages.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _M = TypeVar("_M", bound=Message)
 
 
 class SubAgentTool(Tool[[str], Any]):
-    """The tool that `as_tool` returns. Called in Python it asks a copy of the agent, apart from any stream."""
+    """The tool that `as_tool` returns. A call in Python runs a copy of the agent, apart from any stream."""
 
     def __init__(self, agent: AgentCore, name: str | None, description: str, *, is_async: bool, **options: Any) -> None:
         name = agent.name if name is None else name
@@ -60,18 +60,18 @@ class SubAgentTool(Tool[[str], Any]):
 
 
 class AgentCall(PendingCall):
-    """A call of an agent, and what became of it.
+    """A call of an agent, and its outcome.
 
     Args:
         call: the outer model's call.
         tool: the agent's.
         stream: the outer agent's stream.
         deps: the application's own object, for the inner run too.
-        outer: the outer agent. The conversation may have an inner one that is to be taken up.
+        outer: the outer agent. Its conversation may contain an inner one to take up.
 
     Attributes:
         stream: the outer agent's stream.
-        names: of the inner messages on it.
+        names: the ids of the inner messages on that stream.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class AgentCall(PendingCall):
         return self._run_async(stream) if self.tool.is_async else self._run_sync(stream)
 
     def _begin_wait(self) -> None:
-        """The inner run waits for answers, and does nothing else."""
+        """Note that the inner run does nothing but wait for answers."""
         self.waits = True
         self._mailbox.put_wait()
 
@@ -119,12 +119,12 @@ class AgentCall(PendingCall):
         return await stream.get_final_output() if self._has_output(stream) else self._answer(stream, text)
 
     def _has_output(self, stream: Any) -> bool:
-        """Whether the inner answer is read as its type: it is written as JSON then."""
+        """Whether the inner answer has a type, so that the call's output is its JSON."""
         typed = self._agent is not None and self._agent.output_type is not None
         return typed and stream.status == "completed" and stream.current_run.finish_reason != "declined"
 
     def _answer(self, stream: Any, text: str) -> str | None:
-        """Return the output of the call: what the inner run ended with."""
+        """Return the call's output: the inner run's answer, or why there is none. None while the inner run waits."""
         run = stream.current_run
         match stream.status:
             case "requires_action":
@@ -150,7 +150,7 @@ class AgentCall(PendingCall):
 
     @property
     def inner_messages(self) -> list[Message]:
-        """The inner conversation so far, as the outer one has it: with what became of each action, and without its input."""
+        """The inner conversation so far, as the outer one has it: with the outcome of each action, and without its input."""
         if self._agent is None:
             return [self.names.outer(message) for message in self._earlier[1:]]
         return [self.names.outer(message) for message in self._agent.messages[1:]]
@@ -227,7 +227,7 @@ class InnerNames:
 
 
 def _names_of(message: Message) -> dict[str, str | None]:
-    """Return what stands for a message, or for others, by the names of its fields; `question` is in its metadata."""
+    """Return the ids in a message, its own and those that it refers to, by field; `question` is in its metadata."""
     return {
         "id": message.id,
         "call_id": message.call_id,
@@ -285,8 +285,8 @@ class InnerEvents(Handler):
                 put([replace(event, position=None, item_index=None)])
 
     def _ask(self, event: e.Event, slot: Answer | None) -> None:
-        """Put an event into the mailbox that may ask for an answer. The inner stream waits until the outer handlers were called, and
-        those of the streams outside of that."""
+        """Put an event that may need an answer into the mailbox. The inner stream waits until the handlers of all outer streams
+        have been called."""
         if slot is not None:
             self._mailbox.put_later(self._record)  # an application may save the conversation while it waits
         if slot is not None and slot.answered:
@@ -319,7 +319,7 @@ class InnerEvents(Handler):
 
 
 def inner_pending(agent: AgentCore) -> Mapping[str, Confirmation | ToolCallMessage]:
-    """Return what the inner runs of an agent's open calls wait for, by the ids that it has on the outer stream."""
+    """Return the questions of the inner runs of an agent's open calls, by their ids on the outer stream."""
     pending: dict[str, Confirmation | ToolCallMessage] = {}
     for call in agent.open_calls():
         tool = agent.tools.get(call.name or "")
@@ -344,7 +344,7 @@ def _refusal(stream: Any) -> str | None:
 
 def ids_shown_again(messages: Sequence[Message]) -> set[str]:
     """Return the ids of the messages that the next stream of a conversation repeats: its open calls with their code, and those
-    of the agents that they have asked."""
+    of their sub-agents."""
     calls = open_calls(messages)
     call_ids = {call_id_of(call) for call in calls}
     ids = {call.id for call in calls}

@@ -39,8 +39,8 @@ class MessageStore:
     Attributes:
         all: all messages, in the order they were created; the open ones are live.
         open_by_id: the open messages by their ids, which the decoder uses as well.
-        renamed: the other open messages by the id that the decoder uses, whose deltas are not simply appended: another
-            message had that id, or the text ends with half of a surrogate pair.
+        renamed: the other open messages, by the decoder's id for them. Their deltas are not simply appended: another message had
+            that id, or the text ends with half of a surrogate pair.
         early_lines: the active lines that came before their console messages, by the id of these.
         retries: the events that withdrew messages, by the first id that they name.
         sizes: the sizes of the messages, and their limits.
@@ -84,7 +84,7 @@ class MessageStore:
         self.new_id: Callable[[], str] = self._numbered_id
 
     def release(self) -> None:
-        """Forget what only further events would need, because nothing more comes. The messages stay."""
+        """Drop the state that only further events would need, because no more come. The messages stay."""
         for held in (
             self.open_by_id,
             self.renamed,
@@ -175,7 +175,7 @@ class MessageStore:
         return [*withdrawn.values()]
 
     def note_retry(self, retry: e.StreamRetry) -> None:
-        """Remember what a retry has withdrawn, for a reader that has it still."""
+        """Remember a retry, for readers that still show the messages that it has withdrawn."""
         if retry.withdrawn:
             plain = replace(retry, exception=None, raw_item=None, position=None)
             self.retries = {**self.retries, retry.withdrawn[0]: plain}
@@ -197,7 +197,7 @@ class MessageStore:
         return self.create(event.message, event)
 
     def complete_new_message(self, event: e.NewMessage) -> Iterator[e.Event]:
-        """Begin a message of which no copy is made: the event's message becomes the snapshot."""
+        """Begin a message without a copy: the event's message becomes the snapshot."""
         message = event.message
         if self.get_open(message.id) is not None:
             return self._created_twice(event)
@@ -215,8 +215,7 @@ class MessageStore:
         return self.begin(_beginning_of(template), cause)
 
     def begin(self, message: Message, cause: e.Event) -> Iterator[e.Event]:
-        """Begin a message with the id by which the decoder refers to it. If another message has that id, it gets a new
-        one."""
+        """Begin a message with the decoder's id for it. If another message has that id, it gets a new one."""
         if len(self.open_by_id) + len(self.renamed) >= self.sizes.limits.open_messages:
             raise LimitError("open_messages", self.sizes.limits.open_messages)
         runs, key = self._runs, message.id
@@ -262,7 +261,8 @@ class MessageStore:
         pending_key = ""
         if call is not None and status == "completed":
             pending_key = self._pending.free_key(call)
-            yield from self._check_arguments(call, pending_key, cause)  # it is open: if this raises, the end closes it
+            # Before it is closed: if this raises, the stream's end closes it.
+            yield from self._check_arguments(call, pending_key, cause)
         self.open_by_id.pop(key, None)
         self.renamed.pop(key, None)
         message.status = status

@@ -66,7 +66,7 @@ class StreamState(StreamView):
         self.on_wait = self.before_actions = None
         self._receivers = [receive for one in attached if (receive := one.streamkit_receiver()) is not None]
         self._source: Any = None
-        self._nested_outcome: Run | None = None  # how the run of a source ended that was read inside this one
+        self._nested_outcome: Run | None = None  # the outcome of a source that was read inside this one
         self._interruption: IncompleteStreamError | None = None  # for the next reader after an interrupted one
         self._answers_taken = 0
         self._take(options)
@@ -111,7 +111,7 @@ class StreamState(StreamView):
 
     @contextmanager
     def around_tool(self, call: ToolCallMessage) -> Generator[None, None, None]:
-        """The contexts that the handlers have for a call. For an agent, which enters it where the call runs."""
+        """Enter the contexts that the handlers have for a call. An agent does so in the thread or task that runs the call."""
         with ExitStack() as stack:
             for handler in self._handlers:
                 if (context := handler.around_tool(call)) is not None:
@@ -207,7 +207,7 @@ class StreamState(StreamView):
             raise recorded.failure
 
     def _end_at_max_steps(self) -> None:
-        """The run ends here, because it had as many sources as it may have."""
+        """End the run here, because it had as many sources as it may have."""
         self._engine.runs.end_with(Run(status="incomplete", finish_reason="max_steps"))
 
     def _take_nested_outcome(self, nested: Run) -> None:
@@ -256,7 +256,8 @@ class StreamState(StreamView):
         """Return the error of a source that was cut off; None where it was not.
 
         Args:
-            of_attempt: whether that counts too where the source's producer says what follows it.
+            of_attempt: whether to return the error also where a source names the one after it: the attempt has failed then,
+                although the run goes on.
         """
         source_decoder, engine = self._source_decoder, self._engine
         if (
@@ -272,7 +273,7 @@ class StreamState(StreamView):
     # -- answers and endings
 
     def _events_of_answers(self) -> Iterator[Iterator[Event]]:
-        """For each answer that was given since the last call, the events of its outcome."""
+        """Yield the events of each answer that has come since the last call."""
         while (waiting := self._engine.pending.next_answered()) is not None:
             answer = waiting.answer_slot
             assert answer is not None
@@ -330,7 +331,7 @@ class StreamState(StreamView):
 
 
 def _attachable(handler: Any) -> Handler:
-    """Return what a stream attaches of a value that was passed as a handler.
+    """Return the handler that a stream attaches for a value in its place of handlers.
 
     Raises:
         UsageError: it is not a handler.
