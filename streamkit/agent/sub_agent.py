@@ -22,7 +22,7 @@ from ..handlers import Handler
 from ..messages import CodeMessage, Message, RefusalMessage, TextMessage, ToolCallMessage
 from ..sources.interrupt import Stopped
 from ..streams.state import StreamState
-from .actions import is_inside, messages_after, open_calls
+from .actions import is_inside, messages_after, open_calls, pending_of
 from .calls import Mailbox, PendingCall, call_id_of
 from .conversation import changed
 from .tools import Tool
@@ -30,7 +30,7 @@ from .tools import Tool
 if TYPE_CHECKING:
     from .core import AgentCore
 
-__all__ = ["AgentCall", "SubAgentTool", "ids_shown_again", "inner_pending"]
+__all__ = ["AgentCall", "SubAgentTool", "ids_shown_again", "inner_pending", "pending_in"]
 
 _DEEPEST = 8  # agents inside each other
 _M = TypeVar("_M", bound=Message)
@@ -329,6 +329,19 @@ def inner_pending(agent: AgentCore) -> Mapping[str, Confirmation | ToolCallMessa
         inner = tool.agent.copy_inside(agent.depth + 1)
         inner.messages = conversation
         for waiting in inner.pending.values():
+            outer = names.confirmation(waiting) if isinstance(waiting, Confirmation) else names.outer(waiting)
+            pending[outer.id if isinstance(outer, Confirmation) else call_id_of(outer)] = outer
+    return pending
+
+
+def pending_in(messages: Sequence[Message]) -> Mapping[str, Confirmation | ToolCallMessage]:
+    """Return what the open calls of a conversation wait for, and the agents that they have asked, by the ids that it has on its
+    stream. Which of the calls the agent itself answers is not known here."""
+    calls = open_calls(messages)
+    pending = pending_of(messages, calls)
+    for call in calls:
+        names = InnerNames(call_id_of(call))
+        for waiting in pending_in(names.conversation(call, messages)).values():
             outer = names.confirmation(waiting) if isinstance(waiting, Confirmation) else names.outer(waiting)
             pending[outer.id if isinstance(outer, Confirmation) else call_id_of(outer)] = outer
     return pending

@@ -108,7 +108,7 @@ def _app(
     """Return the app. Its agents have the computer of their conversation."""
 
     def make_agent(context: Context) -> Agent:
-        computer = computers.of(context.conversation_id, app)
+        computer = computers.of(context.conversation_id, app, context.continues)
         system = instructions_for(computer is not None) if instructions is None else instructions
         return make(computer=computer, instructions=system)
 
@@ -227,12 +227,14 @@ class Computers:
         self._lock = threading.Lock()
         self._computers: OrderedDict[str, Computer | None] = OrderedDict()
 
-    def of(self, conversation_id: str, app: App) -> Computer | None:
-        """The computer of a conversation. Where there are too many, those that were unused for longest are closed."""
+    def of(self, conversation_id: str, app: App, continues: str | None = None) -> Computer | None:
+        """The computer of a conversation, or of the one that it goes on with. Where there are too many, those that were unused for
+        longest are closed."""
         busy = {execution.context.conversation_id for execution in [*app.runs.active.values()]}
         with self._lock:
             if conversation_id not in self._computers:
-                self._computers[conversation_id] = self._make()
+                before = self._computers.pop(continues, None) if continues is not None else None
+                self._computers[conversation_id] = before or self._make()
             self._computers.move_to_end(conversation_id)
             idle = [id for id in self._computers if id not in busy and id != conversation_id]
             for id in idle[: max(0, len(self._computers) - MOST_COMPUTERS)]:

@@ -9,7 +9,7 @@ out, for the encoder of any API.
 | its texts, refusals, reasoning | the same, without a provider's own metadata; an empty line ends a text that own calls follow |
 | calls of the client's tools | the same; where the run has an id, with ids that name the run |
 | own calls, their outputs, code, console, what code shows | as `activity` has it: nothing, reasoning or text |
-| the tokens of its steps | one sum, without those before this answer |
+| the tokens of its steps | one sum |
 | an answer that begins again, of which something was sent | the end, with the error: what was sent cannot be taken back |
 | its end | completed; incomplete; `requires_action`, where calls of the client wait; else failed |
 | redacted reasoning, sub-agents, other choices, confirmations, steps | nothing |
@@ -17,7 +17,8 @@ out, for the encoder of any API.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from zlib import crc32
 
 from msgspec.structs import replace
 
@@ -27,7 +28,7 @@ from ..answers import Confirmation
 from ..messages import Message
 from .answer_activity import Activity, activity_text, question_text
 
-__all__ = ["AnswerStage"]
+__all__ = ["AnswerStage", "call_mark", "first_question"]
 
 _SEPARATOR = "\n\n"
 _SPEECH = (m.TextMessage, m.RefusalMessage, m.ReasoningMessage)
@@ -72,36 +73,15 @@ class AnswerStage:
         self._activity = activity
         self._asks = asks
         self._run: e.Run | None = None
-        self._usage_before: e.Usage | None = None
         self._open: dict[str, Message] = {}  # what the answer shows of messages that grow, by their ids
         self._text: m.TextMessage | None = None  # the newest text, which is complete, and may get an empty line
-        self._calls: dict[str, str] = {}  # the ids of the client's calls: the agent's, and those in answers
         self._code_calls: set[str | None] = set()  # whose code is a message of its own
-        self._activities = self._questions = 0
-        self._shown: set[str] = set()  # the ids of the calls in this answer
+        self._activities = 0
+        self._shown: set[str] = set()  # the agent's ids of the client's calls
         self._sent: set[str] = set()  # those of the messages that have content in it
         self._is_over = False
-        self._asked: Confirmation | None = None
+        self._asked: dict[str, Confirmation] = {}  # what nobody has decided
         self.has_begun = self.has_failed = False
-
-    @property
-    def calls(self) -> Mapping[str, str]:
-        """The ids of the agent's calls of the client's tools, by those that they have in answers."""
-        return {named: id for id, named in self._calls.items()}
-
-    def go_on_after(self, messages: Iterable[Message], usage: e.Usage | None, questions: int) -> None:
-        """The answer is not the first one of its run.
-
-        Args:
-            messages: those of the run so far.
-            usage: its tokens so far.
-            questions: how many confirmations were in it.
-        """
-        for message in messages:
-            if self._is_clients(message):
-                self._name_call(message)
-        self._usage_before = usage
-        self._questions = questions
 
     def feed(self, event: e.Event) -> Iterator[e.Event]:
         """Yield the events of the answer for the next one of the run."""
@@ -124,10 +104,9 @@ class AnswerStage:
                 yield from self._end_text(is_last=True)
                 yield event
             case e.ConfirmationCreated(confirmation=confirmation):
-                self._questions += 1
-                self._asked = confirmation
-            case e.ConfirmationDone():
-                self._asked = None
+                self._asked[confirmation.id] = confirmation
+            case e.ConfirmationDone(confirmation=confirmation) if confirmation.status != "unanswered":
+                self._asked.pop(confirmation.id, None)
             case e.Created(message=message):
                 yield from self._begin(message)
             case e.Delta():
@@ -202,12 +181,12 @@ class AnswerStage:
 
     def _name_call(self, call: Message) -> str:
         """Return the id that a call of the client has in answers."""
-        id = call.call_id or call.id
-        named = id if self._run_id is None else f"{self._call_prefix}{self._run_id}_{len(self._calls) + 1}"
-        return self._calls.setdefault(id, named)
+        if self._run_id is None:
+            return call.call_id or call.id
+        return f"{self._call_prefix}{self._run_id}_{call_mark(call)}"
 
     def _show_activity(self, message: Message) -> Iterator[e.Event]:
-        if message.role != "assistant" and message.call_id in self._calls:
+        if message.role != "assistant" and message.call_id in self._shown:
             return  # the client's own output
         if isinstance(message, m.ToolCallMessage) and (message.call_id or message.id) in self._code_calls:
             return
@@ -236,11 +215,12 @@ class AnswerStage:
     def _end(self, run: e.Run) -> Iterator[e.Event]:
         self._is_over = True
         done = self._run_of(run)
-        done.usage = self._usage_of(run)
+        if (usage := run.usage) is not None:  # providers count what was cached as they like
+            done.usage = e.Usage(usage.total_tokens - usage.output_tokens, usage.output_tokens, usage.total_tokens)
         waits = run.status == "requires_action"
-        if waits and self._asks and self._asked is not None:
+        if waits and self._asks and self._asked:
             yield from self._end_text(is_last=False)
-            yield from self._ask(self._asked)
+            yield from self._ask(first_question(self._asked))
         yield from self._end_text(is_last=True)
         if run.status == "cancelled" or (run.status == "incomplete" and run.error):
             done.status, done.error = "failed", run.error or {"message": "The run was cancelled.", "code": "cancelled"}
@@ -253,21 +233,20 @@ class AnswerStage:
         self.has_failed = self.has_failed or done.status in ("failed", "expired")
         yield e.RunDone(done)
 
-    def _usage_of(self, run: e.Run) -> e.Usage | None:
-        """Return the tokens of this answer: those of the run, without those of the answers before."""
-        usage, before = run.usage, self._usage_before or e.Usage()
-        if usage is None:
-            return None
-        output = usage.output_tokens - before.output_tokens
-        total = usage.total_tokens - before.total_tokens
-        return e.Usage(total - output, output, total)
-
     def _ask(self, confirmation: Confirmation) -> Iterator[e.Event]:
         """Yield the text of a question that the next request answers."""
-        text = question_text(confirmation, f"{self._run_id}_{self._questions}")
-        yield from _whole(
-            m.TextMessage(f"question-{self._questions}", content=text, metadata={"phase": "final_answer"})
-        )
+        text = question_text(confirmation, self._run_id or "")
+        yield from _whole(m.TextMessage("question", content=text, metadata={"phase": "final_answer"}))
+
+
+def first_question(asked: Mapping[str, Confirmation]) -> Confirmation:
+    """Return which of several confirmations an answer ends with, and the next request decides."""
+    return asked[min(asked)]
+
+
+def call_mark(call: Message) -> str:
+    """Return what tells a call from the others of its run, in the ids that clients have."""
+    return f"{crc32(call.id.encode('utf-8', 'surrogatepass')):08x}"
 
 
 def _own(annotation: m.Annotation) -> m.Annotation:

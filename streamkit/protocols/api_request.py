@@ -13,8 +13,7 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from ..events import Event, RunDone, StreamException, StreamRetry, Usage
-from ..messages import Message
+from ..events import Event, RunDone, StreamException, StreamRetry
 from . import base
 from .answer_activity import Activity
 from .answer_stage import AnswerStage
@@ -92,7 +91,7 @@ class ApiRequest(msgspec.Struct, frozen=True, kw_only=True):
             id: the run's id, which the answer and the ids of the client's calls are named after. By default they have those
                 of the agent's stream.
             activity: how the answer shows what the agent calls and runs itself.
-            asks: whether a confirmation that waits at its end is shown, as a question that the next request answers.
+            asks: whether a confirmation that nobody decided is shown at its end, as a question that the next request answers.
         """
         module, name = _ENCODERS[self.protocol]
         kind: type[ApiEncoder] = getattr(importlib.import_module(f"{__package__}.{module}"), name)
@@ -109,7 +108,7 @@ class ApiEncoder(base.Encoder):
         request: the request.
         id: the run's id, None for that of the stream.
         activity: how the agent's own calls are shown.
-        asks: whether a confirmation that waits at the end is shown as a question.
+        asks: whether a confirmation that nobody decided is shown at the end, as a question.
 
     Attributes:
         encoder_class: the protocol's own encoder.
@@ -139,11 +138,6 @@ class ApiEncoder(base.Encoder):
         )
 
     @property
-    def calls(self) -> Mapping[str, str]:
-        """The ids of the agent's calls of the client's tools, by those that they have in answers."""
-        return self._stage.calls
-
-    @property
     def has_begun(self) -> bool:
         """Whether the model has said anything."""
         return self._stage.has_begun
@@ -152,10 +146,6 @@ class ApiEncoder(base.Encoder):
     def has_failed(self) -> bool:
         """Whether the answer has ended with an error."""
         return self._stage.has_failed
-
-    def go_on_after(self, messages: Iterable[Message], usage: Usage | None, questions: int) -> None:
-        """The answer is not the first one of its run: see `AnswerStage.go_on_after`."""
-        self._stage.go_on_after(messages, usage, questions)
 
     def feed(self, event: Event) -> Iterator[dict[str, Any]]:
         """Yield the items of one event of the run: none, where the answer is not streamed."""

@@ -116,7 +116,14 @@ def create_app(
     for name, limit in limits.items():
         check_count(name, limit, least=0)
     check_seconds("pause_after", pause_after, or_none=True)
-    runs = Runs(factory, relay or MemoryRelay(), store or MemoryStore(), max_runs=max_runs, pause_after=pause_after)
+    runs = Runs(
+        factory,
+        relay or MemoryRelay(),
+        store or MemoryStore(),
+        max_runs=max_runs,
+        max_owner_runs=max_owner_runs,
+        pause_after=pause_after,
+    )
     guard = RequestGuard(token, allowed_hosts, allowed_origins, max_body)
     server = Server(
         runs,

@@ -31,7 +31,7 @@ from ..relay import Answered, Cancelled, Control, Fenced, LogWriter
 from ..relay.answers import value_of
 from ..streams.tasks import scheduler, start_task
 from .agent_events import goes_on_after, is_before_wait, question_in
-from .api_client import DECLINED, ClientOfApi
+from .api_client import ClientOfApi
 from .heartbeat import ProcessRuns
 from .publisher import Publisher
 from .records import AG_UI, Context
@@ -111,8 +111,6 @@ class AgentExecution:
             if self._is_elsewhere:
                 return  # the process that takes the run over receives it
             self.waits_since = None
-        if self._client is not None:
-            self._client.go_on_with(answer)
         slot.offer(value_of(answer))
 
     def cancel(self) -> None:
@@ -212,7 +210,7 @@ class AgentExecution:
                 raise self._client.taken_name(tool["name"])
         if self._client is not None:
             self._client.prepare(agent)
-        if not self.context.input:
+        if not self.context.input and self._client is None:
             # Taken over while it waited: the agent may not have come to all calls of its answer.
             reopen_calls(agent.messages, agent.executes)
 
@@ -321,10 +319,10 @@ class AgentExecution:
             return
         self.waits_since = None  # it goes on, even if the answer came before it began to wait
         waiting = question_in(event)
-        if self._client is not None and isinstance(waiting, Confirmation) and self._client.declines and waiting.waiting:
-            waiting.decline(DECLINED)
-        elif waiting is not None and waiting.waiting:
+        if self._client is None and waiting is not None and waiting.waiting:
             waiting.defer(_LONGEST)
+        elif self._client is not None and isinstance(waiting, Confirmation) and waiting.waiting:
+            self._client.decide(waiting)
         self.publisher.publish(event)
 
     # -- its end
@@ -350,16 +348,17 @@ class AgentExecution:
             log.error("%s: run %s cannot be saved", publisher.instance, self.run_id, exc_info=failure)
             error = error or failure
         try:
-            if self._client is not None and not self._client.stores:
-                self.conversation.delete()
-            else:
-                self.conversation.unlock()
+            self.conversation.unlock()
+            if self._client is not None:
+                self._runs.turns.end(self.context, status if error is None else "failed")
         except Exception as failure:  # the lock of a run that is over counts for nothing
             log.error("%s: run %s keeps its lock", publisher.instance, self.run_id, exc_info=failure)
         summary = None if error is None else {"type": type(error).__name__, "message": str(error)}
         if summary is not None and isinstance(error, RequestError):
             summary["path"] = error.path
         publisher.end(status, summary)
+        if self._client is not None:
+            self._runs.turns.look()
 
 
 class _Publishing(EventHandler):

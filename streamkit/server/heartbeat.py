@@ -14,6 +14,7 @@ from ..relay import Relay
 from ..stores import Store
 from .publisher import Publisher
 from .records import Context
+from .turns import Turns
 
 __all__ = ["Heartbeat", "ProcessRuns", "WatchedExecution"]
 
@@ -165,6 +166,7 @@ class ProcessRuns(Protocol):
     factory: Callable[[Context], Any]
     relay: Relay
     store: Store
+    turns: Turns
     heartbeat: Heartbeat
 
     def pause_of(self, agent: Any) -> float | None:

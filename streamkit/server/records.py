@@ -60,6 +60,7 @@ class ClientRequest(msgspec.Struct, kw_only=True):
         stores: whether the conversation outlives the run.
         previous_id: the id of the response that this one goes on from, None for none.
         background: whether it goes on where the client leaves.
+        continues: the id of the conversation that the run's own one begins with, None for none.
     """
 
     protocol: str
@@ -73,6 +74,7 @@ class ClientRequest(msgspec.Struct, kw_only=True):
     stores: bool = False
     previous_id: str | None = None
     background: bool = False
+    continues: str | None = None
 
 
 _client_in = converter(ClientRequest)
@@ -115,6 +117,12 @@ class Context(msgspec.Struct, kw_only=True):
     def model(self) -> str | None:
         """The name under which such a client asked for the agent, one of `Endpoints(models=)`; None for other clients."""
         return None if self.client is None else self.client.model
+
+    @property
+    def continues(self) -> str | None:
+        """The id of the conversation that such a client goes on with, as the run's own conversation does: what the factory has of
+        it, such as a computer, it may have here again. None where it goes on with none, and for other clients."""
+        return None if self.client is None else self.client.continues
 
     @property
     def options(self) -> Mapping[str, Any]:

@@ -12,16 +12,16 @@ import anyio
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ..messages import Message
 from ..protocols import openai_responses
 from ..protocols.api_request import ApiRequest
 from ..protocols.openai_responses.answer import ResponsesAnswer
 from ..relay import RunRecord
-from .api_routes import ApiRoutes, conversation_of_run
-from .core import Server, is_id
+from .api_routes import ApiRoutes
+from .core import Server
 from .problem import Problem
 from .records import ClientRequest, client_of
 from .response import JsonResponse
+from .turns import conversation_of_run
 
 __all__ = ["ResponseRoutes"]
 
@@ -54,31 +54,11 @@ class ResponseRoutes:
     async def create(self, request: Request, body: Any) -> Response:
         """Answer a request, at once where it is to go on in the background."""
         wanted = openai_responses.from_request(body, options=self._api.endpoints.options)
-        past = await self._past(request, wanted)
         if not wanted.background or wanted.stream:
-            return await self._api.answer(request, wanted, past)
-        record = await self._api.begin(request, wanted, past)
+            return await self._api.answer(request, wanted)
+        record = await self._api.begin(request, wanted)
         record = await self._server.begun_record(record.id) or record
         return JsonResponse(await self._as_it_stands(record, wanted))
-
-    async def _past(self, request: Request, wanted: ApiRequest) -> list[Message]:
-        """Return the messages of the response that a request goes on from.
-
-        Raises:
-            Problem: there is none, or it may not be seen.
-        """
-        if wanted.previous_id is None:
-            return []
-        id = conversation_of_run(wanted.previous_id.removeprefix(_PREFIX))
-        try:
-            found = await self._server.find_conversation(request, id) if is_id(id) else None
-        except Problem:  # that it may not be seen is not to be seen
-            found = None
-        saved = None if found is None else await self._server.store.aload(id)
-        if found is None or saved is None or found.conversation.owner != await self._server.owner(request):
-            text = f"There is no response {wanted.previous_id[:100]!r}."
-            raise Problem("previous-response-not-found", text, extra={"path": "previous_response_id"})
-        return saved.messages
 
     async def get(self, request: Request, body: Any) -> Response:
         """Return an answer as it stands, or its events after one."""

@@ -20,6 +20,7 @@ from .execution import AgentExecution
 from .heartbeat import Heartbeat, WatchedExecution
 from .problem import Problem
 from .records import AG_UI, Context, client_of
+from .turns import Turns
 
 __all__ = ["DEFAULT_PAUSE", "Runs"]
 
@@ -41,14 +42,23 @@ class Runs:
 
     Attributes:
         active: the executions that have not ended.
+        turns: removes the conversations of clients of model APIs.
     """
 
     def __init__(
-        self, factory: Callable[[Context], Any], relay: Relay, store: Store, *, max_runs: int, pause_after: float | None
+        self,
+        factory: Callable[[Context], Any],
+        relay: Relay,
+        store: Store,
+        *,
+        max_runs: int,
+        max_owner_runs: int,
+        pause_after: float | None,
     ) -> None:
         self.factory = factory
         self.relay = relay
         self.store = store
+        self.turns = Turns(store, relay, max_owner_runs)
         self.active: dict[str, AgentExecution] = {}
         self.heartbeat = Heartbeat(self)
         self._max_runs = max_runs

@@ -87,10 +87,6 @@ class SavedConversation:
             for message in as_messages(messages)
         ]
 
-    def delete(self) -> None:
-        """Remove it: the client has the conversation."""
-        self._store.delete(self._context.conversation_id)
-
     def unlock(self) -> None:
         """Leave it to another run."""
         self._store.unlock(self._context.conversation_id, self._context.run_id)

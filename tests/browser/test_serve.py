@@ -20,6 +20,7 @@ import pytest
 
 from streamkit.testing import ModelServer, Reply
 
+from ..agent.parts import code
 from .test_streamkit_js import NODE, node
 
 SERVE = [sys.executable, "-m", "streamkit", "serve"]
@@ -109,6 +110,23 @@ def test_clients_of_openai_and_anthropic_reach_the_agent(tmp_path: Path) -> None
                 model="any", max_tokens=9, messages=[{"role": "user", "content": "How is a sine?"}]
             )
             assert said.stop_reason == "end_turn"
+
+
+def test_variables_last_where_code_is_asked_for_in_between(tmp_path: Path) -> None:
+    """Each request of a client is a run of its own, and those that answer a question go on with its computer."""
+    with ModelServer([Reply(code("x = 6")), Reply(code("x * 7")), Reply("Done.")]) as model:
+        command = (*SERVE, "--base-url", model.url, "--model", "some-model", "--protocol", "chat")
+        with (
+            served(tmp_path / "conversations.sqlite", *command) as (url, token),
+            openai.OpenAI(base_url=f"{url}/v1", api_key=token) as client,
+        ):
+            turns = [{"role": "user", "content": "Go."}]
+            for _ in range(3):
+                answer = client.chat.completions.create(model="any", messages=turns)  # type: ignore[arg-type]
+                said = answer.choices[0].message.content
+                turns += [{"role": "assistant", "content": said or ""}, {"role": "user", "content": "yes"}]
+        assert said == "Done."
+        assert "42" in model.requests[-1].body["messages"][-1]["content"]
 
 
 def test_a_port_that_is_taken_is_an_error() -> None:

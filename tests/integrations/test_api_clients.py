@@ -248,9 +248,9 @@ def test_reasoning_and_tools_of_the_agent(
 @every
 @streamed
 def test_a_tool_of_the_client(url: str, kind: Callable[..., Caller], agents: ApiAgents, stream: bool) -> None:
-    """Its output goes to the run that asked for it: what the agent called beside it ran once."""
+    """The request with its output goes on with what the agent called beside it, which ran once."""
     text, _, _ = kind(url, TOKEN).ask("mixed Rome", stream=stream)
-    assert (text, agents.looked, len(agents.contexts)) == ("It gave: look 7 | sunny in Rome", [7], 1)
+    assert (text, agents.looked, len(agents.contexts)) == ("It gave: look 7 | sunny in Rome", [7], 2)
 
 
 @every

@@ -20,6 +20,7 @@ from .parts import SECRET, TOKEN
 
 __all__ = [
     "FRONTS",
+    "PICTURE",
     "WEATHER",
     "Answer",
     "ApiAgents",
@@ -43,6 +44,7 @@ class Schema(NamedTuple):
 
 
 WEATHER = Schema("weather")
+PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 
 def reply_to(request: Request) -> Reply:
@@ -64,7 +66,7 @@ def reply_to(request: Request) -> Reply:
         case "think":
             return Reply(Reasoning("Hm, so."), "Well.")
         case "careful":
-            return Reply("I try.", ToolCall("careful", {"n": int(rest)}))
+            return Reply("I try.", *(ToolCall("careful", {"n": int(number)}) for number in rest.split()))
         case "run":
             return Reply(code(rest))
         case "long":
@@ -191,7 +193,12 @@ class Front:
     def user(self, text: str) -> list[Any]:
         return [{"role": "user", "content": text}]
 
-    def outputs(self, outputs: Mapping[str, str]) -> list[Any]:
+    def outputs(self, outputs: Mapping[str, Any]) -> list[Any]:
+        """Outputs by the ids of the calls: texts, or lists of parts."""
+        raise NotImplementedError
+
+    def picture(self) -> dict[str, Any]:
+        """A picture, as a part of a content."""
         raise NotImplementedError
 
     def ask(
@@ -219,8 +226,11 @@ class ChatFront(Front):
     def __init__(self, url: str, key: str = TOKEN, **options: Any) -> None:
         self.client = openai.OpenAI(base_url=f"{url}/v1", api_key=key, **options)
 
-    def outputs(self, outputs: Mapping[str, str]) -> list[Any]:
+    def outputs(self, outputs: Mapping[str, Any]) -> list[Any]:
         return [{"role": "tool", "tool_call_id": id, "content": text} for id, text in outputs.items()]
+
+    def picture(self) -> dict[str, Any]:
+        return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PICTURE}"}}
 
     def ask(
         self, messages: Sequence[Any], *, stream: bool = False, tools: Sequence[Schema] = (), **more: Any
@@ -275,9 +285,12 @@ class MessagesFront(Front):
     def __init__(self, url: str, key: str = TOKEN, **options: Any) -> None:
         self.client = anthropic.Anthropic(base_url=url, api_key=key, **options)
 
-    def outputs(self, outputs: Mapping[str, str]) -> list[Any]:
+    def outputs(self, outputs: Mapping[str, Any]) -> list[Any]:
         results = [{"type": "tool_result", "tool_use_id": id, "content": text} for id, text in outputs.items()]
         return [{"role": "user", "content": results}]
+
+    def picture(self) -> dict[str, Any]:
+        return {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PICTURE}}
 
     def ask(
         self, messages: Sequence[Any], *, stream: bool = False, tools: Sequence[Schema] = (), **more: Any
@@ -324,8 +337,11 @@ class ResponsesFront(Front):
     def __init__(self, url: str, key: str = TOKEN, **options: Any) -> None:
         self.client = openai.OpenAI(base_url=f"{url}/v1", api_key=key, **options)
 
-    def outputs(self, outputs: Mapping[str, str]) -> list[Any]:
+    def outputs(self, outputs: Mapping[str, Any]) -> list[Any]:
         return [{"type": "function_call_output", "call_id": id, "output": text} for id, text in outputs.items()]
+
+    def picture(self) -> dict[str, Any]:
+        return {"type": "input_image", "image_url": f"data:image/png;base64,{PICTURE}"}
 
     def ask(
         self, messages: Sequence[Any], *, stream: bool = False, tools: Sequence[Schema] = (), **more: Any

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
@@ -16,7 +17,7 @@ from streamkit.relay import MemoryRelay
 from streamkit.server import Endpoints, create_app
 from streamkit.stores import MemoryStore
 
-from .api_parts import FRONTS, WEATHER, Answer, ApiAgents, Front, Schema
+from .api_parts import FRONTS, PICTURE, WEATHER, Answer, ApiAgents, Front, Schema
 from .parts import SECRET, TOKEN, Client, serve, wait_for
 
 streamed = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -97,11 +98,95 @@ def test_tools_of_the_client_go_out_and_their_outputs_answer_the_run(
     assert run_of(first) in id
     second = front.ask([*said, *first.turn, *front.outputs({id: "sunny"})], tools=[WEATHER], stream=stream)
     assert (second.text, second.end) == ("It gave: look 7 | sunny", front.ends["done"])
-    assert (run_of(second), agents.looked, len(agents.contexts)) == (run_of(first), [7], 1)
+    assert second.id != first.id
+    assert (agents.looked, agents.contexts[1].continues) == ([7], agents.contexts[0].conversation_id)
     assert second.tokens is not None
     assert second.tokens[0] == 10  # of the second model call alone
     if front.name != "responses":
-        wait_for(lambda: store.get(f"v1-{run_of(first)}") is None)  # the client has the conversation
+        wait_for(lambda: conversations_of(store, first, second) == [])  # the client has the conversation
+
+
+def conversations_of(store: MemoryStore, *answers: Answer) -> list[str]:
+    """Those that the store has of the runs of these answers."""
+    return [one.id for one in store.list() if any(run_of(answer) in one.id for answer in answers)]
+
+
+def test_an_output_with_a_picture_reaches_the_model_as_it_does_in_a_history(front: Front, agents: ApiAgents) -> None:
+    said = front.user("weather Rome")
+    first = front.ask(said, tools=[WEATHER])
+    [(id, _, _)] = first.calls
+    turns = [*said, *first.turn, *front.outputs({id: [front.picture()]})]
+    front.ask(turns, tools=[WEATHER])
+    answered = repr(agents.requests[-1]["messages"])
+    assert PICTURE in answered
+    front.ask(eval(repr(turns).replace(id, "call_of_another")), tools=[WEATHER])
+    past = agents.requests[-1]["messages"]
+    ours = next(call["id"] for message in eval(answered) for call in message.get("tool_calls", ()))
+    assert repr(past).replace("call_of_another", ours).replace(" ", "") == answered.replace(" ", "")
+
+
+def test_a_request_with_outputs_has_tools_and_a_system_prompt_of_its_own(front: Front, agents: ApiAgents) -> None:
+    def system(text: str) -> dict[str, Any]:
+        return {"chat": {}, "messages": {"system": text}, "responses": {"instructions": text}}[front.name]
+
+    def first_of(text: str) -> list[Any]:
+        return [{"role": "system", "content": text}] if front.name == "chat" else []
+
+    said = front.user("weather Rome")
+    first = front.ask([*first_of("One."), *said], tools=[WEATHER], **system("One."))
+    turns = [*said, *first.turn, *front.outputs({first.calls[0][0]: "sunny"})]
+    front.ask([*first_of("Two."), *turns], tools=[WEATHER, Schema("other")], **system("Two."))
+    sent = agents.requests[-1]
+    assert sent["messages"][0]["content"] == "Be kind.\n\nTwo."
+    assert [tool["function"]["name"] for tool in sent["tools"]][-2:] == ["weather", "other"]
+
+
+def test_calls_that_are_never_answered_keep_nobody_from_asking(front: Front, agents: ApiAgents) -> None:
+    """The oldest give way; an output that comes for one of them is history then, as the body has it."""
+    store = MemoryStore()
+    options: dict[str, Any] = {"store": store, "authorize": lambda *_: "ann", "max_owner_runs": 2}
+    with serve(create_app(agents, token=TOKEN, **options)) as url:
+        other = type(front)(url)
+        said = other.user("weather Rome")
+        asked = [other.ask(said, tools=[WEATHER]) for _ in range(4)]
+        if front.name != "responses":
+            wait_for(lambda: len(store.list()) == 2)
+        for first in (asked[0], asked[-1]):
+            turns = [*said, *first.turn, *other.outputs({first.calls[0][0]: "sunny"})]
+            assert other.ask(turns, tools=[WEATHER]).text == "It gave: sunny"
+        other.close()
+
+
+def test_what_waits_for_too_long_goes_also_that_of_a_process_that_is_gone(
+    monkeypatch: pytest.MonkeyPatch, agents: ApiAgents
+) -> None:
+    """But for responses, which are stored."""
+    store = MemoryStore()
+    answers: list[Answer] = []
+    for longest, text in ((60.0, "weather Rome"), (0.0, "hello")):
+        monkeypatch.setattr("streamkit.server.turns.LONGEST", longest)
+        with serve(create_app(agents, token=TOKEN, store=store)) as url:
+            for kind in FRONTS:
+                front = kind(url)
+                answers.append(front.ask(front.user(text), tools=[WEATHER]))
+                front.close()
+    stored = [f"v1-{run_of(answer)}" for answer in answers if answer.id.startswith("resp_")]
+    wait_for(lambda: sorted(one.id for one in store.list()) == sorted(stored))
+
+
+def test_calls_outlive_the_server_that_has_the_same_store(front: Front, agents: ApiAgents) -> None:
+    store = MemoryStore()
+    said = front.user("mixed Rome")
+    with serve(create_app(agents, token=TOKEN, store=store)) as url:
+        first = type(front)(url)
+        asked = first.ask(said, tools=[WEATHER])
+        first.close()
+    with serve(create_app(agents, token=TOKEN, store=store)) as url:
+        second = type(front)(url)
+        turns = [*said, *asked.turn, *second.outputs({asked.calls[0][0]: "sunny"})]
+        assert second.ask(turns, tools=[WEATHER]).text == "It gave: look 7 | sunny"
+        second.close()
+    assert agents.looked == [7]
 
 
 def test_what_the_user_says_after_outputs_is_new_input(front: Front, agents: ApiAgents) -> None:
@@ -112,7 +197,6 @@ def test_what_the_user_says_after_outputs_is_new_input(front: Front, agents: Api
     assert answer.text == "You said: shorter, please"
     roles = [message["role"] for message in agents.requests[-1]["messages"]]
     assert roles == ["system", "user", "assistant", "tool", "tool", "user"]
-    assert len(agents.contexts) == 1
 
 
 def test_all_open_calls_have_to_be_answered(front: Front) -> None:
@@ -161,10 +245,33 @@ def test_a_question_is_the_end_of_an_answer_and_the_next_message_answers_it(
     assert first.end == front.ends["done"]
     assert first.text.startswith("I try.\n\nMay this run?")
     assert 'careful({"n": 4})' in first.text
-    assert f"[approval {run_of(first)}_1]" in first.text
+    assert f"[approval {run_of(first)}]" in first.text
     answer = other.ask([*other.user("careful 4"), *first.turn, *other.user(said)])
     assert then in answer.text
-    assert (agents.ran, run_of(answer)) == ([4] if said == "Yes." else [], run_of(first))
+    assert agents.ran == ([4] if said == "Yes." else [])
+    other.close()
+
+
+def test_questions_beside_each_other_are_answered_one_after_the_other(
+    asking: str, agents: ApiAgents, front: Front
+) -> None:
+    other = type(front)(asking)
+    turns = other.user("careful 4 5")
+    for _ in range(2):
+        answer = other.ask(turns)
+        assert ("[approval" in answer.text, agents.ran) == (True, [])
+        turns = [*turns, *answer.turn, *other.user("yes")]
+    assert other.ask(turns).text == "It gave: careful 4 | careful 5"
+    assert sorted(agents.ran) == [4, 5]
+    other.close()
+
+
+def test_code_is_asked_for_and_runs_after_the_next_message(asking: str, agents: ApiAgents, front: Front) -> None:
+    other = type(front)(asking)
+    first = other.ask(other.user("run say 8"))
+    assert "say 8" in first.text
+    answer = other.ask([*other.user("run say 8"), *first.turn, *other.user("ok")])
+    assert answer.text.strip() == "It gave: 8"
     other.close()
 
 

@@ -17,7 +17,7 @@ from streamkit.protocols import openai_chat
 from streamkit.server import ApiResponse, Endpoints, create_app
 
 from .api_parts import WEATHER, ApiAgents, ChatFront
-from .parts import TOKEN, Client, Frame, frames_of, serve
+from .parts import TOKEN, Agents, Client, Frame, frames_of, serve
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +118,19 @@ def test_a_run_is_seen_and_stopped_as_any_other(client: Client) -> None:
     answer = post(client, metadata={"chat": "1"}, user="ann")
     run = client.run(answer.json()["id"].removeprefix("chatcmpl-"))
     assert (run["status"], run["metadata"], run["owner"]) == ("completed", {"chat": "1", "user": "ann"}, None)
+
+
+def test_what_an_agent_inside_the_agent_asks_is_answered_by_the_next_message() -> None:
+    agents = Agents()
+    with serve(create_app(agents, token=TOKEN, endpoints=Endpoints(questions="ask"))) as url, Client(url) as client:
+        turns: list[Any] = [{"role": "user", "content": "research careful 3|careful 5"}]
+        for ran in ([], [3]):
+            asked = post(client, messages=turns).json()["choices"][0]["message"]
+            assert agents.ran == ran
+            turns += [asked, {"role": "user", "content": "yes"}]
+        answer = post(client, messages=turns).json()["choices"][0]["message"]
+    assert (answer["content"], agents.ran) == ("It gave: It gave: careful 5", [3, 5])
+    agents.close()
 
 
 # -- who may call

@@ -56,5 +56,5 @@ def test_an_agent_is_a_model_to_clients_in_node(agents: ApiAgents, url: str, nam
     assert "error" in ask(name, url, "break", how)
     assert "token is missing or wrong" in ask(name, url, "think", how, "wrong")["error"]
     assert (
-        len(agents.contexts) == 4
+        len(agents.contexts) == 5
     )  # none asked again by itself: `ai` because of `maxRetries: 0`, as it does not read our header

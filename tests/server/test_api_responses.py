@@ -81,6 +81,28 @@ def test_outputs_alone_go_on_with_the_run(client: openai.OpenAI, agents: ApiAgen
     output = {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}
     second = create(client, [output], previous_response_id=first.id, tools=TOOLS)
     assert (second.output_text, agents.looked) == ("It gave: look 7 | sunny", [7])
+    assert second.id != first.id
+    assert [item.type for item in client.responses.retrieve(first.id).output] == ["function_call"]
+    assert client.responses.retrieve(second.id).output == second.output
+
+
+def test_outputs_go_on_from_a_response_a_second_time_as_a_branch(client: openai.OpenAI, agents: ApiAgents) -> None:
+    first = create(client, "mixed Rome", tools=TOOLS)
+    for text in ("sunny", "rainy"):
+        output = {"type": "function_call_output", "call_id": first.output[-1].call_id, "output": text}
+        second = create(client, [output], previous_response_id=first.id, tools=TOOLS)
+        assert second.output_text == f"It gave: look 7 | {text}"
+    assert agents.looked == [7]
+    create(client, "hello", previous_response_id=second.id)
+    assert said(agents)[-3:] == ["tool: rainy", "assistant: It gave: look 7 | rainy", "user: hello"]
+
+
+def test_outputs_go_on_from_a_response_that_was_cancelled(client: openai.OpenAI) -> None:
+    first = create(client, "weather Rome", tools=TOOLS)
+    client.responses.cancel(first.id)
+    output = {"type": "function_call_output", "call_id": first.output[-1].call_id, "output": "sunny"}
+    second = create(client, [output], previous_response_id=first.id, tools=TOOLS)
+    assert second.output_text == "It gave: sunny"
 
 
 def test_what_the_user_says_to_a_question_goes_on_with_the_run(client: openai.OpenAI, agents: ApiAgents) -> None:
