@@ -61,10 +61,13 @@ BUILT_IN = (
 )
 """The names of streamkit's own protocols, in the order in which an unknown item is shown to them."""
 
+READ_ALONE = ("openai_agent_sessions", *FRAMEWORKS)
+"""The names of what is read alone: nothing is written in it."""
+
 # A decoder takes milliseconds to import. So what is asked of protocols that a stream may not have stands beside it.
 SHAPES = (
     *("openai_responses", "openai_chat", "openai_completions", "openai_assistants", "anthropic"),
-    *("gemini", "bedrock_converse", "cohere", "ollama", "vercel_ui", "ag_ui"),
+    *("gemini", "bedrock_converse", "cohere", "ollama", "vercel_ui", "ag_ui", "openai_agent_sessions"),
 )
 """Those in whose package the module `shape` recognises an item."""
 
@@ -107,19 +110,18 @@ def find(name: str) -> ModuleType:
     """
     if name in BUILT_IN:
         return _built_in(name)
-    if name in FRAMEWORKS:
-        raise UsageError(
-            f"{name!r} is a framework, whose streams are read alone; what can be written is: {', '.join(names())}"
-        )
+    if name in READ_ALONE:
+        raise UsageError(f"{name!r} is read alone; what can be written is: {', '.join(names())}")
     if name not in _entry_points():
-        raise UsageError(f"there is no protocol {name!r}; there are: {', '.join((*names(), *FRAMEWORKS))}")
+        raise UsageError(f"there is no protocol {name!r}; there are: {', '.join((*names(), *READ_ALONE))}")
     module: ModuleType = _entry_points()[name].load()
     return module
 
 
 def decoder_of(name: str) -> type[Decoder]:
-    """Return the decoder of a protocol, or of a framework. Raises as `find`."""
-    module = _built_in(f"frameworks.{name}") if name in FRAMEWORKS else find(name)
+    """Return the decoder of a protocol, or of what is read alone. Raises as `find`."""
+    folder = "frameworks." if name in FRAMEWORKS else ""
+    module = _built_in(folder + name) if name in READ_ALONE else find(name)
     decoder: type[Decoder] = module.Decoder
     return decoder
 
@@ -127,7 +129,7 @@ def decoder_of(name: str) -> type[Decoder]:
 def name_of(decoder: type[Decoder]) -> str | None:
     """Return the name under which `find` finds this decoder; None if it is not installed under its name."""
     name = decoder.name
-    installed = name in BUILT_IN or name in FRAMEWORKS or name in _entry_points()
+    installed = name in BUILT_IN or name in READ_ALONE or name in _entry_points()
     return name if installed and decoder_of(name) is decoder else None
 
 
@@ -152,14 +154,18 @@ def recognise(item: Any, event_name: str = "") -> type[Decoder] | None:
     usual = _usual_first(item, event_name)
     if usual is not None:
         return usual
-    for name in _all_names():
+    for name in _recognised_by_shape():
         shape = _shape(name)
         wraps = event_name and getattr(shape, "wraps_event_name", False)
         wrapped = {"event": event_name, "data": item} if wraps else item
         if is_object(wrapped) and shape.recognises(wrapped):
-            decoder: type[Decoder] = find(name).Decoder
-            return decoder
+            return decoder_of(name)
     return None
+
+
+def _recognised_by_shape() -> Iterator[str]:
+    yield from (name for name in READ_ALONE if name in SHAPES)
+    yield from _all_names()
 
 
 # The first item of most streams, by its type, or without one by its object: its protocol, and keys that it then lacks, as a

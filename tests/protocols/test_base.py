@@ -122,7 +122,7 @@ def test_shapes_and_questions_are_known_without_the_decoders() -> None:
     assert tuple(name for name, decoder in decoders.items() if decoder.pull_approves) == registry.PULL_APPROVES
     for name in registry.SHAPES:
         shape = importlib.import_module(f"streamkit.protocols.{name}.shape")
-        assert getattr(shape, "wraps_event_name", False) is decoders[name].wraps_event_name
+        assert getattr(shape, "wraps_event_name", False) is registry.decoder_of(name).wraps_event_name
 
 
 FIRST_ITEMS: list[dict[str, Any]] = [

@@ -131,6 +131,18 @@ class FrameworkDecoder(base.Decoder):
         if (message := self._open.pop(key, None)) is not None:
             yield MessageEnded(message.id, status)
 
+    def _finish(
+        self,
+        key: Hashable,
+        text: str | None,
+        status: Status = "completed",
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Iterator[Event]:
+        """End the open message with this key, whose content is this text: what its deltas gave otherwise is replaced."""
+        if (message := self._open.pop(key, None)) is not None:
+            kind = type(message)
+            yield kind.done_event(kind(message.id, content=text, status=status, metadata=metadata))
+
     def _close_all(self, status: Status) -> Iterator[Event]:
         for key in [*self._open]:
             yield from self._close(key, status)
