@@ -14,11 +14,19 @@ from typing import Any
 
 import pytest
 
+from streamkit.agent.apis import APIS
 from streamkit.events import EVENTS
+from streamkit.protocols import registry
+from streamkit.protocols.frameworks.shape import FRAMEWORKS
 
 from .guide import ALONE, ELSEWHERE, GUIDE, ROOT, blocks_of, run_page
 
-README, HOOKS_PAGE, SITE = ROOT / "README.md", GUIDE / "hooks.md", ROOT / ".zensical.toml"
+README, HOOKS_PAGE, IN_AND_OUT, SITE = (
+    ROOT / "README.md",
+    GUIDE / "hooks.md",
+    GUIDE / "in-and-out.md",
+    ROOT / ".zensical.toml",
+)
 PAGES = [README, *sorted(GUIDE.rglob("*.md"))]
 TEXTS = [*PAGES, *sorted((ROOT / ".github").glob("*.md")), ROOT / "CHANGELOG.md"]
 
@@ -94,6 +102,18 @@ def between(mark: str, path: Path) -> str:
 def test_the_hook_table_is_computed_from_the_events() -> None:
     """An event is declared once, as a class; the table follows from it."""
     assert between("hooks", HOOKS_PAGE) == hook_table()
+
+
+def test_the_table_of_what_comes_in_and_goes_out_is_that_of_the_registry() -> None:
+    rows = [
+        line.strip("| ").split(" | ") for line in IN_AND_OUT.read_text("utf-8").splitlines() if line.startswith("| `")
+    ]
+    alone = {*registry.READ_ALONE} - {*FRAMEWORKS}
+    assert sorted(row[0].strip("`") for row in rows) == sorted({*registry.BUILT_IN, *alone})
+    for name, _whose, _comes_in, goes_out, next_request, client, _endpoint in rows:
+        is_written = name.strip("`") not in alone
+        assert (goes_out, next_request) == (("yes", "yes") if is_written else ("no", "no")), name
+        assert (client != "no") is (name.strip("`") in APIS), name
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))
