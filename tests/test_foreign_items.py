@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
+import pydantic.dataclasses
 import pytest
 
 import streamkit as sk
@@ -21,7 +22,21 @@ class PartStart:
     event_kind: str = "part_start"
 
 
-FOREIGN: list[Any] = [PartStart(0), ("messages", PartStart(0)), (PartStart(0), {"node": "model"}), 17, object()]
+@pydantic.dataclasses.dataclass
+class Counts:
+    """With a serializer of pydantic's, as models have, but without their methods."""
+
+    tokens: int = 1
+
+
+FOREIGN: list[Any] = [
+    PartStart(0),
+    Counts(),
+    ("messages", PartStart(0)),
+    (PartStart(0), {"node": "model"}),
+    17,
+    object(),
+]
 
 
 @every_face

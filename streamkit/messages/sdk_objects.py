@@ -102,4 +102,7 @@ def is_plain_model(kind: Any) -> bool:
     if not hasattr(kind, "__pydantic_serializer__") or is_helper_event(kind):
         return False
     to_dict = getattr(kind, "to_dict", None)
-    return (to_dict is None or _is_method_of_sdk(to_dict)) and kind.model_dump.__qualname__ == "BaseModel.model_dump"
+    dump = getattr(kind, "model_dump", None)  # pydantic's dataclasses have none
+    return (to_dict is None or _is_method_of_sdk(to_dict)) and getattr(
+        dump, "__qualname__", ""
+    ) == "BaseModel.model_dump"
