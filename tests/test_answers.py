@@ -934,6 +934,25 @@ async def test_then_may_give_nothing(face: Face) -> None:
     assert stream.status == "completed"
 
 
+APPROVAL: list[Any] = [
+    {"type": "start", "messageId": "m"},
+    {"type": "tool-input-available", "toolCallId": "c1", "toolName": "pay", "input": {"sum": 5}},
+    {"type": "tool-approval-request", "approvalId": "a1", "toolCallId": "c1"},
+    {"type": "finish"},
+]
+
+
+@every_face
+@pytest.mark.parametrize("decide", [sk.Confirmation.approve, sk.Confirmation.decline], ids=["approved", "declined"])
+@body
+async def test_a_call_whose_approval_the_next_request_brings_wants_no_output(face: Face, decide: Any) -> None:
+    """The source runs it, so `then` is called."""
+    told = face.told(on_confirmation=lambda _, confirmation: decide(confirmation))
+    stream = face.stream(APPROVAL, told, then=go_on(chat("Paid.")))
+    assert await stream.get_final_text() == "Paid."
+    assert (stream.status, stream.warnings) == ("completed", ())
+
+
 MALFORMED: dict[str, tuple[str, str, bool]] = {
     "an object": ("tool_calls", '{"n": 1}', False),
     "nothing": ("tool_calls", "", False),

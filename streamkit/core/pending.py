@@ -195,14 +195,19 @@ class PendingAnswers:
             return
         self._remove(confirmation.id)
         confirmation.settle(outcome, edited=edited, reason=reason)
-        if outcome != "approved":
-            if self.pull_approves or self.pull_approved:
-                self.not_approved = True
-                if outcome == "declined":
-                    self.end_declined()
-            if confirmation.subject.call_id is not None:
-                self.call_answered(confirmation.subject.call_id)  # a call that is not approved gets no other output
+        if outcome != "approved" and (self.pull_approves or self.pull_approved):
+            self.not_approved = True
+            if outcome == "declined":
+                self.end_declined()
+        # A call that is not approved gets no other output, and one that the next request approves is run by the source.
+        if (call_id := confirmation.subject.call_id) is not None and (outcome != "approved" or self._is_passive):
+            self.call_answered(call_id)
         yield e.ConfirmationDone(confirmation)
+
+    @property
+    def _is_passive(self) -> bool:
+        """Whether the source takes answers with the next request alone (`then=`)."""
+        return self.takes_approvals and self.takes_outputs and not (self.takes_edits or self.pull_approves)
 
     def end_declined(self) -> None:
         """Record that the run ends here because a confirmation was declined."""
