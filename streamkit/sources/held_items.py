@@ -12,6 +12,7 @@ from ..messages.json_text import read_json
 from ..messages.sdk_objects import as_item
 from ..protocols import registry
 from ..protocols.base import Decoder
+from ..protocols.frameworks.shape import source_of_framework
 from ..protocols.framing import is_frame
 from ..protocols.values import is_object
 
@@ -90,7 +91,7 @@ def unrecognised(first: Any) -> ProtocolError:
     kind, hint = "", f"give `protocol=`, one of: {', '.join(registry.names())}"
     if not isinstance(first, _PLAIN_ITEMS):
         kind = f"the {type(first).__module__}.{type(first).__qualname__} "
-        hint = (
+        hint = source_of_framework(first) or (
             "objects of another framework are not a stream of a protocol: pass the stream of the model's client, or report what "
             "they say with an `Emitter`"
         )

@@ -39,6 +39,7 @@ from .recognition import (
     unknown_source,
     unread_body,
 )
+from .runs import PydanticRun, is_pydantic_run
 from .sdk_generators import is_unsent_request, request_of, responses_behind
 from .sdk_streams import iterators_of, unread_response
 from .source import (
@@ -92,6 +93,8 @@ async def _open(value: Any, limits: Limits, after: str | None) -> AsyncSource:
         return of_async_connection(value)
     if offers(value, "__aiter__") and is_unsent_request(value):
         return await open_async(request_of(value), limits)
+    if is_pydantic_run(value):
+        return await _of_async_iterable(PydanticRun(value))
     if offers(value, "__aiter__"):
         return await _of_async_iterable(value)
     if offers(value, "__iter__"):

@@ -13,6 +13,7 @@ from typing import Any
 
 from ..errors import SourceError, UsageError, server_message
 from ..messages.json_text import decode_json
+from ..protocols.frameworks.shape import source_of_framework
 
 __all__ = [
     "async_iterator_of",
@@ -257,6 +258,8 @@ def unknown_source(value: Any) -> UsageError:
     if value is None:
         hint = "a function that makes a request has `return`"
         return UsageError(f"None is not a source of a stream ({hint}); accepted are: {_ACCEPTED}")
+    if (source := source_of_framework(value)) is not None:
+        return UsageError(f"a {type(value).__name__} is not a source of a stream; {source}")
     return UsageError(f"{value!r} ({type(value).__name__}) is not a source of a stream; accepted are: {_ACCEPTED}")
 
 

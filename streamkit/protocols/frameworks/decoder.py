@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Self
 
+from ...answers import Confirmation
 from ...events import (
+    ConfirmationCreated,
     Event,
     MessageEnded,
     NewMessage,
@@ -17,6 +19,7 @@ from ...events import (
     RunStatus,
     RunStep,
     RunStepCreated,
+    RunStepDone,
     RunStepEvent,
     Usage,
 )
@@ -47,9 +50,10 @@ class FrameworkDecoder(base.Decoder):
         super().__init__(new_id)
         self._ids = MessageIds(self.new_id)
         self._open: dict[Hashable, Message] = {}  # by what the framework tells them apart by, within one response
-        self._names: dict[str, str] = {}  # of the tools, by call id
+        self._calls: dict[str, ToolCallMessage] = {}  # without their arguments, by call id
         self._group: str | None = None  # the provider's id of the present response
         self._index = 0  # that of the next message in the present response
+        self._finish_reason: str | None = None  # why the present response ended, as far as that is known
         self._has_begun = False
 
     @classmethod
@@ -87,7 +91,9 @@ class FrameworkDecoder(base.Decoder):
         before ends. `fields` are those of `RunStep`."""
         yield from self._begin_run()
         yield from self._close_all("completed")
-        self._group, self._index = response_id, 0
+        if self._finish_reason is not None:
+            yield RunStepDone(RunStep(status="completed", finish_reason=self._finish_reason))
+        self._group, self._index, self._finish_reason = response_id, 0, None
         yield RunStepCreated(RunStep(**fields))
 
     def _end_run(
@@ -97,7 +103,7 @@ class FrameworkDecoder(base.Decoder):
         self.complete = True
         open_status: Status = "completed" if status == "requires_action" else status  # type: ignore[assignment]
         yield from self._close_all(open_status)
-        yield RunDone(run=Run(status=status, finish_reason=finish_reason, error=error))
+        yield RunDone(run=Run(status=status, finish_reason=finish_reason or self._finish_reason, error=error))
 
     # -- its messages
 
@@ -110,11 +116,13 @@ class FrameworkDecoder(base.Decoder):
         self._index += 1
         yield NewMessage(message.copy())
 
-    def _begin_call(self, key: Hashable, call_id: str | None, name: str, id: str | None = None) -> Iterator[Event]:
+    def _begin_call(
+        self, key: Hashable, call_id: str | None, name: str, id: str | None = None, **fields: Any
+    ) -> Iterator[Event]:
         """Begin a tool call."""
+        yield from self._begin(ToolCallMessage, key, id or call_id, call_id=call_id, name=name, **fields)
         if call_id:
-            self._names[call_id] = name
-        yield from self._begin(ToolCallMessage, key, id or call_id, call_id=call_id, name=name)
+            self._calls[call_id] = self._open[key]  # type: ignore[assignment]
 
     def _extend(self, key: Hashable, text: Any) -> Iterator[Event]:
         """Add a piece to the open message with this key."""
@@ -126,9 +134,19 @@ class FrameworkDecoder(base.Decoder):
         elif text:
             yield message.delta_event(message.id, text)
 
-    def _close(self, key: Hashable, status: Status = "completed") -> Iterator[Event]:
+    def _replace(self, key: Hashable, text: str) -> Iterator[Event]:
+        """Replace the content of the open message with this key."""
+        message = self._open[key]
+        yield message.delta_event(message.id, text, replace=True)
+
+    def _close(
+        self, key: Hashable, status: Status = "completed", metadata: Mapping[str, Any] | None = None
+    ) -> Iterator[Event]:
         """End the open message with this key, if there is one."""
-        if (message := self._open.pop(key, None)) is not None:
+        message = self._open.pop(key, None)
+        if message is not None and metadata:
+            yield message.done_event(type(message)(message.id, status=status, metadata=dict(metadata)))
+        elif message is not None:
             yield MessageEnded(message.id, status)
 
     def _finish(
@@ -147,20 +165,29 @@ class FrameworkDecoder(base.Decoder):
         for key in [*self._open]:
             yield from self._close(key, status)
 
-    def _output(self, call_id: str | None, text: str, *, failed: bool = False, **metadata: Any) -> Event:
-        """Return the output of a call, which is complete."""
+    def _output(
+        self, call_id: str | None, text: str, *, name: str | None = None, failed: bool = False, **metadata: Any
+    ) -> Event:
+        """Return the output of a call, which is complete. `name` is the tool's, where the call may be of another source."""
         if failed:
             metadata["error"] = True
+        call = self._calls.get(call_id or "")
         output = ToolOutputMessage(
             self._ids.unused(f"{call_id}.output" if call_id else ""),
             call_id=call_id,
-            name=self._names.get(call_id or ""),
+            name=name if call is None else call.name,
             content=text,
             status="failed" if failed else "completed",
             metadata=metadata,
             parent_id=self.parent_id,
         )
         return ToolOutputMessage.done_event(output)
+
+    def _ask(self, call_id: str, arguments: str, *, name: str | None = None) -> Event:
+        """Return the question whether a complete call may run."""
+        call = self._calls.get(call_id) or ToolCallMessage(call_id, name=name)
+        subject = ToolCallMessage(call.id, call_id=call_id, name=call.name, content=arguments, status="completed")
+        return ConfirmationCreated(Confirmation(f"{call_id}.approval", subject))
 
     # -- agents inside of it
 

@@ -1,9 +1,13 @@
-"""Pydantic AI: the events of `agent.run_stream_events(…)`, and of a node's `stream`.
+"""Pydantic AI: the events of `agent.run_stream_events(…)`, and of a node's `stream`, documented at https://ai.pydantic.dev/agents/.
 
-Terminal rule: the run is complete with `agent_run_result`. The events are documented at https://ai.pydantic.dev/agents/.
+Terminal rule: `agent_run_result`, or the end of the source where nothing is open, as the streams of a run's nodes have no result.
 
-Nothing marks where a response begins: a part with the index 0 that no part came before does. The parts say what the deltas add up to;
-the events of a call are repeated before its function runs. The tokens of all responses stand in the result alone.
+Nothing marks where a response begins. A part that no part came before does, and one after the events of tools. The parts say what the
+deltas add up to; the events of a call repeat it before its function runs. A part ends where the next one begins, but deltas of it may
+still come: of a text they begin another message, and a call ends with arguments that are complete JSON, or before it runs.
+
+The events have the tokens of the whole run alone, in the result. What is in between comes from the run's handle (`sources/runs.py`):
+each response of the model, once it is over, with its model, tokens and finish reason.
 """
 
 from __future__ import annotations
@@ -11,20 +15,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
-from ...events import Event
-from ...messages import Message, ReasoningMessage, TextMessage
-from ..values import WireObject, as_object, as_text, text_or_json, text_or_none, usage_of
+from ...events import Event, Run, RunCreated, RunStatus
+from ...messages import Message, ReasoningMessage, TextMessage, ToolCallMessage
+from ..ui_files import file_fields
+from ..values import (
+    WireObject,
+    as_count,
+    as_object,
+    as_objects,
+    as_text,
+    json_text,
+    parse_json,
+    text_or_json,
+    text_or_none,
+    usage_of,
+)
 from .decoder import FrameworkDecoder
+from .pydantic_ai_objects import item_of
 
 __all__ = ["Decoder"]
 
 _TEXTS: Mapping[str, type[Message]] = {"text": TextMessage, "thinking": ReasoningMessage}
-_FIELDS = ("event_kind", "index", "previous_part_kind")
-_PART_FIELDS = (
-    *("part_kind", "part_delta_kind", "id", "content", "content_delta", "signature", "signature_delta"),
-    *("tool_name", "args", "args_delta", "tool_call_id", "outcome", "provider_name"),
-)
-_USAGE = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "requests", "tool_calls")
+_CALLS = ("tool-call", "builtin-tool-call")
+_CUT_SHORT = ("length", "content_filter")
+_FAILED = ("failed", "retried")  # what the model reads as an error
 
 
 class Decoder(FrameworkDecoder):
@@ -33,55 +47,153 @@ class Decoder(FrameworkDecoder):
     name = "pydantic_ai"
     kind_key = "event_kind"
 
+    def __init__(self, new_id: Callable[[], str] | None = None) -> None:
+        super().__init__(new_id)
+        self._is_over = False  # the present response, as tools have run since
+        self._ended: dict[Any, type[Message]] = {}  # the texts of the present response that are done, by their index
+        self._objects: dict[
+            Any, dict[str, Any]
+        ] = {}  # the arguments of its calls that are no JSON text, by their index
+        self._before = 0, 0  # the tokens that were counted before the present step
+        self._of_step = 0, 0
+
     def item_of(self, value: Any) -> Any:
-        """Return a dict of an event, with the fields that are read."""
-        if not isinstance(getattr(value, "event_kind", None), str):
-            return value
-        item = _fields(value, _FIELDS)
-        for key in ("part", "delta", "result"):
-            if (inner := getattr(value, key, None)) is not None:
-                item[key] = _result_of(inner) if hasattr(inner, "output") else _fields(inner, _PART_FIELDS)
-        if (requests := getattr(value, "requests", None)) is not None:
-            parts = {key: getattr(requests, key, ()) for key in ("approvals", "calls")}
-            item["requests"] = {key: [_fields(part, _PART_FIELDS) for part in found] for key, found in parts.items()}
-        return item
+        """Return a dict of an event, of a response or of a run's tokens, with what is read of it."""
+        return item_of(value)
+
+    def finish(self) -> Iterator[Event]:
+        """Yield the end of the run, where no result says so."""
+        if self.complete or self._open:
+            yield from super().finish()
+        elif self._has_begun or self._is_over:
+            yield from self._end()
+        else:
+            self.complete = self.index == 0  # what a node without calls gives
 
     # -- the items
 
     def _read_part(self, item: WireObject) -> Iterator[Event]:
-        index, part = item.get("index"), as_object(item.get("part"))
-        if not self._has_begun or (index == 0 and item.get("previous_part_kind") is None):
+        index, part = as_count(item.get("index")), as_object(item.get("part"))
+        if not self._has_begun or self._is_over or (index == 0 and item.get("previous_part_kind") is None):
+            self._next_response()
             yield from self._begin_step()
-        kind, id = as_text(part.get("part_kind")), text_or_none(part.get("id"))
+        kind = as_text(part.get("part_kind"))
         if kind in _TEXTS:
-            yield from self._begin(_TEXTS[kind], index, id)
-            yield from self._extend(index, part.get("content"))
-        elif kind == "tool-call":
-            yield from self._begin_call(
-                index, text_or_none(part.get("tool_call_id")), as_text(part.get("tool_name")), id
-            )
-            yield from self._extend(index, _arguments(part.get("args")))
+            yield from self._show(_TEXTS[kind], index, as_text(part.get("content")), id=text_or_none(part.get("id")))
+        elif kind in _CALLS:
+            yield from self._read_call(index, part, provider_executed=kind != "tool-call")
+        elif kind == "builtin-tool-return":
+            yield from self._read_output(item)
+        elif kind == "file":
+            for message_class, fields in _files([part.get("content")]):
+                yield from self._show(message_class, index, fields.pop("content"), **fields)
+        elif kind == "compaction":
+            yield from self._show(Message, index, as_text(part.get("content")), type=kind)
+
+    def _next_response(self) -> None:
+        self._is_over, self._ended, self._objects = False, {}, {}
+        self._before, self._of_step = _sum(self._before, self._of_step), (0, 0)
+
+    def _show(self, message_class: type[Message], index: Any, text: str, **fields: Any) -> Iterator[Event]:
+        """Begin a message, or replace the one that is open at this index."""
+        if type(self._open.get(index)) is message_class:
+            yield from self._replace(index, text)
+        else:
+            yield from self._begin(message_class, index, **fields)
+            yield from self._extend(index, text)
+
+    def _read_call(self, index: Any, part: WireObject, *, provider_executed: bool) -> Iterator[Event]:
+        arguments, call_id = self._arguments(index, part.get("args")), text_or_none(part.get("tool_call_id"))
+        if isinstance(call := self._open.get(index), ToolCallMessage) and call.call_id == call_id:
+            yield from self._replace(index, arguments)
+        else:
+            name, id = as_text(part.get("tool_name")), text_or_none(part.get("id"))
+            yield from self._begin_call(index, call_id, name, id, provider_executed=provider_executed)
+            yield from self._extend(index, arguments)
+
+    def _arguments(self, index: Any, args: Any) -> str:
+        """Return arguments as JSON text. An object may get more members."""
+        if isinstance(args, str) or args is None:
+            return args or ""
+        self._objects[index] = {**self._objects.get(index, {}), **as_object(args)}
+        return json_text(self._objects[index])
 
     def _read_delta(self, item: WireObject) -> Iterator[Event]:
-        delta = as_object(item.get("delta"))
-        text = delta.get("content_delta") if "content_delta" in delta else _arguments(delta.get("args_delta"))
-        if text:
-            yield from self._extend(item.get("index"), text)
+        index, delta = as_count(item.get("index")), as_object(item.get("delta"))
+        if (text := delta.get("content_delta")) is not None:
+            if text and index not in self._open and index in self._ended:
+                yield from self._begin(self._ended[index], index)
+            yield from self._extend(index, text)
+        elif as_object(args := delta.get("args_delta")) and index in self._open:
+            yield from self._replace(index, self._arguments(index, args))
+        elif args is not None:
+            yield from self._extend(index, args)
 
     def _read_part_end(self, item: WireObject) -> Iterator[Event]:
-        return self._close(item.get("index"))
+        index, part = as_count(item.get("index")), as_object(item.get("part"))
+        message, args = self._open.get(index), part.get("args")
+        if isinstance(message, ToolCallMessage):
+            if not isinstance(args, str) or parse_json(args) is not None:
+                yield from self._close(index)
+        elif message is not None:
+            self._ended[index] = type(message)
+            signature = text_or_none(part.get("signature")) if part.get("provider_name") == "anthropic" else None
+            yield from self._close(index, metadata={"signature": signature} if signature else None)
+
+    def _read_call_again(self, item: WireObject) -> Iterator[Event]:
+        """A call runs now, so that it is complete."""
+        self._is_over = True
+        call_id = as_object(item.get("part")).get("tool_call_id")
+        for key, message in [*self._open.items()]:
+            if message.call_id == call_id and isinstance(message, ToolCallMessage):
+                yield from self._close(key)
+
+    def _read_result_of_call(self, item: WireObject) -> Iterator[Event]:
+        yield from self._read_call_again(item)
+        yield from self._read_output(item)
 
     def _read_output(self, item: WireObject) -> Iterator[Event]:
         """The output of a call. One that the function refused (`ModelRetry`) goes back to the model as its fault."""
         part = as_object(item.get("part"))
-        failed = part.get("outcome", "success") != "success"
-        yield self._output(text_or_none(part.get("tool_call_id")), text_or_json(part.get("content")), failed=failed)
+        call_id, outcome = text_or_none(part.get("tool_call_id")), part.get("outcome")
+        metadata = {"declined": None} if outcome == "denied" else {}
+        text, name, failed = as_text(part.get("content")), text_or_none(part.get("tool_name")), outcome in _FAILED
+        yield self._output(call_id, text, name=name, failed=failed, **metadata)
+        for message_class, fields in _files(part.get("files")):
+            id = self._ids.unused(f"{call_id}.file")
+            fields |= {"role": "computer", "call_id": call_id, "parent_id": self.parent_id}
+            yield message_class.done_event(message_class(id, status="completed", **fields))
+
+    def _read_response(self, item: WireObject) -> Iterator[Event]:
+        """A response is over. Its calls may still run."""
+        self._finish_reason = text_or_none(item.get("finish_reason"))
+        if model := text_or_none(item.get("model_name")):
+            yield RunCreated(run=Run(model=model))
+        yield from self._count(as_object(item.get("usage")))
 
     def _read_result(self, item: WireObject) -> Iterator[Event]:
         result = as_object(item.get("result"))
-        if usage := as_object(result.get("usage")):
-            yield usage_of(usage)
-        yield from self._end_run("requires_action" if result.get("is_deferred") else "completed")
+        yield from self._count(as_object(result.get("usage")), _sum(self._before, self._of_step))
+        for call in as_objects(result.get("approvals")):
+            args, name = call.get("args"), text_or_none(call.get("tool_name"))
+            yield self._ask(as_text(call.get("tool_call_id")), text_or_json(args), name=name)
+        yield from self._end("requires_action" if "approvals" in result else None)
+
+    def _end(self, status: RunStatus | None = None) -> Iterator[Event]:
+        cut_short = self._finish_reason in _CUT_SHORT
+        yield from self._end_run(status or ("incomplete" if cut_short else "completed"))
+
+    def _count(self, usage: WireObject, counted: tuple[int, int] = (0, 0)) -> Iterator[Event]:
+        """Add tokens to those of the present step, but for those that were counted."""
+        new = tuple(max(0, count - before) for count, before in zip(_tokens(usage), counted, strict=True))
+        if any(new):
+            self._of_step = _sum(self._of_step, new)
+            yield usage_of({**usage, "input_tokens": self._of_step[0], "output_tokens": self._of_step[1]})
+
+    def _read_usage(self, item: WireObject) -> Iterator[Event]:
+        """The conversation had these tokens before the run."""
+        self._before = _tokens(as_object(item.get("usage")))
+        return iter(())
 
     def _read_nothing(self, item: WireObject) -> Iterable[Event]:
         return ()
@@ -91,26 +203,29 @@ class Decoder(FrameworkDecoder):
         "part_delta": _read_delta,
         "part_end": _read_part_end,
         "final_result": _read_nothing,
-        "function_tool_call": _read_nothing,
-        "output_tool_call": _read_nothing,
-        "function_tool_result": _read_output,
-        "output_tool_result": _read_output,
-        "deferred_tool_requests": _read_nothing,
+        "function_tool_call": _read_call_again,
+        "output_tool_call": _read_call_again,
+        "function_tool_result": _read_result_of_call,
+        "output_tool_result": _read_result_of_call,
+        "deferred_tool_requests": _read_nothing,  # a capability may resolve them; the result has those that are left
+        "deferred_tool_results": _read_nothing,
+        "usage": _read_usage,
+        "response": _read_response,
         "agent_run_result": _read_result,
     }
 
 
-def _fields(value: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    """Return the attributes of an object that have a value."""
-    found = ((name, getattr(value, name, None)) for name in names)
-    return {name: value for name, value in found if value is not None}
+def _sum(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, int]:
+    return one[0] + other[0], one[1] + other[1]
 
 
-def _result_of(result: Any) -> dict[str, Any]:
-    usage = result.usage  # a function in older versions
-    usage = usage if hasattr(usage, "input_tokens") else usage()
-    return {"is_deferred": type(result.output).__name__ == "DeferredToolRequests", "usage": _fields(usage, _USAGE)}
+def _tokens(usage: WireObject) -> tuple[int, int]:
+    return as_count(usage.get("input_tokens")) or 0, as_count(usage.get("output_tokens")) or 0
 
 
-def _arguments(value: Any) -> str:
-    return "" if value is None else text_or_json(value)
+def _files(values: Any) -> Iterator[tuple[type[Message], dict[str, Any]]]:
+    """Yield the class of each file's message, and its fields."""
+    for file in as_objects(values):
+        message_class, format, content = file_fields(as_text(file.get("url")), as_text(file.get("media_type")))
+        if content:
+            yield message_class, {"format": format or None, "content": content}

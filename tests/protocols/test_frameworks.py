@@ -1,0 +1,271 @@
+"""Decoders of agent frameworks, by small items as they make them of the frameworks' objects. No framework is imported.
+
+`tests/integrations` has the frameworks themselves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import streamkit as sk
+from streamkit.protocols import registry
+from streamkit.protocols.frameworks.shape import FRAMEWORKS
+
+PNG = "data:image/png;base64,aW1hZ2U="
+
+
+def read(framework: str, items: list[Any], **options: Any) -> sk.StreamManager:
+    """A stream that has read these items."""
+    stream = sk.stream(items, protocol=framework, **options)
+    with stream:
+        for _ in stream:
+            pass
+    return stream
+
+
+def shown(stream: sk.StreamManager) -> list[tuple[str, str, str]]:
+    return [(message.type, message.content, message.status) for message in stream.messages]
+
+
+# -- of all
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_framework_is_read_alone(framework: str) -> None:
+    stream = sk.stream([], protocol="text") if framework == "text" else sk.stream([])
+    with pytest.raises(sk.UsageError, match="read alone"):
+        stream.chunks(framework)
+    with pytest.raises(sk.UsageError, match="read alone"):
+        sk.to_input([], framework)
+
+
+def test_the_error_for_an_unknown_protocol_names_the_frameworks() -> None:
+    with pytest.raises(sk.UsageError, match="pydantic_ai"):
+        sk.stream([], protocol="no_such")
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_broken_items_are_passed_over(framework: str) -> None:
+    """Whatever stands where a kind, a key or an object should be."""
+    decoder = registry.decoder_of(framework)
+    kinds = [*getattr(decoder, "readers", {}), "unknown", None, 17]
+    broken: list[Any] = [None, 17, "text", [], {}, [{"x": 1}], {"part": 1, "id": []}, float("nan")]
+    keys = ("index", "part", "delta", "result", "usage", "data", "item", "message", "id", "type", "content", "output")
+    key = getattr(decoder, "kind_key", "type")
+    items = [{key: kind, **dict.fromkeys(keys, value)} for kind in kinds for value in broken]
+    for item in items:
+        stream = sk.stream([item, item], protocol=framework)
+        with contextlib.suppress(sk.IncompleteStreamError, sk.RunFailedError):
+            stream.until_done()
+        assert [warning for warning in stream.warnings if warning.code == "decoder-error"] == []
+
+
+# -- pydantic_ai
+
+
+def start(index: int, part_kind: str, content: str | None = None, *, after: str | None = None, **part: Any) -> Any:
+    part = {"part_kind": part_kind, **({} if content is None else {"content": content}), **part}
+    return {
+        "event_kind": "part_start",
+        "index": index,
+        "part": part,
+        **({"previous_part_kind": after} if after else {}),
+    }
+
+
+def delta(index: int, **fields: Any) -> Any:
+    return {"event_kind": "part_delta", "index": index, "delta": fields}
+
+
+def end(index: int, **part: Any) -> Any:
+    return {"event_kind": "part_end", "index": index, "part": part}
+
+
+def call(index: int, args: Any, call_id: str = "c1", *, kind: str = "tool-call", after: str | None = None) -> Any:
+    return start(index, kind, tool_name="f", args=args, tool_call_id=call_id, after=after)
+
+
+def runs(call_id: str = "c1") -> Any:
+    return {"event_kind": "function_tool_call", "part": {"tool_call_id": call_id, "tool_name": "f"}}
+
+
+def returned(content: str, call_id: str = "c1", **part: Any) -> Any:
+    part = {"tool_call_id": call_id, "tool_name": "f", "content": content, "outcome": "success", **part}
+    return {"event_kind": "function_tool_result", "part": part}
+
+
+def result(**fields: Any) -> Any:
+    return {"event_kind": "agent_run_result", "result": fields}
+
+
+def response(input_tokens: int = 0, output_tokens: int = 0, finish_reason: str = "stop") -> Any:
+    usage = {"input_tokens": input_tokens, "output_tokens": output_tokens}
+    return {"event_kind": "response", "model_name": "m", "finish_reason": finish_reason, "usage": usage}
+
+
+def pydantic_ai(*items: Any) -> sk.StreamManager:
+    """A strict stream that has read these items."""
+    return read("pydantic_ai", [*items], strict=True)
+
+
+def test_pydantic_ai_begins_a_step_where_no_part_came_before_and_after_tools() -> None:
+    """The first part that shows may have another index than 0."""
+    text = start(0, "text", "a")
+    stream = pydantic_ai(text, end(0), text, end(0), call(1, "{}", after="text"), runs(), returned("x"))
+    assert len(stream.get_final_run_steps()) == 2
+    items = (call(0, "{}"), end(0, args="{}"), runs(), returned("x"), start(1, "text", "b"), end(1), result())
+    stream = pydantic_ai(*items)
+    assert [message.step_id for message in stream.messages] == ["step-1", "step-1", "step-2"]
+
+
+def test_pydantic_ai_interleaved_parts_are_told_apart_by_their_index() -> None:
+    """A part ends where the next begins, but more of it may come: to a text as another message, to a call as its arguments."""
+    stream = pydantic_ai(
+        *(start(0, "thinking", "a"), end(0), start(1, "text", "b", after="thinking"), end(1)),
+        *(delta(0, content_delta="c"), call(2, '{"x"', "c1", after="text"), end(2, args='{"x"')),
+        *(
+            call(3, "", "c2", after="tool-call"),
+            delta(2, args_delta=": 1}"),
+            delta(3, args_delta="{}"),
+            end(3, args="{}"),
+        ),
+        *(runs("c1"), runs("c2"), returned("1", "c1"), returned("2", "c2"), result()),
+    )
+    assert shown(stream)[:3] == [
+        ("reasoning", "a", "completed"),
+        ("message", "b", "completed"),
+        ("reasoning", "c", "completed"),
+    ]
+    assert [m.content for m in stream.messages if m.type == "tool_call"] == ['{"x": 1}', "{}"]
+
+
+def test_pydantic_ai_a_part_that_begins_again_replaces_what_was_shown() -> None:
+    picture = {"url": PNG, "media_type": "image/png"}
+    stream = pydantic_ai(
+        *(start(0, "file", content=picture), start(0, "file", content={**picture, "url": PNG + "aGk="}, after="file")),
+        *(
+            call(1, '{"a"', after="file"),
+            end(1, args='{"a"'),
+            call(1, '{"b": 1}', after="tool-call"),
+            end(1, args='{"b": 1}'),
+        ),
+        *(start(2, "compaction", after="tool-call"), start(2, "compaction", "In short.", after="compaction")),
+        *(runs(), returned("x"), result()),
+    )
+    image, used, summary, _ = stream.messages
+    assert (image.type, image.format, image.content) == ("image", "base64.png", "aW1hZ2U=aGk=")
+    assert used.content == '{"b": 1}'
+    assert (summary.type, summary.content) == ("compaction", "In short.")
+
+
+def test_pydantic_ai_arguments_may_be_objects_that_get_more_members() -> None:
+    stream = pydantic_ai(
+        *(
+            call(0, {"a": 1}),
+            delta(0, args_delta={"b": 2}),
+            end(0, args={"a": 1, "b": 2}),
+            runs(),
+            returned("x"),
+            result(),
+        )
+    )
+    assert stream.messages[0].content == '{"a":1,"b":2}'
+
+
+def test_pydantic_ai_a_tool_of_the_provider_takes_no_answer() -> None:
+    stream = pydantic_ai(
+        *(call(0, None, kind="builtin-tool-call"), delta(0, args_delta='{"q": 1}'), end(0, args='{"q": 1}')),
+        start(1, "builtin-tool-return", "found", tool_name="web_search", tool_call_id="c1", after="builtin-tool-call"),
+        *(start(2, "text", "Here.", after="builtin-tool-return"), end(2), result()),
+    )
+    used, output, _ = stream.messages
+    assert isinstance(used, sk.ToolCallMessage)
+    assert used.provider_executed
+    assert (output.call_id, output.content, output.step_id) == ("c1", "found", used.step_id)
+    assert stream.status == "completed"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status", "metadata"),
+    [
+        ("retried", "failed", {"error": True}),
+        ("failed", "failed", {"error": True}),
+        ("denied", "completed", {"declined": None}),
+        ("interrupted", "completed", {}),
+    ],
+)
+def test_pydantic_ai_an_output_says_how_its_call_went(outcome: str, status: str, metadata: dict[str, Any]) -> None:
+    output = pydantic_ai(call(0, "{}"), runs(), returned("no", outcome=outcome), result()).messages[-1]
+    assert (output.status, output.metadata) == (status, metadata)
+
+
+def test_pydantic_ai_files_of_an_output_are_messages_beside_it() -> None:
+    files = [
+        {"url": PNG, "media_type": "image/png"},
+        {"url": "https://example.org/a.pdf", "media_type": "application/pdf"},
+    ]
+    stream = pydantic_ai(call(0, "{}"), runs(), returned("See file.", files=files), result())
+    assert [(m.type, m.format, m.content, m.role, m.call_id) for m in stream.messages[2:]] == [
+        ("image", "base64.png", "aW1hZ2U=", "computer", "c1"),
+        ("file", "url", "https://example.org/a.pdf", "computer", "c1"),
+    ]
+
+
+def test_pydantic_ai_tokens_are_those_of_each_response_and_the_rest_is_the_last_steps() -> None:
+    """What sub-agents used is in the run's tokens alone. What the conversation had used before is not of this run."""
+    before = {"event_kind": "usage", "usage": {"input_tokens": 100, "output_tokens": 10}}
+    stream = pydantic_ai(
+        *(call(0, "{}"), before, response(5, 1, "tool_call"), runs(), returned("x")),
+        *(start(0, "text", "a"), end(0), response(7, 2), result(usage={"input_tokens": 115, "output_tokens": 14})),
+    )
+    steps = [(step.usage and step.usage.input_tokens, step.finish_reason) for step in stream.get_final_run_steps()]
+    assert steps == [(5, "tool_call"), (10, None)]
+    run = stream.get_final_run()
+    assert (run.model, run.finish_reason) == ("m", "stop")
+    assert stream.usage is not None
+    assert (stream.usage.input_tokens, stream.usage.output_tokens) == (15, 4)
+
+
+def test_pydantic_ai_an_answer_that_was_cut_short_is_incomplete() -> None:
+    stream = pydantic_ai(start(0, "text", "a"), end(0), response(1, 1, "length"), result())
+    assert (stream.status, stream.get_final_run().finish_reason) == ("incomplete", "length")
+
+
+def test_pydantic_ai_calls_that_wait_for_an_approval_are_questions() -> None:
+    stream = pydantic_ai(
+        call(0, '{"sum": 5}'), runs(), result(approvals=[{"tool_call_id": "c1", "args": '{"sum": 5}'}])
+    )
+    assert stream.status == "requires_action"
+    assert [(one.id, one.subject, one.status) for one in stream.confirmations] == [
+        ("c1.approval", stream.messages[0], "unanswered")
+    ]
+
+
+def test_pydantic_ai_a_source_without_a_result_is_complete_where_nothing_is_open() -> None:
+    """So are the streams of a run's nodes: of a model request, and of the calls after it."""
+    assert pydantic_ai(start(0, "text", "a"), end(0)).status == "completed"
+    assert pydantic_ai(call(0, "{}"), end(0, args="{}")).status == "requires_action"
+    assert pydantic_ai(runs(), returned("x")).status == "completed"
+    assert pydantic_ai().messages == ()
+    with pytest.raises(sk.IncompleteStreamError):
+        pydantic_ai(start(0, "text", "a"))
+
+
+RECORDED = [start(0, "text", "Hel"), delta(0, content_delta="lo."), end(0), result()]
+
+
+def test_pydantic_ai_is_not_imported_for_a_recording(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    sk.stream(RECORDED, sk.Recorder(path), protocol="pydantic_ai").until_done()
+    program = (
+        f"import sys, pathlib, streamkit as sk; text = sk.stream(pathlib.Path({str(path)!r})).get_final_text()\n"
+        "print(text, 'pydantic_ai' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["Hello.", "False"]
