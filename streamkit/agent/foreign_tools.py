@@ -115,7 +115,7 @@ def _langchain_schema(value: Any) -> Mapping[str, Any]:
     if not is_object(schema) and callable(getattr(schema, "model_json_schema", None)):
         schema = schema.model_json_schema()
     if not is_object(schema):
-        raise UsageError(f"tool {value.name} has an `args_schema` that is no JSON schema: {schema!r}")
+        raise UsageError(f"tool {value.name} has an `args_schema` that is not a JSON schema: {schema!r}")
     return schema
 
 

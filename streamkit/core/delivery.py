@@ -186,7 +186,7 @@ class Delivery:
 
     def _has_answered_before(self, error: Exception) -> bool:
         """Whether this is an error of the connection of an HTTP response that has brought the end of its run."""
-        raise NotImplementedError("the manager's")
+        raise NotImplementedError("the managers implement it")
 
     def _check(self) -> bool:
         """Raise `Stopped` if `close` or `cancel` was called before the stream's end, or while a source is read inside another.
@@ -258,11 +258,11 @@ class Delivery:
 
     def _look_for_content(self, event: Event) -> None:
         """Note whether an event brings the first content."""
-        raise NotImplementedError("the manager's")
+        raise NotImplementedError("the managers implement it")
 
     def _observe(self, event: Event) -> None:
         """Note what an event means for the stream itself."""
-        raise NotImplementedError("the manager's")
+        raise NotImplementedError("the managers implement it")
 
     def _must_await(self, hook: Any, result: Any) -> bool:
         """Whether the value that a hook returned has to be awaited.

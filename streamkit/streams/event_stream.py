@@ -87,7 +87,7 @@ class ReadyFrames(Handler):
 
     def wait_for_room(self) -> Any:
         """Wait until the client has taken frames or disconnected, or the stream is cancelled."""
-        raise NotImplementedError("defined for threads and for tasks")
+        raise NotImplementedError("the subclasses for threads and for tasks implement it")
 
     def fail(self, error: BaseException) -> None:
         """The stream raised. Usually its `StreamException` has been added already."""
@@ -172,7 +172,7 @@ class EventStream:
         return self._writer.headers
 
     def _new_frames(self, manager: Any, writer: EventStreamWriter, mask: ErrorMask) -> Any:
-        raise NotImplementedError("defined for threads and for tasks")
+        raise NotImplementedError("the subclasses for threads and for tasks implement it")
 
     def __del__(self) -> None:
         """The response was dropped without being closed, so nobody reads the stream any more."""

@@ -40,7 +40,7 @@ class EventLoopManager(Manager):
 
     async def close(self) -> None:
         """As `StreamManager.close`."""
-        raise NotImplementedError("the manager's")
+        raise NotImplementedError("the managers implement it")
 
     # -- cancellation, and answers from other threads
 

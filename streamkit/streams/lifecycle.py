@@ -137,7 +137,7 @@ class Lifecycle(SourceOpener):
 
     def _release_steps(self) -> None:
         """Drop the generators that have ended."""
-        raise NotImplementedError("the manager's")
+        raise NotImplementedError("the managers implement it")
 
     # -- sources
 

@@ -88,7 +88,7 @@ class Manager(Lifecycle, Readable):
 
     def answer_came(self) -> None:
         """Something was answered or deferred, perhaps in another thread. For streamkit itself."""
-        raise NotImplementedError("the manager's")
+        raise NotImplementedError("the managers implement it")
 
     def _check_text_is_left(self) -> None:
         """Check that the stream has not ended, so that its text can still be read as it arrives.

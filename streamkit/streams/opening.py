@@ -33,7 +33,7 @@ class SourceOpener(StreamState):
     @property
     def _hands_out(self) -> bool:
         """Whether somebody gets the content who cannot take it back."""
-        raise NotImplementedError("the manager's")
+        raise NotImplementedError("the managers implement it")
 
     # -- sources
 
