@@ -49,7 +49,7 @@ __all__ = [
 class StreamkitError(Exception):
     """The root of streamkit's errors.
 
-    `str(error)` is safe to print: what is not printable in it, as a provider's text may hold, is escaped.
+    `str(error)` is safe to print: unprintable characters, as in a provider's text, are escaped.
 
     Attributes:
         messages: the stream's messages when it failed; empty if the error ended no stream.
@@ -66,7 +66,7 @@ class StreamkitError(Exception):
         return "".join(one if one.isprintable() else _escaped(one) for one in self.message)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what pickles and copies every error with its attributes, whatever the arguments of its class."""
+        """Return the arguments for pickling and copying any error with its attributes, whatever its class takes."""
         state = {**self.__dict__, "messages": list(self.messages)} if self.messages else dict(self.__dict__)
         return _restored, (type(self), self.args, state)
 
@@ -178,7 +178,7 @@ class SourceError(StreamkitError):
     should_retry: bool | None = None
 
     def note_headers(self, headers: Any) -> None:
-        """Note what the headers of the server's response say of another request. For streamkit's own packages."""
+        """Note the headers of the server's response about another request. For streamkit's own packages."""
         from .response_headers import retry_after, should_retry  # errors alone need it
 
         self.retry_after, self.should_retry = retry_after(headers), should_retry(headers)
@@ -379,7 +379,7 @@ def _message_of(fields: Mapping[str, Any], depth: int) -> str:
 
 
 def _explanation(fields: Mapping[str, Any], depth: int) -> str:
-    """Return what explains an error's message."""
+    """Return the explanation beside an error's message."""
     metadata = fields.get("metadata")
     raw = cast("Mapping[str, Any]", metadata).get("raw") if isinstance(metadata, Mapping) else None
     more = [fields.get(key) for key in ("error_description", "message", "detail", "details")]

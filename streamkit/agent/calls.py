@@ -39,20 +39,20 @@ class ToolTimeoutError(Exception):
 
 
 class PendingCall:
-    """A call of a function, and what became of it.
+    """A call of a function, and its outcome.
 
     Its events are: created and deltas with progress, if the tool reports any; a delta that replaces the progress; done.
 
     Args:
         call: the model's call.
-        tool: what it calls.
+        tool: the function that it calls.
         stream: the agent's stream, for the tool's context.
         deps: the application's own object, for the same.
 
     Attributes:
         suspended: whether it waits for an answer that nobody gave, so that it has no output: of agents' calls.
         waits: whether it does nothing but wait for an answer: of agents' calls.
-        record: writes what its agent has done so far into the conversation, in the stream's own thread.
+        record: writes its sub-agent's messages so far into the conversation, in the stream's own thread.
         media: the images, files and audio of its output.
         began: whether the function was called.
         output: its output once it has ended, whether the stream still emits it or not; None before that.
@@ -106,7 +106,7 @@ class PendingCall:
             raise failure
 
     def run(self) -> Any:
-        """Call the function, and return what it returns. Raises what it raises."""
+        """Call the function. Returns its result, and raises its error."""
         self.began = True
         arguments = self.tool.check(self.call.content)
         value = self.tool.call(self.call.content, ToolContext(self.call, self._stream, self._deps, arguments))
@@ -191,7 +191,7 @@ class PendingCall:
         return changed(part, id=id, role="computer", call_id=call_id_of(self.call), status="completed")
 
     def time_out(self) -> None:
-        """Its time is over: emit that as the output. What the function still does or returns counts for nothing."""
+        """Emit as the output that the call's time is over. A later result of the function counts for nothing."""
         self._timed_out = True
         rest = "was stopped" if self.tool.can_be_stopped else "could not be stopped, and may still run"
         self.fail(ToolTimeoutError(f"the tool took longer than {self.tool.timeout:g} seconds and {rest}"))
@@ -358,7 +358,7 @@ class Mailbox:
         """Return the next batch; None if there is none yet, [] after the last one.
 
         Raises:
-            BaseException: what `end` was called with.
+            BaseException: the one that `end` was called with.
         """
         while True:
             with self._lock:

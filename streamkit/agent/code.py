@@ -192,7 +192,7 @@ _busy: set[tuple[int, str]] = set()
 
 
 def console_of(call: ToolCallMessage, errors: str | None = None) -> ConsoleMessage:
-    """Return the console of a call's code, with what it wrote to stderr alone; empty without that."""
+    """Return the console of a call's code, with its output on stderr alone; empty without that."""
     metadata = {"stderr": [[0, len(errors)]]} if errors else {}
     return ConsoleMessage(f"{call.id}.console", call_id=call_id_of(call), content=errors, metadata=metadata)
 
@@ -210,14 +210,14 @@ def unsupported_language(call: ToolCallMessage, language: str, computer: Computi
 
 
 class CodeRun:
-    """A run of code, which a thread of its own reads from the computer. What nobody reads any more is not lost: the
+    """A run of code, which a thread of its own reads from the computer. Events that nobody reads any more are not lost: the
     messages of the run are complete whenever it has ended, and however.
 
     Args:
         computer: runs the code.
         code: the code.
         call: the call that asked for it.
-        before: called in its thread before it begins; what it raises, `read` raises.
+        before: called in its thread before it begins; `read` raises its error.
         around: returns a context in which it runs, in its thread.
 
     Attributes:
@@ -243,7 +243,7 @@ class CodeRun:
         self._running: Running | None = None
         self._engine = Engine()  # makes the run's messages, apart from the stream's
         self._unread: list[Event] = []
-        self._changed = threading.Condition()  # guards what is below, and `_unread`
+        self._changed = threading.Condition()  # guards the attributes below, and `_unread`
         self._closing = False
         self._ended = False
         self._error: BaseException | None = None
@@ -255,7 +255,7 @@ class CodeRun:
         """Wait for events, and return all that are there; none at the end. Begins the run.
 
         Raises:
-            Exception: what the computer raised.
+            Exception: the computer's.
         """
         with self._changed:
             if self._thread is None and not self._closing:
@@ -293,7 +293,7 @@ class CodeRun:
         if self._thread is not None:
             self._thread.join()
         if self._closing and (repeat_loss := getattr(self._running, "repeat_loss", None)) is not None:
-            repeat_loss()  # no handler gets what came while it was closed
+            repeat_loss()  # no handler gets the events that came while it was closed
 
     # -- for the turn, once it is closed
 

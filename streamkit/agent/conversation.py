@@ -34,7 +34,7 @@ __all__ = [
 
 
 UserInput: TypeAlias = str | Message | Mapping[str, Any] | Sequence[Message | Mapping[str, Any]] | None
-"""What a user adds to a conversation: a text, one flat message or several, or nothing."""
+"""A user's input to a conversation: a text, one flat message or several, or nothing."""
 
 _M = TypeVar("_M", bound=Message)
 
@@ -139,7 +139,7 @@ def image_of_path(message: Message) -> Message:
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         format = "webp"
     if format is None:
-        raise UsageError(f"the image {path!r} is not a PNG, JPEG, GIF or WebP image, which are what models take")
+        raise UsageError(f"the image {path!r} is not a PNG, JPEG, GIF or WebP image: models take no others")
     content = base64.b64encode(data).decode("ascii")
     fields = {**message.to_dict(), "format": f"base64.{format}", "content": content}
     return Message.from_dict({**fields, "metadata": {**message.metadata, "path": path}})
@@ -155,7 +155,7 @@ def model_text(text: str, limit: int) -> str:
 
 
 def _as_shown(text: str) -> str:
-    """Return what a terminal shows: what follows a carriage return overwrites the line from its beginning, as progress
+    """Return the text as a terminal shows it: after a carriage return the line is overwritten from its beginning, as by progress
     bars do."""
     if "\r" not in text:
         return text
@@ -170,8 +170,8 @@ def _overwritten(line: str) -> str:
 
 
 def displayed_text(message: Message) -> str:
-    """Return what a model reads of something that code displayed and that it cannot see: the text that came with it,
-    else that of an HTML document, else its source, or what it was."""
+    """Return the text for a model in place of an output that it cannot see: the text that came with it, else that of an HTML
+    document, else its source, or its kind."""
     content = message.content
     if isinstance(message, ImageMessage) or message.type == "file":
         return image_text(message, "displayed: ") + "\n"
@@ -186,8 +186,7 @@ def displayed_text(message: Message) -> str:
 
 
 def image_text(message: Message, how: str = "") -> str:
-    """Return what a model reads in place of an image or a file: what it is, where it is, and the text that came with
-    it."""
+    """Return the text for a model in place of an image or a file: its kind, its location, and the text that came with it."""
     where = message.metadata.get("path") or (message.content if message.format in ("path", "file_id", "url") else "")
     text = message.metadata.get("text")
     return f"[{how}{message.type}{f': {where}' if where else ''}]" + (f" {text}" if isinstance(text, str) else "")

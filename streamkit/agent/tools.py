@@ -136,7 +136,7 @@ class Tool(Generic[P, R]):
 
         Raises:
             UsageError: the function `confirm` returns no bool.
-            Exception: what that function raises.
+            Exception: that function's.
         """
         if isinstance(self.confirm, bool):
             return self.confirm

@@ -8,8 +8,8 @@
 The engine makes an `Answer` only where the source can take one, so that an answer which would change nothing is refused
 at once.
 
-Thousands of calls may be pending at once, and what waits is looked at after every batch. So nothing here walks through
-all of it: an answer that changes appends itself to `changes`, and calls are found by their ids.
+Thousands of calls may be pending at once, and they are looked at after every batch. So nothing here walks through
+all of them: an answer that changes appends itself to `changes`, and calls are found by their ids.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class PendingAnswers:
 
     These say what the source can do with answers. Opening a source sets the first and third; `then=`, an agent or a relay
     the rest:
-        pull_approves: pulling on runs what a confirmation shows.
+        pull_approves: the next pull runs the subject of a confirmation.
         pull_approved: it did so when the source was recorded. The recording has the outcomes of its confirmations.
         has_outcomes: the source is a recording that has the outcomes of all its confirmations.
         is_canonical: the source is another stream's events, which have the outcomes.
@@ -134,7 +134,7 @@ class PendingAnswers:
         self._passive_by_call: dict[str | None, dict[str, Confirmation]] = {}
         # The keys of calls, by call id and by their message's id. The one that is answered next comes first.
         self._call_keys: dict[str, OrderedDict[str, None]] = {}
-        # What the changes have shown:
+        # The changes, sorted:
         self._ready: list[tuple[int, Answer]] = []  # a heap of answers to deliver, by their questions' numbers
         self._unstarted: list[Answer] = []  # awaitables that were not started
         self._awaited: dict[Answer, None] = {}  # those to wait for
@@ -216,13 +216,13 @@ class PendingAnswers:
             self._runs.run.finish_reason = "declined"
 
     def code_runs(self, call_id: str | None) -> Iterator[e.Event]:
-        """Settle as approved what could be decided elsewhere alone, because the code of this call runs. A confirmation
+        """Settle as approved the confirmations that only another process could decide, because the code of this call runs. One
         of another call stays open."""
         for confirmation in [*self._passive_by_call.get(call_id, {}).values()]:
             yield from self.settle(confirmation, "approved")
 
     def source_done(self) -> Iterator[e.Event]:
-        """Settle as unanswered what nothing here could answer, because the source has ended."""
+        """Settle as unanswered the confirmations that could not be answered here, because the source has ended."""
         for confirmation in [self._undecided[id] for id in self._passive if id not in self.answered_later]:
             yield from self.settle(confirmation, "unanswered")
 
@@ -285,7 +285,7 @@ class PendingAnswers:
                 self.drop(key)
 
     def drop(self, key: str) -> None:
-        """Remove what waits under this key: it takes no answer any more."""
+        """Remove a question by its key: it takes no answer any more."""
         slot = self.waiting[key].answer_slot
         self._remove(key)
         if slot is not None:
@@ -294,7 +294,7 @@ class PendingAnswers:
     # -- answers of ours
 
     def _new_answer(self, what: str, key: str, *, awaitables: bool = False) -> Answer:
-        """Make the `Answer` to what waits under this key."""
+        """Make the `Answer` to the question with this key."""
         answer = Answer(what, self.waker.answer_came, awaitables=awaitables, changes=self.changes)
         self._own_count += 1
         self._own[answer] = (self._own_count, key)
@@ -312,7 +312,7 @@ class PendingAnswers:
         return waiting.call_id or waiting.id if isinstance(waiting, ToolCallMessage) else waiting.id
 
     def _remove(self, key: str) -> None:
-        """Remove what waits under this key."""
+        """Remove a question by its key."""
         waiting = self.waiting.pop(key)
         if self.removed is not None:
             self.removed.append(key)
@@ -398,7 +398,7 @@ class PendingAnswers:
 
 
 def _subject(subject: Message, own: Message | None) -> Message:
-    """Return the stream's own message of what wants to run, if it equals the confirmation's, else the latter."""
+    """Return the stream's own message of the subject, if it equals the confirmation's, else the latter."""
     if own is None:
         return subject
     shown = (own.type, own.format, own.content)

@@ -34,7 +34,7 @@ class Answer:
 
     Attributes:
         value: the answer; an awaitable as long as it is not `ready`.
-        error: what the awaitable raised, None if nothing.
+        error: the error that the awaitable raised; None if it raised none.
         has_answer: whether there is an answer, the application's or the stream's.
         ready: whether `value` is the final answer, which needs no awaiting.
         closed: whether no answer is taken any more.
@@ -142,14 +142,14 @@ class Answer:
         return True
 
     def resolve(self, value: object, error: BaseException | None = None) -> None:
-        """Store what the awaitable returned or raised; for the manager that awaited it."""
+        """Store the awaitable's result or error; for the manager that awaited it."""
         self.value = value
         self.error = error
         self.ready = True
         self._changed()
 
     def result(self) -> object:
-        """Return the answer. Raises what its awaitable raised."""
+        """Return the answer. Raises the error of its awaitable."""
         if self.error is not None:
             raise self.error
         return self.value
@@ -187,7 +187,7 @@ class Answer:
             return not self.has_answer
 
     def __reduce__(self) -> tuple[Callable[[str], Answer], tuple[str]]:
-        """Return what makes a closed copy, in this process or another: nothing waits for its answer."""
+        """Return the function and argument that make a closed copy, in this process or another: nothing waits for its answer."""
         return _closed, (self.what,)
 
     def _changed(self) -> None:

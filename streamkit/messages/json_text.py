@@ -49,7 +49,7 @@ LONG = 2 * MAX_NESTING
 TOO_DEEP = f"it is nested more than {MAX_NESTING} levels deep"
 
 NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What a decoder of msgspec raises for bytes that are not JSON, or not of its type."""
+"""The errors that a decoder of msgspec raises for bytes that are not JSON, or not of its type."""
 
 _TOO_DEEP_MARK, _DAMAGED_MARK, _CHECKSUM_MARK = b"nested too deep: ", b"damaged: ", b"wrong checksum: "
 _MARKS = {
@@ -106,7 +106,7 @@ def is_nested_too_deep(value: Any) -> bool:
 
 
 def bounded(value: Any) -> Any:
-    """Return a value of parsed JSON without what no reader takes: None in place of what is nested too deep or contains
+    """Return a value of parsed JSON as every reader takes it: None in place of what is nested too deep or contains
     itself, and of numbers with more digits than Python reads; and text in place of other keys."""
     around: set[int] = set()
 
@@ -175,7 +175,7 @@ class Lenient(msgspec.Struct, frozen=True):
 
     Attributes:
         value: the value, whose strings have no lone surrogates.
-        fault: what is not JSON about the text; "" if that is lone surrogates alone.
+        fault: why the text is not JSON; "" if that is lone surrogates alone.
         halves: strings that begin or end with half of a surrogate pair, by the form that they have in `value`. The other
             half may stand in the next item.
         lost: whether other lone surrogates were replaced.
@@ -222,7 +222,7 @@ def well_formed(value: Any) -> Lenient:
 
 
 def _loads(text: str, faults: list[str]) -> Any:
-    """`json.loads`, which notes what it reads although it is not JSON."""
+    """`json.loads`, which notes each deviation from JSON that it accepts."""
     import json  # only for text that msgspec refuses
 
     constants: set[str] = set()

@@ -1,6 +1,6 @@
 """A conversation as turns, for APIs whose requests are a list of messages: which flat messages go into each, and which go nowhere.
 
-What holds for all such APIs is decided here: an answer is one turn, however many flat messages it has; each call has its result,
+The rules of all such APIs are here: an answer is one turn, however many flat messages it has; each call has its result,
 right after the turn that calls, in the order of the calls; code and console output are texts where no call has them. How a turn is
 written, its protocol decides.
 """
@@ -35,7 +35,7 @@ class Result(NamedTuple):
 
     Attributes:
         call: the call.
-        content: what it gave.
+        content: its text.
     """
 
     call: ToolCallMessage
@@ -84,7 +84,7 @@ def turns_of(messages: Iterable[Message | Confirmation], report: Report, own: st
 
     Args:
         messages: the conversation.
-        report: called with what is left out.
+        report: called with each message that is left out.
         own: the protocol whose own calls, outputs and images go back in the assistant's turn: the key of their metadata.
     """
     conversation: list[Message] = []
@@ -117,7 +117,7 @@ class _Turns:
         self._sent = {call_id_of(call) for call in calls if call.status == "completed" and not call.provider_executed}
         self._sent_count = 0
         self._newest: dict[str, int] = {}  # the number of a call by its id, which may come again in a later run
-        self._outputs: dict[int, str] = {}  # what a call gave, by its number
+        self._outputs: dict[int, str] = {}  # the output of a call, by its number
         self._printed: dict[int, str] = {}
 
     def add(self, message: Message) -> None:
@@ -177,7 +177,7 @@ class _Turns:
         return self._turns[-1].parts
 
     def _answer(self, contents: dict[int, str], message: Message) -> None:
-        """Add what a call gave, which may come in several messages."""
+        """Add a call's output, which may come in several messages."""
         number = self._newest[message.call_id or ""]
         contents[number] = contents.get(number, "") + message.content
         self._is_answered = True

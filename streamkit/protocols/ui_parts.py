@@ -46,10 +46,10 @@ EXTRA_KEY = "streamkit"
 """The key under which the fields of our messages stand that the protocol has no place for."""
 
 MASKED_ERROR = "The run failed."
-"""What stands in place of the text of an error, which may show what is none of a user's business."""
+"""The text in place of an error's own, which may contain secrets."""
 
 DENIED = "The call was declined."
-"""What stands as the output of a call that was declined without a reason."""
+"""The output of a call that was declined without a reason."""
 
 JSON_BLANKS = " \t\n\r"
 """The white space of JSON. Arguments that are nothing else are none."""
@@ -58,7 +58,7 @@ MALFORMED = "The arguments are not a JSON object."
 """The error of a call with arguments that cannot be read."""
 
 UNFINISHED = "The call gave no output."
-"""What stands as the error of a call that was approved and gave nothing, because its run ended."""
+"""The error of a call that was approved and has no output, because its run ended."""
 
 _EXTRA_FIELDS = ("format", "role", "group", "index", "name", "recipient", "created_at", "parent_id")
 _TEXT_FIELDS = ("format", "role", "group", "name", "recipient", "call_id", "parent_id")
@@ -79,7 +79,7 @@ class HeldText:
         self._sent = 0
 
     def add(self, piece: str) -> str:
-        """Return what is to be sent now: "", or the pieces so far."""
+        """Return the text to send now: "", or the pieces so far."""
         self._pieces.append(piece)
         self._held += len(piece)
         return "" if self._held < min(self._sent >> 3, _MOST_HELD) else self.take()
@@ -179,7 +179,7 @@ def message_fields(extra: WireObject, call_id: str | None = None) -> dict[str, A
 
 
 def static_form(message: Message) -> dict[str, Any]:
-    """Return the static form of a message, without what its provider alone understands."""
+    """Return the static form of a message, without its provider's own metadata."""
     form = message.to_dict()
     metadata = {key: message.metadata[key] for key in ("custom", "error") if key in message.metadata}
     return {**without_keys(form, "metadata"), **({"metadata": metadata} if metadata else {})}

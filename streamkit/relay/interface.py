@@ -11,7 +11,7 @@ entries are lines of JSON that the producer encoded and readers decode. An entry
     for entries in relay.read("run-1", after=cursor):    # each event once, in order; `async for` as well
         ...
 
-What holds for every relay:
+Rules for every relay:
 
 1. The numbers of a run's events are 1, 2, 3 … without a hole. A new producer, an epoch, continues them.
 2. A reader gets each event once, in order. Where events are missing it gets a snapshot that replaces all before it.
@@ -195,8 +195,8 @@ class Relay(Closable, ABC):
         """Begin a run.
 
         Args:
-            info: what `RunRecord.info` says of it. `list` finds it by its `conversation` and its `owner`.
-            control: gets what concerns its producer, from any thread. It must not wait.
+            info: its `RunRecord.info`. `list` finds it by its `conversation` and its `owner`.
+            control: gets the messages to its producer, in any thread. It must not wait.
 
         Raises:
             UsageError: there is a run with this id already.
@@ -262,7 +262,7 @@ class Relay(Closable, ABC):
         """
 
     def pass_on(self, run_id: str, question_id: str, answer: Mapping[str, Any]) -> None:
-        """As `answer`, for a reader that does not need to know what became of it: a run that is gone is not an error. In an event
+        """As `answer`, for a reader that does not need the outcome: a run that is gone is not an error. In an event
         loop, which would be blocked while the relay waits, the answer is stored soon.
 
         Raises:
@@ -281,7 +281,7 @@ class Relay(Closable, ABC):
 
     @abstractmethod
     def delete(self, run_id: str) -> None:
-        """Remove a run. What its producer still writes is not stored, and its readers fail."""
+        """Remove a run. Later events of its producer are not stored, and its readers fail."""
 
     @abstractmethod
     def read(
@@ -302,7 +302,7 @@ class Relay(Closable, ABC):
         """
 
     def close(self) -> None:
-        """Release what the relay holds. Its readers fail, and it is not used any more. Leaving `with` closes it, too."""
+        """Release memory and connections. Readers fail, and the relay is not used any more. Leaving `with` closes it, too."""
 
     def reader(self, run_id: str, after: Cursor | None = None, *, timeout: float | None = None) -> Reader:
         """Return a reader of a run: a source for `stream` and `astream`, and an iterable of the events in the log.

@@ -89,7 +89,7 @@ class Writer(StreamState):
         self.run_id = run_id or secrets.token_urlsafe(16)
         self._model = model
         self._message: Message | None = None  # open; the next call of the same kind appends to it
-        self._feed: Items | None = None  # what joins the pieces of the body that is being fed
+        self._feed: Items | None = None  # joins the pieces of the body that is being fed
         self._watchers: set[Callable[[], None]] = set()
         self._times.start = time.monotonic()
         self._log = self.relay.open(self.run_id, {"model": model} if model else {}, control=received)
@@ -108,13 +108,13 @@ class Writer(StreamState):
         of them, where it is not bounded. (The same holds for `confirmations` and the run's steps.)"""
         return super().messages
 
-    # -- what is written
+    # -- writing
 
     def step(self, id: str | None = None) -> None:
-        """Begin another run step. What was fed before ends with the step before.
+        """Begin another run step. The step before ends, with all items that were fed in it.
 
         Raises:
-            StreamkitError: what was fed was cut off, or its run failed. That ends the emitter, too.
+            StreamkitError: the items that were fed were cut off, or their run failed. That ends the emitter, too.
         """
         with self._ready():
             self._end_message()
@@ -138,7 +138,7 @@ class Writer(StreamState):
             self._complete(RunStepDone(RunStep()))
 
     def emit(self, event: Event) -> None:
-        """Write any canonical event. It is completed as a decoder's are: what it needs before it is written first. A
+        """Write any canonical event. It is completed as a decoder's are: the events that it needs before it are written first. A
         `StreamException` ends the run as failed.
 
         Raises:
@@ -155,7 +155,7 @@ class Writer(StreamState):
     def feed(self, item: object, protocol: str | None = None) -> None:
         """Write a raw item of any protocol: a dict, an SDK's object, or bytes or text of a body, cut anywhere.
 
-        The protocol is recognised if it is not named. Another protocol, or `step`, ends what was fed before.
+        The protocol is recognised if it is not named. Another protocol, or `step`, ends the stream of the items before.
         """
         with self._ready():
             self._begin()
@@ -178,7 +178,7 @@ class Writer(StreamState):
     # -- how it ends
 
     def close(self) -> None:
-        """End the run. If what was fed is cut off, or its run failed, readers receive that. Closing again changes
+        """End the run. If the items that were fed are cut off, or their run failed, readers receive that. Closing again changes
         nothing."""
         with self._lock:
             if self._ended or self._end_if_gone():
@@ -199,7 +199,7 @@ class Writer(StreamState):
         self._end(RuntimeError(error) if isinstance(error, str) else error)
 
     def cancel(self) -> None:
-        """End the run as cancelled: readers keep what was emitted, and nothing is raised."""
+        """End the run as cancelled: readers keep the events so far, and nothing is raised."""
         self._end(Stopped())
 
     def __enter__(self) -> Self:
@@ -225,7 +225,7 @@ class Writer(StreamState):
     # -- answers
 
     def receive(self, control: Control) -> None:
-        """Receive what concerns the producer; any thread may call it."""
+        """Receive a message of the relay to the producer. Any thread may call it."""
         match control:
             case Answered(question=id, answer=answer):
                 self._events.receive_answer(id, answer)
@@ -326,7 +326,7 @@ class Writer(StreamState):
             self._complete(MessageDone(Message(message.id)))
 
     def _end_feed(self) -> Iterator[Event]:
-        """Yield the events at the end of what was fed."""
+        """Yield the events of the end of the items that were fed."""
         if self._feed is None:
             return
         self._feed = None
@@ -367,7 +367,7 @@ class Writer(StreamState):
 
 
 def _copy(event: object) -> Event:
-    """Return a copy to write, of what may be another stream's event."""
+    """Return a copy to write of an event, which may be another stream's."""
     if not isinstance(event, Event):
         raise UsageError(f"an event is emitted, not {event!r}; `feed` takes a protocol's items")
     if isinstance(event, Delta):

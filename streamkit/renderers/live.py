@@ -86,7 +86,7 @@ class LiveDisplay(EventHandler):
             shows all. Code that waits for a confirmation is always shown completely.
         pictures: a folder in which pictures that come as data are saved; their paths are shown. None, the default, shows
             their sizes.
-        answers: what the handler that asks for confirmations takes, as `"y: yes, n: no"`; shown with the question.
+        answers: the answers of the handler that asks for confirmations, as `"y: yes, n: no"`; shown with the question.
         warnings: whether to show the stream's warnings; True by default.
         errors: whether to show the error with which the stream failed; True by default. It is raised all the same.
         run_end: whether to show how each run ended and what it cost; True by default.
@@ -155,7 +155,7 @@ class LiveDisplay(EventHandler):
         self._watch(stream)
 
     def refresh(self) -> None:
-        """Draw now what the stream has emitted so far. Callable from any thread."""
+        """Draw the stream so far, now. Callable from any thread."""
         if self._drawing is not None:
             self._drawing.draw()
 

@@ -32,9 +32,9 @@ class Screen:
     """One stream on one console.
 
     Args:
-        console: what to draw on.
+        console: Rich's console to draw on.
         look: how messages look.
-        on_print: called with what the program itself prints, which `print_aside` then shows; None leaves
+        on_print: called with the program's own output, which `print_aside` then shows; None leaves
             `sys.stdout` and `sys.stderr` alone.
 
     Attributes:
@@ -52,7 +52,7 @@ class Screen:
         self._printed = False  # whether anything stands above
         # Where in `_above` the rest of messages begins that have just failed, which may be withdrawn; and whether anything stood above.
         self._failed_at, self._printed_before = _NOWHERE, False
-        self._aside = ""  # what the program printed, the line that is not complete
+        self._aside = ""  # the unfinished line of the program's own output
         self._new_lines = 0  # since the last drawing
         self._rushing = False  # whether lines arrive faster than anybody can read
         self.held = False
@@ -68,7 +68,7 @@ class Screen:
         """Whether the screen changes by time alone."""
         return self.live and not self.held and self._activity.running
 
-    # -- what happened
+    # -- changes
 
     def started(self) -> None:
         """The request was sent."""
@@ -119,11 +119,11 @@ class Screen:
         self._previous = None
 
     def add_line_above(self, mark: str, text: str, style: str, about: Message | None = None) -> None:
-        """Show a line of its own above what may still change."""
+        """Print a line above the part that may still change."""
         self._print([BlockPart(Marked(Text(printable(text), style), f"{mark} ", style=style))], about)
 
     def print_aside(self, text: str) -> None:
-        """Show what the program itself printed."""
+        """Show the program's own output."""
         if self.held or not self.live:
             self._region.write(text)
             return
@@ -151,7 +151,7 @@ class Screen:
         self._activity.decided(subject, approved)
 
     def retried(self, text: str, about: Message | None) -> None:
-        """The answer begins again: what was still drawn of it when it failed is not printed any more."""
+        """Begin an answer again: the part of the failed one that is still drawn is not printed any more."""
         if self._failed_at != _NOWHERE:
             del self._above[self._failed_at :]
             self._failed_at, self._printed = _NOWHERE, self._printed_before
@@ -219,7 +219,7 @@ class Screen:
                 self._printed, self._failed_at = True, _NOWHERE
 
     def _rows(self, part: BlockPart, about: Message | None = None) -> list[Row]:
-        """Return the rows of a part. What is about a message of a sub-agent is indented."""
+        """Return the rows of a part, indented if it is about a message of a sub-agent."""
         width, depth = self._console.width, 0 if about is None else depth_of(about)
         shown = Marked(part.renderable, _INDENT * depth) if depth else part.renderable
         try:
@@ -256,7 +256,7 @@ class Screen:
 
     def _update(self, rows: list[Row]) -> None:
         above, self._above = self._above[: self._failed_at], self._above[self._failed_at :]
-        if self._above:  # they are drawn as what may still change
+        if self._above:  # they are drawn with the part that may still change
             self._failed_at = 0
             rows = [*self._above, *rows][1 - self._console.height :]
         self._region.show(above, rows if self.live else [])

@@ -1,4 +1,4 @@
-"""The run that an agent is made for, and what clients see of runs, questions and conversations."""
+"""The run that an agent is made for, and the forms of runs, questions and conversations for clients."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ __all__ = [
     "run_of",
 ]
 
-AG_UI = "ag_ui"  # the key of what a client of AG-UI sent, in a run's info and in `Context.metadata`
-CLIENT = "client"  # the key of what a client of a model's API sent, in a run's info
+AG_UI = "ag_ui"  # the key of an AG-UI client's request, in a run's info and in `Context.metadata`
+CLIENT = "client"  # the key of the request of a client of a model's API, in a run's info
 
 _QUESTION = (
     "id",
@@ -51,11 +51,11 @@ class ClientRequest(msgspec.Struct, kw_only=True):
     Attributes:
         protocol: of the API.
         model: the name under which the agent was asked for.
-        system: what the agent's instructions end with, "" for nothing.
+        system: the end of the agent's instructions, "" for none.
         tools: the schemas of the tools that the client runs, as `Agent(tools=)` takes them.
         tool_paths: where in the request each of them has its name.
-        tool_choice: what the client wants of them.
-        options: what the factory is to apply, by the canonical names.
+        tool_choice: the client's choice among them.
+        options: settings for the factory to apply, by the canonical names.
         asks: whether confirmations wait for the user; otherwise they are declined.
         stores: whether the conversation outlives the run.
         previous_id: the id of the response that this one goes on from, None for none.
@@ -81,7 +81,7 @@ _client_in = converter(ClientRequest)
 
 
 def client_of(info: Mapping[str, Any]) -> ClientRequest | None:
-    """Return what a run's info has of a client of a model's API; None for other runs."""
+    """Return the request of a client of a model's API from a run's info; None for other runs."""
     sent = info.get(CLIENT)
     return None if sent is None else _client_in(sent)
 
@@ -97,7 +97,7 @@ class Context(msgspec.Struct, kw_only=True):
         input: the new messages of the user; empty if the run was paused and now goes on.
         metadata: what the client sent in `metadata`.
         owner: who began it, as `authorize` returned it; None if it returned no name.
-        client: what a client of a model's API sent, which the server applies; None for others.
+        client: the request of a client of a model's API, which the server applies; None for others.
     """
 
     run_id: str
@@ -187,7 +187,7 @@ def run_of(record: RunRecord, *, expose: bool = False) -> Run:
 
 
 def question_of(question: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a question, without what only the relay uses."""
+    """Return a question, without the fields for the relay alone."""
     return {key: question[key] for key in _QUESTION if key in question}
 
 

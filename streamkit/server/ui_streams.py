@@ -77,9 +77,9 @@ async def chat_continued(server: Server, record: RunRecord, version: Any, found:
 
     Args:
         record: of the moment before the question was answered.
-        found: what the run had written then.
+        found: the events that the run had written then.
     """
-    # What was read out of the arguments of a call is not sent: the client has the call.
+    # Fields of a call's arguments are not sent: the client has the call.
     engine = found.replay.engine
     messages = [one for one in engine.messages.all if one.role != "user" and "field" not in one.metadata]
     after: list[Message | Confirmation] = [*messages, *engine.pending.confirmations]
@@ -93,7 +93,7 @@ class AgUiStream:
     """The streams of one AG-UI request.
 
     Args:
-        server: what serves them.
+        server: the server.
         request: the `RunAgentInput`.
     """
 

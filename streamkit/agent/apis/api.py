@@ -1,4 +1,4 @@
-"""The base of the APIs: what an agent has to know of one kind of client to send a request through it.
+"""The base of the APIs: how an agent sends a request through one kind of client.
 
 A client is recognised by the method that sends the request, so that no SDK is imported. What a request is made of beside that,
 each API states in a module of its own.
@@ -28,7 +28,7 @@ class Api:
             client has, the first in `APIS` is used.
         reserved: the arguments of that method that the agent sets itself.
         fixed: arguments that each request has.
-        hint: what an application can do about an option that the method does not have, "" for nothing.
+        hint: the advice about an option that the method does not have, "" for none.
         is_async: whether the client's requests are awaited, or its stream is read by a task.
     """
 
@@ -64,7 +64,7 @@ class Api:
 
     @property
     def options(self) -> Sequence[str] | None:
-        """The names of what may be an application's option; None if any name may be one."""
+        """The names of the options that an application may set; None if any name may be one."""
         try:
             parameters = inspect.signature(self.create).parameters
         except (TypeError, ValueError):
@@ -83,11 +83,11 @@ class Api:
         raise NotImplementedError(f"{type(self).__name__}.arguments")
 
     def put_output(self, arguments: dict[str, Any], output: NativeFormat) -> None:
-        """Put what the model is to answer with into the arguments, beside what an application's options have in its place."""
+        """Put the output's type into the arguments, beside what an application's options have in its place."""
         raise NotImplementedError(f"{type(self).__name__}.put_output")
 
     def put_continued(self, arguments: dict[str, Any], metadata: Mapping[str, Any]) -> None:
-        """Put what the answer before this request wants back into the arguments. `metadata` is that of the run."""
+        """Put the parts of the answer before that the API wants back into the arguments. `metadata` is that of the run."""
 
     def tool_choice(self, *, required: bool, name: str | None, parallel: bool | None) -> dict[str, Any]:
         """Return the options that say how the model may call tools.
@@ -120,7 +120,7 @@ def host_of(client: Any) -> str | None:
 
 
 def put_default(arguments: dict[str, Any], name: str, values: Mapping[str, Any]) -> None:
-    """Put values into an argument that is a mapping. What it has already comes first."""
+    """Put values into an argument that is a mapping. Its present values come first."""
     arguments[name] = {**values, **(arguments.get(name) or {})}
 
 

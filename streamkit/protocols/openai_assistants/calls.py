@@ -1,6 +1,6 @@
 """The tool calls of a run step, decoded to flat messages.
 
-A call becomes one flat message with the call's id. What it printed, drew or returned has ids made from that
+A call becomes one flat message with the call's id. Its console output, images and results have ids made from that
 (`id.console`, `id.image.0`, `id.output`), so the same thing has the same id in every stream: a step that is completed in
 a later stream has the outputs that were submitted for it before, under the same ids.
 """
@@ -28,7 +28,7 @@ def content_of(kind: str, body: WireObject) -> str:
 
 
 class AssistantsCall:
-    """One tool call, and the flat messages of what came out of it.
+    """One tool call, and the flat messages of its outputs.
 
     The call is created with its first piece, once its name is there; then its content grows, by `add_delta`; its content
     is done when an output arrives or the call ends; the call is done when nothing more of it can come.
@@ -60,7 +60,7 @@ class AssistantsCall:
         self._image_ids: set[str] = set()
         self._body: WireObject = {}  # of a call that neither is a function's nor has code
         self._pieces: list[str] = []  # of its content, until that is done
-        self._content: int | None = None  # what is equal for equal contents, once that is done
+        self._content: int | None = None  # a key of the content, once that is done
 
     @property
     def takes_pieces(self) -> bool:
@@ -126,7 +126,7 @@ class AssistantsCall:
         yield from self.close(status)
 
     def close(self, status: Status) -> Iterator[Event]:
-        """End what is open of the call."""
+        """End the call's open messages."""
         if self.is_done:
             return
         self.is_done = True
@@ -215,11 +215,11 @@ class AssistantsCall:
         return {"call_id": self.call_id or self.id, "step_id": self._step_id}
 
     def _output(self, output: Any) -> Event:
-        """Return what the tool returned."""
+        """Return the tool's result."""
         content, name = text_or_json(output), self._name or None
         return MessageDone(ToolOutputMessage(f"{self.id}.output", content=content, name=name, **self._links))
 
-    # -- what code printed and drew
+    # -- outputs of code
 
     def _add_code_outputs(self, outputs: list[WireObject]) -> Iterator[Event]:
         for output in outputs:
@@ -247,7 +247,7 @@ class AssistantsCall:
         yield MessageDone(image)
 
     def _complete_code(self, body: WireObject, status: Status) -> Iterator[Event]:
-        """Yield the final form of the code, and of what it printed and drew."""
+        """Yield the final form of the code and of its outputs."""
         yield from self._complete_content(as_text(body.get("input")), status)
         outputs = as_objects(body.get("outputs"))
         logs = [piece for output in outputs if (piece := as_text(output.get("logs")))]

@@ -1,6 +1,6 @@
 """Converts messages into the `messages=` of a Chat Completions request.
 
-What the user gave is either converted or refused with an error; it is never left out silently.
+A user's message is either converted or refused with an error; it is never left out silently.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["to_input"]
 _NEVER_OF_A_USER = (ReasoningMessage, ToolCallMessage, ToolOutputMessage, CodeMessage)
 
 
-# What servers accept in place of reasoning that an answer does not have, beside others that have it.
+# Servers accept this in place of reasoning that an answer does not have, beside others that have it.
 _NO_REASONING = " "
 
 
@@ -151,7 +151,7 @@ class _ChatMessages:
         return messages
 
     def _taken_fields_of(self, message: Message) -> dict[str, Any]:
-        """Return what goes back along with a message, as far as the server takes it."""
+        """Return the fields that go back along with a message, as far as the server takes them."""
         fields = returned_fields(message)
         taken = {key: fields[key] for key in fields if self._taken is None or key in self._taken}
         if refused := [key for key in fields if key not in taken]:
@@ -231,7 +231,7 @@ def _wire_call(call: ToolCallMessage) -> dict[str, Any]:
 
 
 def _content_part(message: Message) -> dict[str, Any]:
-    """Return what the user attached, as a content part. Raises `UsageError` if Chat Completions has none for it."""
+    """Return a user's attachment as a content part. Raises `UsageError` if Chat Completions has none for it."""
     format, content = message.format or "", message.content
     match message.type:
         case "image" if format == "url" or format.startswith("base64."):

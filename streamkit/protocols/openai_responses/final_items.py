@@ -21,7 +21,7 @@ from .wire import are_content_parts, content_parts, read_part, warning
 
 __all__ = ["append_console", "end_patch", "final_form", "finish_item", "hold_console"]
 
-# Items that may have more than their content: what they gave.
+# Items that may have outputs besides their content.
 _WITH_OUTPUT = frozenset((*CALLS, "code_interpreter_call", "image_generation_call", "shell_call_output")) - {
     "function_call",
     "custom_tool_call",
@@ -79,7 +79,7 @@ def _read_content(item: Item, wire: WireObject, status: Status) -> Sequence[Even
 def _check_parts(item: Item, wire: WireObject, key: str) -> Iterator[Event]:
     """Yield the events of a warning about content parts that are malformed."""
     if not are_content_parts(wire.get(key)):
-        yield warning(f"bad-{key}", f"its `{key}` is not a list of content parts; what is text was read", item.type)
+        yield warning(f"bad-{key}", f"its `{key}` is not a list of content parts; its text was read", item.type)
 
 
 def _numbered_parts(
@@ -102,7 +102,7 @@ def _numbered_parts(
 
 
 def _read_reasoning(item: Item, wire: WireObject, status: Status) -> Iterator[Event]:
-    """Summaries and texts. What is encrypted belongs to the last part, or is one of its own if there is no other."""
+    """Yield the events of summaries and texts. Encrypted reasoning belongs to the last part, or is a part if there is none."""
     streamed = {**item.parts.by_part}
     contents: dict[tuple[str, int], str | None] = dict.fromkeys(streamed, None)
     for key, kind in (("summary", "summary"), ("content", "reasoning")):
@@ -127,7 +127,7 @@ def _read_reasoning(item: Item, wire: WireObject, status: Status) -> Iterator[Ev
 
 
 def _read_call(item: Item, wire: WireObject, status: Status) -> Iterator[Event]:
-    """Yield the events of a call, the question whether it may run, and what it gave, if the item has it."""
+    """Yield the events of a call, the question whether it may run, and its outputs, if the item has them."""
     yield from end_patch(item)
     arguments = _arguments_of(item.type, wire) or "".join(item.pending_arguments)
     id = item.parts.id_for("call", 0)
@@ -183,7 +183,7 @@ def _read_result(item: Item, wire: WireObject, status: Status) -> Iterator[Event
 
 
 def _read_code(item: Item, wire: WireObject, status: Status) -> Iterator[Event]:
-    """Code, what it printed, and what it drew."""
+    """Yield the events of code, its console output and its images."""
     yield from item.close("code", 0, as_text(wire.get("code")), status)
     outputs = as_objects(wire.get("outputs"))
     logs = [logs for output in outputs if (logs := as_text(output.get("logs")))]
@@ -214,7 +214,7 @@ def _read_image(item: Item, wire: WireObject, status: Status) -> Iterator[Event]
 
 
 def _read_consoles(item: Item, wire: WireObject, status: Status) -> Iterator[Event]:
-    """Yield what the commands printed. If any of it was streamed, all of it was, and is only closed here."""
+    """Yield the console output of the commands. If any of it was streamed, all of it was, and is only closed here."""
     was_streamed = bool(item.parts.by_part)
     for index, output in enumerate(as_objects(wire.get("output"))):
         if not was_streamed or ("console", index) in item.parts.by_part:
@@ -223,7 +223,7 @@ def _read_consoles(item: Item, wire: WireObject, status: Status) -> Iterator[Eve
 
 
 def hold_console(item: Item, index: int, outputs: Sequence[Any]) -> Iterator[Event]:
-    """Hold the final form of one command's console. What it printed is emitted here if it was not streamed."""
+    """Hold the final form of one command's console. Its output is emitted here if it was not streamed."""
     if ("console", index) not in item.parts.by_part:
         yield from item.open("console", index)
         for output in outputs:
@@ -234,7 +234,7 @@ def hold_console(item: Item, index: int, outputs: Sequence[Any]) -> Iterator[Eve
 
 
 def append_console(item: Item, index: int, output: WireObject) -> Iterator[Event]:
-    """Emit what one command printed to its two streams."""
+    """Emit the output of one command, of its two streams."""
     for stream in ("stdout", "stderr"):
         if text := as_text(output.get(stream)):
             yield from item.open("console", index)

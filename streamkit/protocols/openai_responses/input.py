@@ -1,8 +1,8 @@
 """Converts messages into the `input` of a Responses request.
 
-The input is what a conversation needs to go on. What came from this API goes back as the items that it was, unchanged:
-text, reasoning, calls, what the provider's own tools found, compactions. Messages from elsewhere become items: text,
-images and files of the user, the model's text, the calls and what they gave, and the answers to what an MCP server asked.
+The input has all that a conversation needs to go on. Items of this API go back unchanged: text, reasoning, calls, results of
+the provider's own tools, compactions. Messages from elsewhere become items: text,
+images and files of the user, the model's text, the calls and their outputs, and the answers to an MCP server's questions.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from .wire import json_or_text
 
 __all__ = ["call_item", "to_input"]
 
-# What answers a call, by the type of the call's item. Other types are answered by a `function_call_output`.
+# The type of the output's item, by that of the call's. Calls of other types have a `function_call_output`.
 _OUTPUT_TYPES = {
     "custom_tool_call": "custom_tool_call_output",
     "computer_call": "computer_call_output",
@@ -211,7 +211,7 @@ def _join_reasoning(item: dict[str, Any], part: dict[str, Any]) -> None:
 
 
 def _attachment(message: Message) -> dict[str, Any]:
-    """Return what the user attached, as a content part. Raises `UsageError` if the API has none for it."""
+    """Return a user's attachment as a content part. Raises `UsageError` if the API has none for it."""
     format, content = message.format or "", message.content
     match message:
         case FileMessage() if format in ("", "file_id"):
@@ -258,7 +258,7 @@ def call_item(call: ToolCallMessage) -> dict[str, Any]:
 
 
 def _output(message: ToolOutputMessage, call: Message) -> dict[str, Any]:
-    """Return what answers a call. `call` is the output itself if the call is not among the messages."""
+    """Return the item that answers a call. `call` is the output itself if the call is not among the messages."""
     call_type = _item_type(call)
     default = call_type if call_type in _OUTPUT_TYPES.values() else "function_call_output"
     type = _OUTPUT_TYPES.get(call_type, default)
@@ -281,7 +281,7 @@ def _output(message: ToolOutputMessage, call: Message) -> dict[str, Any]:
 
 
 def _code_or_console(message: CodeMessage | ConsoleMessage) -> dict[str, Any]:
-    """Code that ran outside of any call of this conversation, or what it printed."""
+    """Add code that ran outside of any call of this conversation, or its console output."""
     if as_text(message.metadata.get("item_type")) == "shell_call":
         limits = {key: message.metadata.get(key) for key in ("max_output_length", "timeout_ms")}
         action = {"commands": [message.content], **limits}

@@ -1,4 +1,4 @@
-"""The chunks of tool parts: of calls, of code, of what they gave, and of the questions about them."""
+"""The chunks of tool parts: of calls, of code, of their outputs, and of the questions about them."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ class ToolPart:
         is_denied: whether it was declined.
         has_question: whether a question about it was sent that has no answer.
         is_approved: whether such a question was answered with yes.
-        outputs: what it gave before its arguments were complete.
-        printed: what it printed, by stream.
+        outputs: its outputs that came before its arguments were complete.
+        printed: its console output, by stream.
     """
 
     def __init__(self, id: str, message: Message) -> None:
@@ -80,7 +80,7 @@ class ToolPart:
         return {"type": type, "toolCallId": self.id, **fields, **dynamic}
 
     def console_output(self, *, is_final: bool) -> Chunk:
-        """Return what it printed so far, as its output."""
+        """Return its console output so far, as its output."""
         output = {stream: "".join(pieces) for stream, pieces in self.printed.items()}
         return self.chunk("tool-output-available", output=output, **({} if is_final else {"preliminary": True}))
 
@@ -101,13 +101,13 @@ class OutgoingToolParts:
         self.by_message: dict[str, ToolPart] = {}  # by the id of the call's, or the code's, message
 
     def part_of(self, message: Message) -> ToolPart | None:
-        """Return the part that a message is about: the call's, or for what has no call_id, the newest code's."""
+        """Return the part that a message belongs to: the call's, or without a call_id, the newest code's."""
         if message.call_id is not None:
             return self._by_call.get(message.call_id)
         return self._newest_code if isinstance(message, m.ConsoleMessage) else None
 
     def add_earlier(self, earlier: Message | Confirmation) -> None:
-        """The client has this from an earlier stream: a call, code, what it gave, or a question."""
+        """Note that the client has this from an earlier stream: a call, code, an output, or a question."""
         if isinstance(earlier, m.ToolCallMessage | m.CodeMessage):
             self._add(earlier).is_done = True
         elif isinstance(earlier, Confirmation):
@@ -117,7 +117,7 @@ class OutgoingToolParts:
             part.has_output = True
 
     def _subject(self, confirmation: Confirmation) -> ToolPart | None:
-        """Return the part of what a question is about."""
+        """Return the part of a question's subject."""
         subject = confirmation.subject
         return self._by_call.get(subject.call_id or subject.id) or self.by_message.get(subject.id)
 
@@ -216,7 +216,7 @@ class OutgoingToolParts:
     # -- outputs
 
     def output(self, message: Message) -> Iterator[Chunk]:
-        """Yield what a tool gave. That of a declined call is not output here."""
+        """Yield a tool's output. That of a declined call is not output here."""
         part = self.part_of(message)
         if part is None:
             part = self._add(message)
@@ -248,7 +248,7 @@ class OutgoingToolParts:
             part.outputs.append(chunk)
 
     def printed(self, message: Message, *, is_final: bool) -> Iterator[Chunk]:
-        """Yield what a call printed, as its output, if it has no other."""
+        """Yield a call's console output, as its output, if it has no other."""
         part = self.part_of(message)
         if part is not None and part.is_done and not part.is_denied and (is_final or not part.has_output):
             part.has_output = part.has_output or is_final

@@ -23,7 +23,7 @@ _AT_ONCE = 256  # commands in one pipeline
 _EACH = 16  # of one producer
 _TICK = 0.5
 _LOOK = 5.0  # seconds between two looks at which readers may answer a producer's questions
-_LAST_FLUSH = 5.0  # seconds for which the end of the relay waits for what was written
+_LAST_FLUSH = 5.0  # seconds that the end of the relay waits until all events are stored
 
 
 class Producers(Protocol):
@@ -40,7 +40,7 @@ class Producers(Protocol):
         ...
 
     def buffers(self) -> Sequence[WriteBuffer]:
-        """Return what the producers have written."""
+        """Return the commands with the producers' events."""
         ...
 
     def notify(self, call: Callable[[], object]) -> None:
@@ -49,7 +49,7 @@ class Producers(Protocol):
 
 
 class Sender:
-    """Sends what the producers of a process have written, in one thread and one pipeline. `put` takes no lock.
+    """Sends the events of a process's producers, in one thread and one pipeline. `put` takes no lock.
 
     An event is sent at once if nothing is on its way, else with all that is written until the reply is there. So a batch is as
     large as the round trip makes it, and no event waits for a clock.
@@ -63,7 +63,7 @@ class Sender:
         self._is_stopped = False
 
     def put(self, work: WriteBuffer | Callable[[], object]) -> None:
-        """Send what a buffer has, or call a function in the thread."""
+        """Send a buffer's events, or call a function in the thread."""
         self._due.put(work)
         self.start()
 
@@ -74,7 +74,7 @@ class Sender:
             self._thread.start()
 
     def stop(self) -> None:
-        """Send what was written, and end the thread."""
+        """Send all events, and end the thread."""
         end = time.monotonic() + _LAST_FLUSH
         buffers = self._backend.buffers()
         for buffer in buffers:
@@ -146,7 +146,7 @@ class Sender:
             return b""
 
     def _send(self, due: Sequence[WriteBuffer]) -> tuple[dict[WriteBuffer, None], bool]:
-        """Send what they have; returns those that have more, and whether Redis was away for one of them."""
+        """Send the buffers' events. Returns those with more events, and whether Redis was away for one of them."""
         more: dict[WriteBuffer, None] = {}
         is_away = False
         next_buffer = 0
@@ -195,7 +195,7 @@ class Channels(Protocol):
         ...
 
     def receive(self, channel: bytes, data: bytes) -> None:
-        """Pass on what was published on a channel."""
+        """Pass on a message of a channel."""
         ...
 
     def unsubscribed(self, channels: Iterable[bytes], listener: Listener) -> None:

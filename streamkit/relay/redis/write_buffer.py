@@ -56,7 +56,7 @@ class Backend(Protocol):
         ...
 
     def send(self, buffer: WriteBuffer) -> None:
-        """Send what a buffer has."""
+        """Send a buffer's events."""
         ...
 
     def send_later(self, write: Callable[[], object]) -> None:
@@ -77,7 +77,7 @@ class Backend(Protocol):
 
 
 class WriteBuffer(ProducerCommands):
-    """Holds what one producer has written until Redis has stored it. Any thread may call it; the sender alone takes from it.
+    """Holds one producer's events until Redis has stored them. Any thread may call it; the sender alone takes from it.
 
     Attributes:
         fenced: why nothing can be written any more; None if it can.
@@ -86,9 +86,9 @@ class WriteBuffer(ProducerCommands):
         number: of the newest event that was written.
         wrote: the epoch of the newest event.
         contact: when Redis last stored something of it, on the monotonic clock.
-        blocked_since: since when Redis has not stored what waits; None while it does.
-        controls: passes on what concerns the producer.
-        backend: what it shares with the others of its server.
+        blocked_since: since when Redis has stored none of its events; None while it does, or there are none.
+        controls: passes on messages to the producer.
+        backend: the parts that all producers of a server share.
         created: when the run was opened.
         lists: the keys of the lists that have the run.
         listed: when its entries in them were renewed, on the monotonic clock.
@@ -116,11 +116,11 @@ class WriteBuffer(ProducerCommands):
         self._stored: deque[Append] = deque()
         self._size = 0
         self._is_due = False
-        self._counter = 0  # of what was written
-        self._done = 0  # of what was stored
+        self._counter = 0  # of the newest event
+        self._done = 0  # of the newest event that is stored
         self._news = ""
 
-    # -- what the producer writes
+    # -- for the producer
 
     def check(self) -> None:
         """Raise `ProducerFenced` if nothing can be written any more."""
@@ -209,7 +209,7 @@ class WriteBuffer(ProducerCommands):
         self.backend.send(self)
 
     def listings(self, *, is_open: bool) -> Sequence[Listing]:
-        """Return what enters the run in its lists."""
+        """Return the commands that enter the run in its lists."""
         return [Listing(keys, self.created, is_open=is_open) for keys in self.lists]
 
     def renew(self) -> None:
@@ -248,7 +248,7 @@ class WriteBuffer(ProducerCommands):
         """Whether all that was written is stored."""
         return not self._waiting
 
-    # -- what the sender does
+    # -- for the sender
 
     def take(self, most: int) -> Sequence[Write]:
         """Return the commands to send next."""
