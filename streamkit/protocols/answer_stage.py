@@ -208,8 +208,8 @@ class AnswerStage:
             id=self._answer_id or run.id,
             status=run.status,
             model=self._model,
-            created_at=begun.created_at or run.created_at,
-            completed_at=run.completed_at,
+            created_at=_whole_seconds(begun.created_at or run.created_at),
+            completed_at=_whole_seconds(run.completed_at),
         )
 
     def _end(self, run: e.Run) -> Iterator[e.Event]:
@@ -247,6 +247,11 @@ def first_question(asked: Mapping[str, Confirmation]) -> Confirmation:
 def call_mark(call: Message) -> str:
     """Return what tells a call from the others of its run, in the ids that clients have."""
     return f"{crc32(call.id.encode('utf-8', 'surrogatepass')):08x}"
+
+
+def _whole_seconds(time: float | None) -> int | None:
+    """Return a time as all these APIs have it: clients refuse parts of a second."""
+    return None if time is None else int(time)
 
 
 def _own(annotation: m.Annotation) -> m.Annotation:

@@ -206,7 +206,7 @@ class Front:
     ) -> Answer:
         raise NotImplementedError
 
-    def begin(self, messages: Sequence[Any]) -> Callable[[], object]:
+    def begin(self, messages: Sequence[Any], model: str = "agent") -> Callable[[], object]:
         """Begin a streamed answer, and return what leaves it."""
         raise NotImplementedError
 
@@ -263,8 +263,8 @@ class ChatFront(Front):
             [turn],
         )
 
-    def begin(self, messages: Sequence[Any]) -> Callable[[], object]:
-        stream = self.client.chat.completions.create(model="agent", messages=messages, stream=True)  # type: ignore[call-overload]
+    def begin(self, messages: Sequence[Any], model: str = "agent") -> Callable[[], object]:
+        stream = self.client.chat.completions.create(model=model, messages=messages, stream=True)  # type: ignore[call-overload]
         next(iter(stream))
         leave: Callable[[], object] = stream.close
         return leave
@@ -316,8 +316,8 @@ class MessagesFront(Front):
             [{"role": "assistant", "content": [one.model_dump(exclude_none=True) for one in message.content]}],
         )
 
-    def begin(self, messages: Sequence[Any]) -> Callable[[], object]:
-        stream = self.client.messages.create(model="agent", max_tokens=100, messages=[*messages], stream=True)
+    def begin(self, messages: Sequence[Any], model: str = "agent") -> Callable[[], object]:
+        stream = self.client.messages.create(model=model, max_tokens=100, messages=[*messages], stream=True)
         next(iter(stream))
         return stream.close
 
@@ -374,8 +374,8 @@ class ResponsesFront(Front):
             [one.model_dump(exclude_none=True) for one in output],
         )
 
-    def begin(self, messages: Sequence[Any]) -> Callable[[], object]:
-        stream = self.client.responses.create(model="agent", input=[*messages], stream=True)
+    def begin(self, messages: Sequence[Any], model: str = "agent") -> Callable[[], object]:
+        stream = self.client.responses.create(model=model, input=[*messages], stream=True)
         next(iter(stream))
         return stream.close
 

@@ -60,6 +60,8 @@ def test_the_events_of_an_answer(client: openai.OpenAI) -> None:
     ] == response.output
     assert [item.phase for item in response.output[1:]] == ["commentary", "final_answer"]
     assert (response.usage.input_tokens, response.model, response.store) == (20, "agent", True)
+    assert response.created_at.is_integer()  # LiteLLM takes no other
+    assert response.completed_at.is_integer()
 
 
 def test_a_response_goes_on_from_another_and_so_does_a_branch(client: openai.OpenAI, agents: ApiAgents) -> None:
