@@ -1,4 +1,4 @@
-"""Prints what `Turns` decides: one message after the other, each under its label, with lines of its own between them.
+"""Prints what `ReadingOrder` decides: one message after the other, each under its label, with lines of its own between them.
 
 Two of the styles of labels are texts of MemGPT's terminals. There a label could be missing or wrong where one kind of message
 followed another: a call after reasoning had none, and an empty first piece brought the label of reasoning for
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ..messages import AudioMessage, CodeMessage, ConsoleMessage, ImageMessage, Message, TextMessage, ToolCallMessage
 from ..mimebundle import depth_of
 from .characters import PrintableText, one_line, printable
-from .turns import Action, Turns
+from .turns import Action, ReadingOrder
 from .wording import describe_content, shown_text, sources
 from .writer import ConsoleWriter, TerminalWriter, Writable
 
@@ -116,7 +116,7 @@ class StreamPrinter:
     """
 
     def __init__(self, file: Writable | None, style: Style, pictures: str | os.PathLike[str] | None = None) -> None:
-        self.turns = Turns()
+        self.turns = ReadingOrder()
         self._style = style
         self._pictures = pictures
         self._writer = TerminalWriter(file)

@@ -18,7 +18,7 @@ from .blocks import make_block
 from .characters import printable
 from .code import CodeBlock
 from .region import Region, Row, rows_of
-from .turns import Action, Turns
+from .turns import Action, ReadingOrder
 from .wording import describe_failure
 
 __all__ = ["Screen"]
@@ -44,7 +44,7 @@ class Screen:
     def __init__(self, console: Console, look: Look, on_print: Callable[[str], object] | None = None) -> None:
         self._console = console
         self._look = look
-        self._turns = Turns()
+        self._turns = ReadingOrder()
         self._activity = Activity()
         self._block: Block | None = None  # of the current message
         self._previous: Message | None = None  # the message that was shown last

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 from ..core.json_fields import JsonFields
 from ..messages import Message, ToolCallMessage
 
-__all__ = ["Action", "Turns", "WaitingMessage"]
+__all__ = ["Action", "ReadingOrder", "WaitingMessage"]
 
 _SILENT_AFTER = 20  # pieces of other messages, after which a current message that did not grow has fallen silent
 
@@ -78,10 +78,10 @@ class _Arguments:
         return self._reader.complete
 
 
-class Turns:
-    """Puts what messages receive in an order that can be read from top to bottom.
+class ReadingOrder:
+    """Puts the changes of messages into an order that can be read from top to bottom.
 
-    Each method returns what to do now; the iterator has to be used up.
+    Each method returns the actions to do now; the iterator has to be used up.
 
     Attributes:
         current: the message that is shown; None if there is none.

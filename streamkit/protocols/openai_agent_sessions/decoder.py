@@ -89,7 +89,7 @@ class Decoder(FrameworkDecoder):
     # -- the session and its turns
 
     def _enter_turn(self, turn_id: str | None) -> None:
-        """What comes now is of this turn: its id is the group of the turn's messages."""
+        """Set the turn of the items from here on. Its id is the group of their messages."""
         self._group, self.parent_id = turn_id, self._parents.get(turn_id or "")
 
     def _read_turn_created(self, item: WireObject) -> Iterator[Event]:
@@ -129,7 +129,7 @@ class Decoder(FrameworkDecoder):
         yield from self._end_run("failed", error=error_object(as_object(item.get("session")).get("error")))
 
     def _read_requires_action(self, item: WireObject) -> Iterator[Event]:
-        """What the session waits for: outputs of calls, which have come already, and decisions about calls of MCP servers."""
+        """Yield the session's questions: calls for the application, unless they have come, and approvals of calls of MCP servers."""
         actions = [as_object(action) for action in as_list(as_object(item.get("session")).get("required_actions"))]
         for action in actions:
             self._enter_turn(text_or_none(action.get("turn_id")))
@@ -240,7 +240,7 @@ class Decoder(FrameworkDecoder):
             yield from self._close(call_id)
 
     def _read_output(self, wire: WireObject) -> Iterator[Event]:
-        """What the application has sent as the output of a call."""
+        """Yield the output that the application has sent for a call."""
         call_id, error, output = as_text(wire.get("call_id")), wire.get("error"), wire.get("output")
         if (call_id, "output") not in self._calls:
             self._calls.add((call_id, "output"))

@@ -1,4 +1,4 @@
-"""What events of the Responses API hold: which deltas belong to which kind of part, their common shape, and readers.
+"""The fields of the Responses API's events: which deltas belong to which kind of part, their common shape, and readers.
 
 Readers never raise; a value of an unexpected type reads as absent,
 or as the only thing that it can mean.
