@@ -67,7 +67,7 @@ class Decoder(FrameworkDecoder):
         self._end: tuple[RunStatus, WireObject | None] | None = None  # how that turn has ended
         self._parents: dict[str, str] = {}  # the calls that began sub-agents, by the ids of these and of their turns
         self._starting: deque[str] = deque()  # the calls whose sub-agents were not created yet
-        self._calls: set[Hashable] = set()  # the ids of those that have come, and of what the agent did itself
+        self._reported: set[Hashable] = set()  # the ids of those that have come, and of what the agent did itself
         self._ended: set[_Key] = set()  # parts whose text is final, of turns that have not ended
         self._questions: dict[str, ToolCallMessage] = {}  # calls that wait for a decision, by the id of the question
         self._decided: set[str] = set()
@@ -233,8 +233,8 @@ class Decoder(FrameworkDecoder):
     def _read_call(self, wire: WireObject) -> Iterator[Event]:
         """A call of the application's function, which comes whole, and perhaps three times."""
         call_id = as_text(wire.get("call_id"))
-        if call_id not in self._calls:
-            self._calls.add(call_id)
+        if call_id not in self._reported:
+            self._reported.add(call_id)
             yield from self._begin_call(call_id, call_id, as_text(wire.get("name")), text_or_none(wire.get("id")))
             yield from self._extend(call_id, text_or_json(wire.get("arguments")))
             yield from self._close(call_id)
@@ -242,8 +242,8 @@ class Decoder(FrameworkDecoder):
     def _read_output(self, wire: WireObject) -> Iterator[Event]:
         """Yield the output that the application has sent for a call."""
         call_id, error, output = as_text(wire.get("call_id")), wire.get("error"), wire.get("output")
-        if (call_id, "output") not in self._calls:
-            self._calls.add((call_id, "output"))
+        if (call_id, "output") not in self._reported:
+            self._reported.add((call_id, "output"))
             texts = [as_text(as_object(part).get("text")) for part in as_list(output)]
             text = as_text(error) if error else "\n".join(texts) if texts else text_or_json(output)
             yield self._output(call_id, text, failed=bool(error))
@@ -251,8 +251,8 @@ class Decoder(FrameworkDecoder):
     def _read_command(self, wire: WireObject, *, is_done: bool) -> Iterator[Event]:
         """A command that the agent runs: code, and what it prints."""
         id = as_text(wire.get("id"))
-        if id not in self._calls:
-            self._calls.add(id)
+        if id not in self._reported:
+            self._reported.add(id)
             yield from self._begin(CodeMessage, id, id, format="shell")
             yield from self._extend(id, wire.get("command"))
             yield from self._close(id)
@@ -275,8 +275,8 @@ class Decoder(FrameworkDecoder):
     def _read_own_call(self, kind: str, wire: WireObject, *, is_done: bool) -> Iterator[Event]:
         """A call that the provider runs itself: of an MCP server, a search, or what is done with sub-agents."""
         id, name = as_text(wire.get("id")), as_text(wire.get("name")) or kind.removesuffix("_call")
-        if id not in self._calls:
-            self._calls.add(id)
+        if id not in self._reported:
+            self._reported.add(id)
             arguments = wire.get("arguments", without_keys(wire, *_ITEM_KEYS, *_OUTPUT_KEYS))
             label = {"server_label": wire["server_label"]} if "server_label" in wire else {}
             yield from self._begin(
