@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, Union, cast
 
-from ..errors import UsageError
+from ..errors import RequestError, UsageError
 from ..protocols import is_object
+from ..protocols.requested_tool import RequestedTool
 from .apis import tool_name
 from .code import CODE_TOOL
 from .foreign_tools import LangChainTool, ToolSession, is_session
@@ -53,6 +54,7 @@ class Toolbox:
 
         Raises:
             UsageError: it cannot be described to a model, or another tool has its name.
+            RequestError: one of the two is a client's.
         """
         self._take([*self._entries, self._entry(tool)])
 
@@ -91,9 +93,10 @@ class Toolbox:
         functions: dict[str, Tool[..., Any]] = {}
         application_tools: set[str] = set()
         schemas: list[Mapping[str, Any]] = []
+        requested = {entry["name"]: entry for entry in entries if isinstance(entry, RequestedTool)}
         for tool in _flat(entries):
             name = tool.name if isinstance(tool, Tool) else tool_name(tool)
-            self._check_name(name, functions.keys() | application_tools)
+            self._check_name(name, functions.keys() | application_tools, requested)
             if isinstance(tool, Tool):
                 functions[tool.name] = tool
                 schemas.append({"name": name, "description": tool.description, "parameters": tool.parameters})
@@ -104,7 +107,9 @@ class Toolbox:
         self.functions, self.application_tools, self.schemas = functions, application_tools, schemas
         self.sessions = [entry for entry in entries if not isinstance(entry, (Tool, Mapping))]
 
-    def _check_name(self, name: str | None, taken: Collection[str]) -> None:
+    def _check_name(self, name: str | None, taken: Collection[str], requested: Mapping[str, RequestedTool]) -> None:
+        if name is not None and name in requested and (name in taken or (name == CODE_TOOL and self._runs_code)):
+            raise RequestError(requested[name].path, f"is the name of a tool of the server: {name!r}")
         if name in taken:
             raise UsageError(f"two tools have the name {name!r}")
         if name == CODE_TOOL and self._runs_code:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 from .. import messages as m
 from ..messages import Message
 from .request_body import Fields
+from .requested_tool import RequestedTool
 from .ui_answers import ToolResult
 from .ui_files import file_fields
 
@@ -166,13 +167,11 @@ class ReceivedTools:
 
     Attributes:
         schemas: the schemas, as `Agent(tools=)` takes them.
-        paths: where each of them has its name.
         hosted: the types of the tools that the API's provider would run.
     """
 
     def __init__(self) -> None:
         self.schemas: list[dict[str, Any]] = []
-        self.paths: dict[str, str] = {}
         self.hosted: list[str] = []
 
     def add(self, fields: Fields, parameters_key: str) -> None:
@@ -184,12 +183,16 @@ class ReceivedTools:
         name = fields.text("name", empty=False)
         if _TOOL_NAME(name) is None:
             raise fields.fail("name", "has more than 64 characters, or others than letters, digits, `_` and `-`")
-        if name in self.paths:
+        if name in self._names:
             raise fields.fail("name", f"is that of another tool, too: {name!r}")
-        self.paths[name] = fields.at("name")
         parameters = dict(fields.inner(parameters_key).wire) or {"type": "object", "properties": {}}
         description = fields.optional_text("description") or ""
-        self.schemas.append({"name": name, "description": description, "parameters": parameters})
+        schema = {"name": name, "description": description, "parameters": parameters}
+        self.schemas.append(RequestedTool(fields.at("name"), **schema))
+
+    @property
+    def _names(self) -> list[str]:
+        return [schema["name"] for schema in self.schemas]
 
     def check_chosen(self, fields: Fields, name: str | None) -> str | None:
         """Return the name of a tool that is to be called.
@@ -197,6 +200,6 @@ class ReceivedTools:
         Raises:
             RequestError: there is no such tool.
         """
-        if not self.schemas or (name is not None and name not in self.paths):
+        if not self.schemas or (name is not None and name not in self._names):
             raise fields.fail("tool_choice", "names no tool of the request, and asks for one")
         return name

@@ -53,7 +53,6 @@ class ApiRequest(msgspec.Struct, frozen=True, kw_only=True):
         history: the flat messages before the input. Each call in it has an output.
         input: the user's flat messages after the last message of another role.
         tools: the schemas of the tools that the client runs, as `Agent(tools=)` takes them.
-        tool_paths: where in the request each of them has its name.
         tool_choice: what it wants of them.
         answers: the outputs at the end of the history, or at its end but for the input.
         options: what the server wants to know of other fields, by their canonical names, such as `max_output_tokens`.
@@ -72,7 +71,6 @@ class ApiRequest(msgspec.Struct, frozen=True, kw_only=True):
     history: list[Any] = []
     input: list[Any] = []
     tools: list[dict[str, Any]] = []
-    tool_paths: dict[str, str] = {}
     tool_choice: ToolChoice = ToolChoice()
     answers: list[ToolResult] = []
     options: dict[str, Any] = {}

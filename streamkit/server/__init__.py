@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from .api_errors import request_error_response
     from .api_response import ApiResponse
     from .app import App, create_app
     from .endpoints import Endpoints
@@ -23,6 +24,7 @@ __all__ = [
     "JsonLinesResponse",
     "Run",
     "create_app",
+    "request_error_response",
 ]
 
 _PLACES = {
@@ -34,6 +36,7 @@ _PLACES = {
     "JsonLinesResponse": ".response",
     "Run": ".records",
     "create_app": ".app",
+    "request_error_response": ".api_errors",
 }
 
 if not TYPE_CHECKING:

@@ -7,7 +7,6 @@ from typing import Any
 from ..agent import Agent, AsyncAgent
 from ..agent.model_request import ModelRequest
 from ..answers import Confirmation
-from ..errors import RequestError
 from .decisions import decisions_in
 from .records import ClientRequest
 
@@ -51,9 +50,3 @@ class ClientOfApi:
             confirmation.approve() if decision["approved"] else confirmation.decline(decision["reason"])
         elif not self._request.asks:
             confirmation.decline(DECLINED)
-
-    def taken_name(self, name: str) -> RequestError:
-        """Return the error about a tool whose name is that of one of the agent's own."""
-        return RequestError(
-            self._request.tool_paths.get(name, "tools"), f"is the name of a tool of the server: {name!r}"
-        )

@@ -13,7 +13,7 @@ from .inputs import problem_of
 from .problem import Problem, log_problem, shown_detail
 from .response import JsonResponse
 
-__all__ = ["api_error_response", "api_of", "as_problem", "is_of_api"]
+__all__ = ["api_error_response", "api_of", "as_problem", "is_of_api", "request_error_response"]
 
 _OPENAI_CODES: Mapping[str, str] = {"unauthorized": "invalid_api_key"}
 _OPENAI_TYPES: Mapping[int, str] = {429: "rate_limit_error", 502: "provider_error"}
@@ -49,6 +49,24 @@ def as_problem(error: RequestError) -> Problem:
     problem = problem_of(error)
     problem.extra["path"] = error.path
     return problem
+
+
+def request_error_response(request: Request, error: Exception) -> Response:
+    """Return the response to a malformed request of a client of a model's API, in the form of that API: status 400. It is an
+    exception handler of Starlette and of FastAPI, for views of one's own.
+
+        app = Starlette(routes=routes, exception_handlers={sk.RequestError: request_error_response})
+
+    Args:
+        request: the request.
+        error: a `RequestError`, of `from_request`, or of an agent one of whose tools has the name of one of the client's.
+
+    Raises:
+        Exception: the error, if it is another one.
+    """
+    if not isinstance(error, RequestError):
+        raise error
+    return api_error_response(request, as_problem(error))
 
 
 def api_error_response(

@@ -108,7 +108,7 @@ class ApiRoutes:
     async def count_tokens(self, request: Request, body: Any) -> Response:
         """Return how many tokens a request to Messages has, by its size: which model reads it is the agent's."""
         await self._server.owner(request)
-        wanted = anthropic.from_request(body, options=self.endpoints.options)
+        wanted = anthropic.from_request(body, options=self.endpoints.options, answered=False)
         self._check_model(wanted.model)
         return JsonResponse({"input_tokens": _tokens_of(wanted)})
 
@@ -188,7 +188,6 @@ class ApiRoutes:
             model=wanted.model,
             system=wanted.system if settings.system == "append" else "",
             tools=[] if wanted.tool_choice.mode == "none" else wanted.tools,
-            tool_paths=wanted.tool_paths,
             tool_choice=wanted.tool_choice,
             options=wanted.options,
             asks=settings.questions == "ask",

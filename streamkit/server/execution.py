@@ -204,10 +204,8 @@ class AgentExecution:
         self.pause_after = self._runs.pause_of(agent)
         own = {*agent.tools, *agent.toolbox.application_tools, *([CODE_TOOL] if agent.computer is not None else [])}
         for tool in self._runs.tools_of(self.context):
-            if tool["name"] not in own:
+            if tool["name"] not in own or self._client is not None:
                 agent.add_tool(tool)
-            elif self._client is not None:
-                raise self._client.taken_name(tool["name"])
         if self._client is not None:
             self._client.prepare(agent)
         if not self.context.input and self._client is None:

@@ -53,7 +53,6 @@ class ClientRequest(msgspec.Struct, kw_only=True):
         model: the name under which the agent was asked for.
         system: the end of the agent's instructions, "" for none.
         tools: the schemas of the tools that the client runs, as `Agent(tools=)` takes them.
-        tool_paths: where in the request each of them has its name.
         tool_choice: the client's choice among them.
         options: settings for the factory to apply, by the canonical names.
         asks: whether confirmations wait for the user; otherwise they are declined.
@@ -67,7 +66,6 @@ class ClientRequest(msgspec.Struct, kw_only=True):
     model: str
     system: str = ""
     tools: list[dict[str, Any]] = []
-    tool_paths: dict[str, str] = {}
     tool_choice: ToolChoice = ToolChoice()
     options: dict[str, Any] = {}
     asks: bool = False

@@ -27,7 +27,10 @@ _MOST_OF_API = 32 * 2**20  # bytes of a request to a model's API
 _HOST = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::(?P<port>[0-9]{1,5}))?").fullmatch
 _TOKEN_HEADERS = ("authorization", "x-api-key")
 _CHANGES = ("POST", "DELETE")
-_EXPOSED = "location, x-streamkit-run, x-vercel-ai-ui-message-stream, idempotency-replayed"
+_EXPOSED = (
+    "location, x-streamkit-run, x-vercel-ai-ui-message-stream, idempotency-replayed, "
+    "x-streamkit-ignored, x-request-id, request-id, retry-after, x-should-retry"
+)
 
 
 class RequestGuard:

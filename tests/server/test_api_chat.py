@@ -14,9 +14,9 @@ from starlette.routing import Route
 
 import streamkit as sk
 from streamkit.protocols import openai_chat
-from streamkit.server import ApiResponse, Endpoints, create_app
+from streamkit.server import ApiResponse, Endpoints, create_app, request_error_response
 
-from .api_parts import WEATHER, ApiAgents, ChatFront
+from .api_parts import WEATHER, ApiAgents, ChatFront, Schema
 from .parts import TOKEN, Agents, Client, Frame, frames_of, serve
 
 
@@ -174,6 +174,8 @@ def test_desktop_applications_may_ask_first_and_read_the_response(
     )
     assert httpx.options(f"{url}/runs", headers=headers).status_code == 403
     read = client.get("/v1/models", headers={"Origin": origin})
+    exposed = read.headers.get("access-control-expose-headers", "")
+    assert ("x-streamkit-ignored, x-request-id, request-id, retry-after, x-should-retry" in exposed) == (status == 204)
     assert read.headers.get("access-control-allow-origin") == (origin if status == 204 else None)
 
 
@@ -228,7 +230,8 @@ async def view(http: Request) -> ApiResponse:
 
 @pytest.fixture(scope="module")
 def own(agents: ApiAgents) -> Iterator[ChatFront]:
-    app = Starlette(routes=[Route("/v1/chat/completions", view, methods=["POST"])])
+    routes = [Route("/v1/chat/completions", view, methods=["POST"])]
+    app = Starlette(routes=routes, exception_handlers={sk.RequestError: request_error_response})
     app.state.agents = agents
     with serve(app) as url:
         made = ChatFront(url)
@@ -245,3 +248,12 @@ def test_a_view_of_ones_own_answers_alike(own: ChatFront, stream: bool) -> None:
     assert (first.end, answer.text) == ("tool_calls", "It gave: sunny")
     with pytest.raises(openai.APIStatusError, match="502"):
         own.ask(own.user("fail"), stream=stream)
+
+
+def test_what_is_wrong_with_a_request_is_a_400_in_a_view_of_ones_own(own: ChatFront) -> None:
+    with pytest.raises(openai.BadRequestError) as malformed:
+        own.ask([])
+    assert (malformed.value.param, malformed.value.type) == ("messages", "invalid_request_error")
+    with pytest.raises(openai.BadRequestError, match="is the name of a tool of the server: 'look'") as taken:
+        own.ask(own.user("hello"), tools=[WEATHER, Schema("look")])
+    assert taken.value.param == "tools[1].function.name"

@@ -43,6 +43,9 @@ def test_the_tokens_of_a_request_are_estimated(claude: anthropic.Anthropic) -> N
     words = {"role": "user", "content": "word " * 800}
     counted = claude.messages.count_tokens(model="claude-any", messages=[words])  # type: ignore[list-item]
     assert counted.input_tokens == pytest.approx(1000, rel=0.01)
+    begun = {"role": "assistant", "content": "word " * 800}
+    counted = claude.messages.count_tokens(model="claude-any", messages=[words, begun])  # type: ignore[list-item]
+    assert counted.input_tokens == pytest.approx(2000, rel=0.01)
 
 
 def test_the_events_of_an_answer(url: str) -> None:

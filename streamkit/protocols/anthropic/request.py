@@ -32,25 +32,29 @@ _FIELDS = FieldTable(
 )
 
 
-def from_request(body: bytes | bytearray | str | WireObject, *, options: Collection[str] = ()) -> ApiRequest:
+def from_request(
+    body: bytes | bytearray | str | WireObject, *, options: Collection[str] = (), answered: bool = True
+) -> ApiRequest:
     """Return the request in the body of a POST to `messages`.
 
     Args:
         body: the body, as it came or parsed.
         options: the canonical names of the fields that go into `ApiRequest.options`, as for `openai_chat.from_request`.
+        answered: whether an agent is to answer it; otherwise what an agent does not answer with is no fault.
 
     Raises:
         RequestError: it is not JSON, no such request, or one for something that an agent does not answer with; its `path` is in
             the client's words.
     """
     fields = read_body(body)
-    model, (found, ignored) = fields.text("model", empty=False), sort_fields(fields, _FIELDS, options)
+    table = _FIELDS if answered else _FIELDS._replace(refused={})
+    model, (found, ignored) = fields.text("model", empty=False), sort_fields(fields, table, options)
     reader = _Reader()
     reader.read_system(fields, "system")
     if not fields.list("messages"):
         raise fields.fail("messages", "is missing or empty")
     roles = [reader.read(message, f"message-{number}") for number, message in enumerate(fields.objects("messages"), 1)]
-    if roles[-1] == "assistant":
+    if answered and roles[-1] == "assistant":
         raise fields.fail(
             f"messages[{len(roles) - 1}]", "is the assistant's: an agent does not go on with a begun answer"
         )
@@ -64,7 +68,6 @@ def from_request(body: bytes | bytearray | str | WireObject, *, options: Collect
         history=read.history,
         input=read.input,
         tools=tools.schemas,
-        tool_paths=tools.paths,
         tool_choice=_tool_choice(fields, tools),
         answers=read.answers,
         options=found,

@@ -89,7 +89,6 @@ def from_request(body: bytes | bytearray | str | WireObject, *, options: Collect
         history=read.history,
         input=read.input,
         tools=tools.schemas,
-        tool_paths=tools.paths,
         tool_choice=_tool_choice(fields, tools),
         answers=read.answers,
         options=found,
