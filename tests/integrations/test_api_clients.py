@@ -69,6 +69,10 @@ class Caller:
         """Return the text of the answer, its reasoning, and all its tokens. The tool `weather` is the client's."""
         raise NotImplementedError
 
+    def leave(self, said: str) -> None:
+        """Begin a streamed answer, and leave it after its first piece."""
+        raise NotImplementedError
+
 
 class OpenaiAgents(Caller):
     """Of Responses it takes the last message alone as the output."""
@@ -82,14 +86,7 @@ class OpenaiAgents(Caller):
     async def _ask(self, said: str, stream: bool) -> tuple[str, str, int]:
         agents_sdk.set_tracing_disabled(True)
         async with openai.AsyncOpenAI(base_url=self.url, api_key=self.key) as client:
-            kind = agents_sdk.OpenAIResponsesModel if self.api == "responses" else agents_sdk.OpenAIChatCompletionsModel
-            agent = agents_sdk.Agent(
-                name="outer",
-                instructions="Be brief.",
-                model=kind("agent", openai_client=client),
-                model_settings=agents_sdk.ModelSettings(include_usage=True),
-                tools=[agents_sdk.function_tool(weather)],
-            )
+            agent = self._agent(client)
             if stream:
                 result = agents_sdk.Runner.run_streamed(agent, said)
                 async for _ in result.stream_events():
@@ -97,6 +94,27 @@ class OpenaiAgents(Caller):
             else:
                 result = await agents_sdk.Runner.run(agent, said)
             return result.final_output, "", result.context_wrapper.usage.total_tokens
+
+    def _agent(self, client: openai.AsyncOpenAI) -> Any:
+        kind = agents_sdk.OpenAIResponsesModel if self.api == "responses" else agents_sdk.OpenAIChatCompletionsModel
+        return agents_sdk.Agent(
+            name="outer",
+            instructions="Be brief.",
+            model=kind("agent", openai_client=client),
+            model_settings=agents_sdk.ModelSettings(include_usage=True),
+            tools=[agents_sdk.function_tool(weather)],
+        )
+
+    def leave(self, said: str) -> None:
+        asyncio.run(self._leave(said))
+
+    async def _leave(self, said: str) -> None:
+        agents_sdk.set_tracing_disabled(True)
+        async with openai.AsyncOpenAI(base_url=self.url, api_key=self.key) as client:
+            result = agents_sdk.Runner.run_streamed(self._agent(client), said)
+            async for event in result.stream_events():
+                if event.type == "raw_response_event":
+                    result.cancel()
 
 
 class OpenaiAgentsChat(OpenaiAgents):
@@ -111,13 +129,26 @@ class PydanticAi(Caller):
     def ask(self, said: str, *, stream: bool) -> tuple[str, str, int]:
         return asyncio.run(self._ask(said, stream))
 
-    async def _ask(self, said: str, stream: bool) -> tuple[str, str, int]:
+    def _agent(self, client: openai.AsyncOpenAI) -> Any:
         from pydantic_ai.models import openai as models
         from pydantic_ai.providers.openai import OpenAIProvider
 
+        model = getattr(models, self.model)("agent", provider=OpenAIProvider(openai_client=client))
+        return pydantic_ai.Agent(model, tools=[weather])
+
+    def leave(self, said: str) -> None:
+        asyncio.run(self._leave(said))
+
+    async def _leave(self, said: str) -> None:
+        async with (
+            openai.AsyncOpenAI(base_url=self.url, api_key=self.key) as client,
+            self._agent(client).run_stream(said) as result,
+        ):
+            await anext(result.stream_text(debounce_by=None))
+
+    async def _ask(self, said: str, stream: bool) -> tuple[str, str, int]:
         async with openai.AsyncOpenAI(base_url=self.url, api_key=self.key) as client:
-            model = getattr(models, self.model)("agent", provider=OpenAIProvider(openai_client=client))
-            agent = pydantic_ai.Agent(model, tools=[weather])
+            agent = self._agent(client)
             if stream:
                 async with agent.run_stream(said) as result:
                     text = await result.get_output()
@@ -135,18 +166,30 @@ class PydanticAiResponses(PydanticAi):
 
 
 class LangChain(Caller):
+    options: dict[str, Any] = {"stream_usage": True}
+
+    def _bound(self, http: httpx.Client) -> Any:
+        from langchain_core.tools import tool
+
+        model = langchain.ChatOpenAI(
+            model="agent", base_url=self.url, api_key=self.key, http_client=http, **self.options
+        )
+        return model.bind_tools([tool(weather)])
+
+    def leave(self, said: str) -> None:
+        with httpx.Client() as http:
+            pieces = self._bound(http).stream(said)
+            next(pieces)
+            pieces.close()
+
     def ask(self, said: str, *, stream: bool) -> tuple[str, str, int]:
         with httpx.Client() as http:
             return self._ask(said, stream, http)
 
     def _ask(self, said: str, stream: bool, http: httpx.Client) -> tuple[str, str, int]:
         from langchain_core.messages import HumanMessage, ToolMessage
-        from langchain_core.tools import tool
 
-        model = langchain.ChatOpenAI(
-            model="agent", base_url=self.url, api_key=self.key, stream_usage=True, http_client=http
-        )
-        bound = model.bind_tools([tool(weather)])
+        bound = self._bound(http)
         messages: list[Any] = [HumanMessage(said)]
         tokens = 0
         while True:
@@ -160,10 +203,14 @@ class LangChain(Caller):
             tokens += answer.usage_metadata["total_tokens"]
             messages.append(answer)
             if not answer.tool_calls:
-                return answer.content, "", tokens
+                return answer.text, "", tokens
             for call in answer.tool_calls:
                 output = asyncio.run(weather(**call["args"]))
                 messages.append(ToolMessage(output, tool_call_id=call["id"]))
+
+
+class LangChainResponses(LangChain):
+    options: dict[str, Any] = {"use_responses_api": True}
 
 
 class Curl(Caller):
@@ -223,7 +270,7 @@ def _extend(message: dict[str, Any], delta: dict[str, Any]) -> None:
             function["arguments"] += call["function"]["arguments"]
 
 
-CALLERS = (OpenaiAgents, OpenaiAgentsChat, PydanticAi, PydanticAiResponses, LangChain, Curl)
+CALLERS = (OpenaiAgents, OpenaiAgentsChat, PydanticAi, PydanticAiResponses, LangChain, LangChainResponses, Curl)
 every = pytest.mark.parametrize("kind", CALLERS, ids=lambda kind: kind.__name__)
 streamed = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 
@@ -266,6 +313,13 @@ def test_failures_are_errors_of_the_client(
         assert len(agents.contexts) == 1
     with pytest.raises(Exception, match="The token is missing or wrong"):
         kind(url, KEY).ask("hello", stream=stream)
+
+
+@pytest.mark.parametrize("kind", CALLERS[:-1], ids=lambda kind: kind.__name__)
+def test_a_client_that_leaves_stops_its_run(url: str, kind: Callable[..., Caller]) -> None:
+    kind(url, TOKEN).leave("hang")
+    with Client(url) as client:
+        client.until(client.get("/runs", params={"limit": 1}).json()["runs"][0]["id"], "cancelled")
 
 
 def test_curl_that_is_interrupted_stops_its_run(url: str) -> None:

@@ -13,7 +13,7 @@ from streamkit.server import create_app
 
 from ..test_ui_clients import HERE, NODE, PACKAGES
 from .api_parts import ApiAgents
-from .parts import TOKEN, serve
+from .parts import TOKEN, Client, serve
 
 INSTALLED = NODE.exists() and (PACKAGES / "node_modules" / "@ai-sdk" / "openai-6").exists()
 pytestmark = [
@@ -47,8 +47,9 @@ def ask(name: str, url: str, said: str, how: str, key: str = TOKEN) -> Any:
 @pytest.mark.parametrize("how", ["whole", "stream"])
 @pytest.mark.parametrize("name", CLIENTS)
 def test_an_agent_is_a_model_to_clients_in_node(agents: ApiAgents, url: str, name: str, how: str) -> None:
-    """A text with its tokens; the agent's own tool beside the client's; an error before and after the first byte."""
-    assert ask(name, url, "think", how)["text"] == "Well."
+    """A text with its reasoning and tokens; the agent's own tool beside the client's; an error before and after the first byte."""
+    thought = ask(name, url, "think", how)
+    assert (thought["text"], thought["reasoning"]) == ("Well.", reasoning_of(name, how))
     answer = ask(name, url, "mixed Rome", how)
     assert (answer["text"], agents.looked) == ("It gave: look 7 | sunny in Rome", [7])
     assert answer["tokens"] >= 30
@@ -58,3 +59,22 @@ def test_an_agent_is_a_model_to_clients_in_node(agents: ApiAgents, url: str, nam
     assert (
         len(agents.contexts) == 5
     )  # none asked again by itself: `ai` because of `maxRetries: 0`, as it does not read our header
+
+
+def reasoning_of(name: str, how: str) -> str:
+    """What a client has of `Hm, so.`"""
+    if name == "ai chat":
+        return ""
+    return " so." if (name, how) == ("openai chat", "stream") else "Hm, so."  # its helper has the last piece alone
+
+
+@pytest.mark.parametrize("name", ["openai chat", "ai messages"])
+def test_a_client_in_node_that_leaves_stops_its_run(url: str, name: str) -> None:
+    assert ask(name, url, "hang", "leave") == {"text": ""}
+    with Client(url) as client:
+        client.until(client.get("/runs", params={"limit": 1}).json()["runs"][0]["id"], "cancelled")
+
+
+def test_a_stream_in_the_background_is_resumed_in_node(url: str) -> None:
+    resumed = ask("openai responses", url, "hello", "background")
+    assert (resumed["text"], resumed["events"]) == ("You said: hello", [*range(len(resumed["events"]))])

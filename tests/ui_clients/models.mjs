@@ -1,7 +1,8 @@
 // Asks a server in the place of a model, through the real clients of model APIs, with a tool of the client's own.
 //
-//   argv:   the client and its API, the server's address, the key, what the user says, "stream" or "whole"
-//   stdout: {"text", "reasoning", "tokens"}, or {"error"}
+//   argv:   the client and its API, the server's address, the key, what the user says, and how: "stream", "whole", "leave" (after the
+//           beginning of a stream), or "background" (a stream of Responses that is left, and resumed after its first events)
+//   stdout: {"text", "reasoning", "tokens"}, {"events", "text"} of a stream that was resumed, or {"error"}
 
 const [name, url, key, said, how] = process.argv.slice(-5);
 const streams = how === "stream";
@@ -11,7 +12,25 @@ globalThis.AI_SDK_LOG_WARNINGS = false;
 console.warn = () => {};
 console.error = () => {};
 
+async function leave(stream) {
+  for await (const _ of stream) return { text: "" }; // ends the stream
+}
+
+async function background(client) {
+  const stream = await client.responses.create({ model: "agent", input: said, stream: true, background: true });
+  let first = [], events = [], text;
+  for await (const event of stream) if (first.push(event) === 4) break;
+  const rest = { stream: true, starting_after: first.at(-1).sequence_number };
+  for await (const event of await client.responses.retrieve(first[0].response.id, rest)) {
+    events.push(event.sequence_number);
+    text = event.response?.output.flatMap((item) => item.content).map((part) => part.text).join("");
+  }
+  return { events: [...first.map((event) => event.sequence_number), ...events], text };
+}
+
 async function chat(client) {
+  if (how === "leave")
+    return leave(await client.chat.completions.create({ model: "agent", messages: [{ role: "user", content: said }], stream: true }));
   const tools = [{ type: "function", function: { name: "weather", parameters } }];
   const messages = [{ role: "user", content: said }];
   let tokens = 0;
@@ -30,6 +49,8 @@ async function chat(client) {
 }
 
 async function responses(client) {
+  if (how === "background") return background(client);
+  if (how === "leave") return leave(await client.responses.create({ model: "agent", input: said, stream: true }));
   const tools = [{ type: "function", name: "weather", parameters, strict: false }];
   let input = [{ role: "user", content: said }], previous_response_id, tokens = 0;
   for (;;) {
@@ -55,6 +76,11 @@ async function ai(api) {
   const tools = { weather: tool({ inputSchema: jsonSchema(parameters), execute: async (input) => weather(input) }) };
   let failure;
   const request = { model, tools, prompt: said, stopWhen: stepCountIs(4), maxRetries: 0, onError: ({ error }) => { failure = error; } };
+  if (how === "leave") {
+    const abort = new AbortController();
+    for await (const _ of streamText({ ...request, abortSignal: abort.signal }).textStream) abort.abort();
+    return { text: "" };
+  }
   const result = streams ? streamText(request) : await generateText(request);
   if (streams) await result.consumeStream();
   if (failure) throw failure;
