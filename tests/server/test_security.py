@@ -314,6 +314,7 @@ def test_pages_of_allowed_origins(client: Client) -> None:
         "x-streamkit-run",
         "x-vercel-ai-ui-message-stream",
         "idempotency-replayed",
+        *("x-streamkit-ignored", "x-request-id", "request-id", "retry-after", "x-should-retry"),
     ]
     asks = {"Origin": ORIGIN, "Access-Control-Request-Method": "POST"}
     with httpx.Client(base_url=client.base_url) as plain:
