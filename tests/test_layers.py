@@ -61,6 +61,7 @@ ALLOWED = {
     "__future__",
     "base64",
     "bisect",
+    "codecs",
     "collections",
     "copy",
     "functools",

@@ -64,7 +64,7 @@ from ..messages.json_text import (
 )
 from ..messages.sdk_objects import as_item, is_model, opened
 from .encoder import Encoder
-from .framing import Frames, as_frame
+from .framing import Framer, Frames, as_frame
 from .plain_case import plain_readers
 from .values import WireObject, as_object, containers_in, error_item, is_object
 
@@ -106,6 +106,8 @@ class Decoder:
         wraps_event_name: True if SSE event names are part of the items. `feed` then gets `{"event": name, "data": item}`.
         sse_event_names: the SSE event names that the decoder heeds, None for all. Frames with another name may come as
             plain bytes, which is faster.
+        framer: cuts a body of this protocol into frames; None if that is one of SSE, JSON or Amazon's messages, which its beginning
+            shows.
         plain_item: the struct of the plain case, None if there is none. With `wraps_event_name` it is a dict: the struct of
             the `data`, by event name.
         pull_approves: True if a producer in this process runs what a confirmation asks about as soon as it is pulled for
@@ -128,6 +130,7 @@ class Decoder:
     name: ClassVar[str]
     wraps_event_name: ClassVar[bool] = False
     sse_event_names: ClassVar[frozenset[bytes] | None] = None
+    framer: ClassVar[type[Framer] | None] = None
     pull_approves: ClassVar[bool] = False
     plain_item: ClassVar[Any] = None
     transient_errors: ClassVar[frozenset[str]] = frozenset()

@@ -61,7 +61,7 @@ BUILT_IN = (
 )
 """The names of streamkit's own protocols, in the order in which an unknown item is shown to them."""
 
-READ_ALONE = ("openai_agent_sessions", *FRAMEWORKS)
+READ_ALONE = ("openai_agent_sessions", "text", *FRAMEWORKS)
 """The names of what is read alone: nothing is written in it."""
 
 # A decoder takes milliseconds to import. So what is asked of protocols that a stream may not have stands beside it.

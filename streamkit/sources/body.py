@@ -14,8 +14,9 @@ complete JSON that is cut just before whatever else there is on its line, where 
 from __future__ import annotations
 
 import re
+from typing import Any
 
-__all__ = ["BodyJoiner", "is_piece"]
+__all__ = ["BodyJoiner", "Piece", "is_piece"]
 
 _NAMED_FIELD = rb"(?:data|event|id|retry|error) ?:"
 _FIELD = rb"(data|event|id|retry|error)? ?:"
@@ -26,6 +27,29 @@ _HEAD = 32  # the first bytes of a line, enough to see its SSE field
 def is_piece(item: bytes) -> bool:
     """Whether an item is not a line without its newline, so that all items are pieces from then on."""
     return b"\n" in item or b"\r" in item
+
+
+class Piece:
+    """A piece of a body that is not bytes of it as it is.
+
+    Attributes:
+        raw: the item as it came.
+        body: the bytes of the body that it stands for.
+    """
+
+    __slots__ = ("body", "raw")
+
+    def __init__(self, raw: str | bytes, body: bytes) -> None:
+        self.raw: Any = raw
+        self.body = body
+
+    def joined(self, other: Piece) -> Piece:
+        """Return this piece with another one after it, which is text or bytes as well."""
+        return Piece(self.raw + other.raw, self.body + other.body)
+
+    def as_text(self) -> Any:
+        """Return it as a batch of plain text: bytes, or an item."""
+        return self.raw if isinstance(self.raw, bytes) else [{"text": self.raw}]
 
 
 class BodyJoiner:

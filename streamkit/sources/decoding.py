@@ -10,15 +10,16 @@ import msgspec
 
 from ..core.engine import Engine
 from ..core.steps import END
-from ..errors import IncompleteStreamError, StreamkitError, raise_source_error
+from ..errors import StreamkitError, raise_source_error
 from ..events import Event, StreamWarning
 from ..messages.json_text import read_json
 from ..messages.sdk_objects import as_item
 from ..protocols import registry
 from ..protocols.base import Decoder
 from ..protocols.framing import Framer, Frames, as_data, as_frame, framer_for, is_frame, without_leading_space
+from .body import Piece
 from .chained import UpstreamConfirmations
-from .held_items import failed_run, is_foreign, is_plain, parsed_item, protocol_of, unknown_framing, unrecognised
+from .held_items import cut_off, failed_run, is_foreign, is_text, parsed_item, protocol_of, unrecognised
 from .items import Items, is_parsed
 from .live import ForeignQuestions, decoder_of_possible_question, ends_with_question, expect_questions
 from .source import AsyncSource, Source, SourceTraits
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SourceDecoder", "Stage"]
 
-_SHOWN = 60  # bytes of an unknown source that an error shows
+_SEEN = 60  # bytes of an unknown source that an error may show
 _UNRECOGNISED_LIMIT = 200  # items held while the protocol is not known
 
 
@@ -108,7 +109,9 @@ class SourceDecoder:
         # What makes frames of bytes, and events of frames, once nothing else takes part.
         self._common_case: tuple[Callable[[bytes], Frames], Callable[[Frames], Sequence[Event]]] | None = None
         self._common_items: Callable[[Sequence[Any]], Sequence[Event]] | None = None  # the same of parsed items
-        self._start = b""  # bytes that do not show yet how the source is framed
+        self._start: Any = (
+            b""  # bytes that do not show yet how the source is framed; a `Piece` of text that may be plain text
+        )
         self._seen = b""  # the source's first bytes, until the protocol is known
         self._held: tuple[Any, ...] = ()  # items, until the protocol is known
         self._upstream: UpstreamConfirmations | None = None
@@ -163,14 +166,18 @@ class SourceDecoder:
             return None
         if self.source.items is not None:
             batch = _batch_of(self.source.items, batch)
+        if type(batch) is Piece:
+            batch = self._body_or_text(batch)
+            if batch is None:
+                return ()
         if type(batch) is not bytes:
             events = self._decode_items(batch)
         elif self._framer is None:
             events = self._decode_first(batch)
         else:
             events = self._decode_frames(_frames_of(self._framer, batch))
-        if self.decoder is None and type(batch) is bytes and len(self._seen) < _SHOWN:
-            self._seen += batch[:_SHOWN]
+        if self.decoder is None and type(batch) is bytes and len(self._seen) < _SEEN:
+            self._seen += batch[:_SEEN]
         if self._stages or self.resumption is not None:
             return self._filtered(events)
         items = self.source.items
@@ -207,10 +214,28 @@ class SourceDecoder:
         events = decoder.feed_items(batch)
         return events if self._upstream is None else self._upstream.link(events)
 
+    def _body_or_text(self, piece: Piece) -> bytes | list[Any] | None:
+        """Return the bytes of a piece of a body, or the item of a piece of plain text; None while that is not decided."""
+        is_first = self.decoder is None and self._framer is None and not (self._held or self._seen)
+        if is_first and isinstance(piece.raw, str):
+            if isinstance(self._start, Piece):
+                piece = self._start.joined(piece)
+            is_plain_text = is_text(piece.raw)
+            self._start = piece if is_plain_text is None else b""
+            if is_plain_text is None:
+                return None
+            if is_plain_text:
+                self._decode_with(registry.decoder_of("text"))
+        return piece.body if self.decoder is None or self.decoder.name != "text" else piece.as_text()
+
     def _decode_first(self, chunk: bytes) -> Sequence[Event]:
         """Return the events of the first bytes, once they show how the source is framed. Until then they are held."""
+        longest = self._engine.messages.sizes.limits.line
+        if self.decoder is not None and self.decoder.framer is not None:
+            self._framer = self.decoder.framer(longest)
+            return self._decode_frames(self._framer.feed(chunk))
         start = without_leading_space(self._start + chunk)
-        self._framer = framer = framer_for(start, self._engine.messages.sizes.limits.line)
+        self._framer = framer = framer_for(start, longest)
         if framer is None:
             self._start = start
             return ()
@@ -312,6 +337,11 @@ class SourceDecoder:
             yield self._filtered(self._decode_frames(complete))
             if len(complete) != len(rest):
                 self._take_cut(as_frame(rest[-1])[2])
+        if isinstance(left := self._start, Piece):
+            self._start = b"" if left.body.strip() else left.body
+            if left.body.strip():
+                self._decode_with(registry.decoder_of("text"))
+                yield self._filtered(self._decode_items(left.as_text()))
         if self._start or (self.decoder is None and not self._held and self._seen):
             self._take_cut(self._start)
         if (recorded := self.source.traits.recorded_end) is not None and recorded.cut is not None:
@@ -357,23 +387,8 @@ class SourceDecoder:
 
     def incomplete(self) -> StreamkitError:
         """Return the error that says where the source was cut off, or that it never was a stream."""
-        decoder = self.decoder
-        if decoder is None and is_plain(self._seen):
-            return unknown_framing(self._seen[:_SHOWN])
-        name = f"the {decoder.name} stream" if decoder else "the source"
-        how = "in the middle of an item" if self.cut is not None else f"after {decoder.index} items" if decoder else ""
-        if not decoder:
-            how = f"without {'a complete' if self._seen else 'any'} item"
-        seen = f"; it begins with {self._seen[:_SHOWN]!r}" if self._seen and not decoder else ""
-        if not decoder and not self._seen:
-            seen = "; one that was read before has none left"
-        if decoder is not None and self._engine.runs.run is None and decoder.index:
-            return IncompleteStreamError(
-                f"none of the source's {decoder.index} items is one of {decoder.name}; is `protocol=` right?"
-            )
-        if decoder is not None and decoder.unread[0] == decoder.index - 1 and (message := decoder.unread[1]):
-            seen = f"; its last item says: {message}"
-        return IncompleteStreamError(f"{name} was cut off: it ended {how}, before its protocol's end{seen}")
+        has_run = self._engine.runs.run is not None
+        return cut_off(self.decoder, self._seen, in_item=self.cut is not None, has_run=has_run)
 
 
 def _batch_of(items: Items, item: Any) -> Any:

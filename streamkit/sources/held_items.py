@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import ProtocolError
+from ..errors import IncompleteStreamError, ProtocolError, StreamkitError
 from ..events import Event, Run, RunDone
 from ..messages.json_text import read_json
 from ..messages.sdk_objects import as_item
@@ -16,11 +16,21 @@ from ..protocols.frameworks.shape import source_of_framework
 from ..protocols.framing import is_frame
 from ..protocols.values import is_object
 
-__all__ = ["failed_run", "is_foreign", "is_plain", "parsed_item", "protocol_of", "unknown_framing", "unrecognised"]
+__all__ = [
+    "failed_run",
+    "is_foreign",
+    "is_text",
+    "parsed_item",
+    "protocol_of",
+    "unrecognised",
+]
 
 _PLAIN_ITEMS = (str, bytes, dict, tuple)  # any of which may be an item of a protocol: a frame is a tuple
 
 _SSE_FIELDS = (b"data", b"event", b"id", b"retry")
+_SHOWN = 60  # bytes of an unknown source that an error shows
+_MOST_SPACE = 1_000  # characters that are held before the first that is no white space
+_NO_TEXT = (b"{", b"[", b"\0")  # with which JSON and Amazon's messages begin
 
 
 def protocol_of(item: Any, *, parsed: bool) -> type[Decoder] | None:
@@ -64,11 +74,25 @@ def error_in(held: Any) -> dict[str, Any] | None:
     return dict(error) if is_object(error) else {"message": str(error)}
 
 
-def is_plain(start: bytes) -> bool:
+def _is_plain(start: bytes) -> bool:
     """Whether a body that begins like this is neither Server-Sent Events nor JSON nor Amazon's messages, even if only its beginning is here."""
     text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
-    field = re.split(rb"[:\r\n]", text, maxsplit=1)[0]
-    return text[:1] not in (b"{", b"[", b"\0") and not any(name.startswith(field) for name in _SSE_FIELDS)
+    return text[:1] not in _NO_TEXT and not any(name.startswith(_field(text)) for name in _SSE_FIELDS)
+
+
+def is_text(start: str) -> bool | None:
+    """Whether text that begins like this is no Server-Sent Events and no JSON; None if that is too little to decide."""
+    text = start.removeprefix("\ufeff").lstrip().encode("utf-8", "surrogatepass")
+    if not text:
+        return None if len(start) < _MOST_SPACE else True
+    if text[:1] in _NO_TEXT or not any(name.startswith(_field(text)) for name in (*_SSE_FIELDS, b"error")):
+        return text[:1] not in _NO_TEXT
+    return None if _field(text) == text else False
+
+
+def _field(text: bytes) -> bytes:
+    """Return what stands where Server-Sent Events have the name of a field."""
+    return re.split(rb"[:\r\n]", text, maxsplit=1)[0]
 
 
 def failed_run(held: Sequence[Any]) -> Sequence[Event]:
@@ -100,11 +124,38 @@ def unrecognised(first: Any) -> ProtocolError:
     )
 
 
-def unknown_framing(beginning: bytes) -> ProtocolError:
+def _unknown_framing(beginning: bytes) -> ProtocolError:
     """Return the error about a source that is text, but neither Server-Sent Events nor lines of JSON."""
     return ProtocolError(
         "unknown-protocol",
         f"the source is text in no known framing: it begins with {beginning!r}. Known are Server-Sent Events and lines of "
-        "JSON. Text that has no protocol can be passed on with an Emitter: `emitter.text(piece)` for each piece",
+        'JSON. Plain text is read with `protocol="text"`',
         index=0,
+    )
+
+
+def cut_off(decoder: Decoder | None, seen: bytes, *, in_item: bool, has_run: bool) -> StreamkitError:
+    """Return the error about a source that was cut off, or never was a stream.
+
+    Args:
+        decoder: None if its protocol was not recognised.
+        seen: its first bytes, until the protocol is known.
+        in_item: whether it ended in the middle of an item of its protocol.
+        has_run: whether a run began.
+    """
+    if decoder is None and _is_plain(seen):
+        return _unknown_framing(seen[:_SHOWN])
+    if decoder is None:
+        how = f"without {'a complete' if seen else 'any'} item"
+        shown = f"; it begins with {seen[:_SHOWN]!r}" if seen else "; one that was read before has none left"
+        return IncompleteStreamError(f"the source was cut off: it ended {how}, before its protocol's end{shown}")
+    if not has_run and decoder.index:
+        return IncompleteStreamError(
+            f"none of the source's {decoder.index} items is one of {decoder.name}; is `protocol=` right?"
+        )
+    how = "in the middle of an item" if in_item else f"after {decoder.index} items"
+    message = decoder.unread[1] if decoder.unread[0] == decoder.index - 1 else ""
+    shown = f"; its last item says: {message}" if message else ""
+    return IncompleteStreamError(
+        f"the {decoder.name} stream was cut off: it ended {how}, before its protocol's end{shown}"
     )

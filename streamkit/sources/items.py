@@ -9,11 +9,11 @@ from typing import Any
 from ..events import EVENTS, Event
 from ..messages.sdk_objects import as_item, is_helper_event, is_plain_model, without_helper
 from ..protocols.frameworks.shape import framework_of
-from .body import BodyJoiner, is_piece
+from .body import BodyJoiner, Piece, is_piece
 
 __all__ = ["Batch", "Items", "batches_of", "is_parsed"]
 
-Batch = Any  # bytes, or a list of items; a tuple if all of them are dicts or plain models
+Batch = Any  # bytes, a piece of a body, or a list of items; a tuple if all of them are dicts or plain models
 
 _EVENTS = frozenset(EVENTS.values())
 _TOGETHER = (
@@ -45,23 +45,29 @@ class Items(BodyJoiner):
     __slots__ = ()
 
     def item(self, value: Any) -> Any:
-        """Return the item for a decoder: bytes of the body, or an object."""
-        item = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else _item(value)
-        return self.feed(item) if isinstance(item, bytes) else item
+        """Return the item for a decoder: bytes or a piece of the body, or an object."""
+        if isinstance(value, str):
+            return Piece(value, self.feed(value.encode("utf-8", "surrogatepass")))
+        item = _item(value)
+        return self._piece(item) if isinstance(item, bytes) else item
+
+    def _piece(self, item: bytes) -> bytes | Piece:
+        body = self.feed(item)
+        return body if body == item else Piece(item, body)
 
     def batch(self, value: Any) -> Batch:
-        """Return the item as a batch of its own: bytes, or a tuple or list of one object."""
+        """Return the item as a batch of its own: bytes, a piece of the body, or a tuple or list of one object."""
         kind = value.__class__
         if is_parsed(kind):
             return (value,)
         if kind is bytes:
-            return self.feed(value)
+            return self._piece(value)
         if kind in _EVENTS:
             return [value]
         if is_helper_event(kind):
             return next((self.batch(chunk) for chunk in without_helper((value,))), ())
         item = self.item(value)
-        return item if isinstance(item, bytes) else [item]
+        return item if isinstance(item, (bytes, Piece)) else [item]
 
 
 def batches_of(values: Sequence[Any]) -> Iterator[Batch]:
@@ -90,7 +96,7 @@ def _batches_of(values: Sequence[Any], kinds: set[type]) -> Iterator[Batch]:
             yield from values[start:]
             return
         item = items.item(value)
-        if isinstance(item, bytes):
+        if isinstance(item, (bytes, Piece)):
             if together:
                 yield together
                 together = []

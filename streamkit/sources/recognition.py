@@ -44,7 +44,7 @@ __all__ = [
 
 _ACCEPTED = (
     "a stream of openai, anthropic or another SDK, a callable, awaitable or context manager that gives one, an HTTP response, an "
-    "iterable of bytes, dicts, typed objects or streamkit events, a path to a recording, a relay's reader, an "
+    "iterable of bytes, text, dicts, typed objects or streamkit events, a path to a recording, a relay's reader, an "
     "Emitter, or another stream"
 )
 
