@@ -17,7 +17,7 @@ import openai
 import pytest
 
 import streamkit as sk
-from streamkit.testing import ModelServer, Reasoning, Reply, Text, Tokens, ToolCall
+from streamkit.testing import CodeInterpreter, ModelServer, Reasoning, Reply, Text, Tokens, ToolCall
 
 from ..faces import AsyncTold
 
@@ -25,7 +25,7 @@ pydantic_ai = pytest.importorskip("pydantic_ai")
 pytest.importorskip("pydantic_ai.models.anthropic")
 
 from pydantic import BaseModel  # noqa: E402
-from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, ModelRetry, Tool, ToolDenied  # noqa: E402
+from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, ModelRetry, Tool, ToolDenied, messages  # noqa: E402
 from pydantic_ai.models.anthropic import AnthropicModel  # noqa: E402
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel  # noqa: E402
 from pydantic_ai.providers.anthropic import AnthropicProvider  # noqa: E402
@@ -216,6 +216,37 @@ async def test_outputs_that_are_no_text_are_what_the_model_reads_and_their_files
         "aW1hZ2U=",
         output.call_id,
     )
+
+
+@on_asyncio
+async def test_what_the_provider_runs_is_a_call_of_its_own_and_its_code_may_be_a_message() -> None:
+    from pydantic_ai.capabilities import NativeTool
+    from pydantic_ai.native_tools import CodeExecutionTool
+
+    ran = Reply(CodeInterpreter("print(34/24)", "1.417"), Text("1.417."))
+    async with agent_on(ran, tools=[], capabilities=[NativeTool(CodeExecutionTool())]) as (agent, _):
+        stream = sk.astream(agent.run_stream_events("34/24?"), fields={"code_execution.code": "code"}, strict=True)
+        messages = {message.type: message for message in await stream.get_final_messages()}
+    call, output = messages["tool_call"], messages["tool_output"]
+    assert isinstance(call, sk.ToolCallMessage)
+    assert call.provider_executed
+    assert messages["code"].content == "print(34/24)"
+    assert "1.417" in output.content
+    assert (output.call_id, stream.status) == (call.call_id, "completed")
+
+
+@on_asyncio
+async def test_citations_of_a_text_are_annotations() -> None:
+    source = messages.WebCitationSource("https://example.org", title="T", excerpts=["e"])
+    citation = messages.Citation([source], anchor=messages.ContentCitationAnchor(start=0, end=2))
+    part = messages.TextPart("As it", citations=[citation])
+    events = [messages.PartStartEvent(index=0, part=part), messages.PartEndEvent(index=0, part=part)]
+    stream = sk.stream(events, strict=True)
+    (text,) = stream.get_final_messages()
+    assert isinstance(text, sk.TextMessage)
+    assert [(one.url, one.quote, one.start, one.end) for one in text.annotations] == [
+        ("https://example.org", "e", 0, 2)
+    ]
 
 
 # -- tools that fail, questions

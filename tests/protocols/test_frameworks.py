@@ -38,9 +38,8 @@ def shown(stream: sk.StreamManager) -> list[tuple[str, str, str]]:
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_framework_is_read_alone(framework: str) -> None:
-    stream = sk.stream([], protocol="text") if framework == "text" else sk.stream([])
     with pytest.raises(sk.UsageError, match="read alone"):
-        stream.chunks(framework)
+        sk.stream([]).chunks(framework)
     with pytest.raises(sk.UsageError, match="read alone"):
         sk.to_input([], framework)
 
@@ -162,6 +161,33 @@ def test_pydantic_ai_a_part_that_begins_again_replaces_what_was_shown() -> None:
     assert (image.type, image.format, image.content) == ("image", "base64.png", "aW1hZ2U=aGk=")
     assert used.content == '{"b": 1}'
     assert (summary.type, summary.content) == ("compaction", "In short.")
+
+
+def test_pydantic_ai_reasoning_of_anthropic_goes_back_to_it() -> None:
+    signed = {"provider_name": "anthropic", "signature": "s1"}
+    stream = pydantic_ai(
+        *(start(0, "thinking", "Hm."), end(0, **signed)),
+        *(start(1, "thinking", "", id="redacted_thinking", after="thinking"), end(1, **{**signed, "signature": "s2"})),
+        *(start(2, "thinking", "Ah.", after="thinking"), end(2, provider_name="openai", signature="s3"), result()),
+    )
+    assert [(m.format, m.content) for m in stream.messages] == [(None, "Hm."), ("redacted", ""), (None, "Ah.")]
+    assert sk.to_input(stream.messages, "anthropic")[0]["content"] == [
+        {"type": "thinking", "thinking": "Hm.", "signature": "s1"},
+        {"type": "redacted_thinking", "data": "s2"},
+    ]
+
+
+def test_pydantic_ai_citations_are_annotations() -> None:
+    web = {"kind": "web", "url": "https://example.org", "title": "T", "excerpt": "e", "start": 0, "end": 2}
+    stream = pydantic_ai(
+        start(0, "text", "As it"), end(0, citations=[web, {"kind": "document", "document_id": "d"}]), result()
+    )
+    text = stream.messages[0]
+    assert isinstance(text, sk.TextMessage)
+    assert [(one.type, one.url, one.file_id, one.quote, one.start, one.end) for one in text.annotations] == [
+        ("web", "https://example.org", None, "e", 0, 2),
+        ("document", None, "d", None, None, None),
+    ]
 
 
 def test_pydantic_ai_arguments_may_be_objects_that_get_more_members() -> None:

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
-from ...events import Event, Run, RunCreated, RunStatus
-from ...messages import Message, ReasoningMessage, TextMessage, ToolCallMessage
+from ...events import AnnotationAdded, Event, Run, RunCreated, RunStatus
+from ...messages import Annotation, Message, ReasoningMessage, TextMessage, ToolCallMessage
 from ..ui_files import file_fields
 from ..values import (
     WireObject,
@@ -37,6 +37,7 @@ __all__ = ["Decoder"]
 
 _TEXTS: Mapping[str, type[Message]] = {"text": TextMessage, "thinking": ReasoningMessage}
 _CALLS = ("tool-call", "builtin-tool-call")
+_REDACTED = ("redacted_thinking", "redacted_content")  # ids of reasoning that is encrypted
 _CUT_SHORT = ("length", "content_filter")
 _FAILED = ("failed", "retried")  # what the model reads as an error
 
@@ -79,7 +80,7 @@ class Decoder(FrameworkDecoder):
             yield from self._begin_step()
         kind = as_text(part.get("part_kind"))
         if kind in _TEXTS:
-            yield from self._show(_TEXTS[kind], index, as_text(part.get("content")), id=text_or_none(part.get("id")))
+            yield from self._read_text(index, part, _TEXTS[kind])
         elif kind in _CALLS:
             yield from self._read_call(index, part, provider_executed=kind != "tool-call")
         elif kind == "builtin-tool-return":
@@ -101,6 +102,13 @@ class Decoder(FrameworkDecoder):
         else:
             yield from self._begin(message_class, index, **fields)
             yield from self._extend(index, text)
+
+    def _read_text(self, index: Any, part: WireObject, message_class: type[Message]) -> Iterator[Event]:
+        id, content = text_or_none(part.get("id")), as_text(part.get("content"))
+        if id in _REDACTED and message_class is ReasoningMessage:
+            yield from self._show(message_class, index, "", format="redacted")
+        else:
+            yield from self._show(message_class, index, content, id=id)
 
     def _read_call(self, index: Any, part: WireObject, *, provider_executed: bool) -> Iterator[Event]:
         arguments, call_id = self._arguments(index, part.get("args")), text_or_none(part.get("tool_call_id"))
@@ -137,8 +145,11 @@ class Decoder(FrameworkDecoder):
                 yield from self._close(index)
         elif message is not None:
             self._ended[index] = type(message)
+            for citation in as_objects(part.get("citations")):
+                yield AnnotationAdded(message.id, _annotation(citation))
             signature = text_or_none(part.get("signature")) if part.get("provider_name") == "anthropic" else None
-            yield from self._close(index, metadata={"signature": signature} if signature else None)
+            key = "data" if message.format == "redacted" else "signature"  # as Anthropic's own decoder has it
+            yield from self._close(index, metadata={key: signature} if signature else None)
 
     def _read_call_again(self, item: WireObject) -> Iterator[Event]:
         """A call runs now, so that it is complete."""
@@ -221,6 +232,19 @@ def _sum(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, int]:
 
 def _tokens(usage: WireObject) -> tuple[int, int]:
     return as_count(usage.get("input_tokens")) or 0, as_count(usage.get("output_tokens")) or 0
+
+
+def _annotation(citation: WireObject) -> Annotation:
+    return Annotation(
+        type=as_text(citation.get("kind")),
+        url=text_or_none(citation.get("url")),
+        file_id=text_or_none(citation.get("document_id")),
+        title=text_or_none(citation.get("title")),
+        quote=text_or_none(citation.get("excerpt")),
+        start=as_count(citation.get("start")),
+        end=as_count(citation.get("end")),
+        raw=dict(citation),
+    )
 
 
 def _files(values: Any) -> Iterator[tuple[type[Message], dict[str, Any]]]:

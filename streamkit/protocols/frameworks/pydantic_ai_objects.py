@@ -46,9 +46,20 @@ def _part(part: Any) -> dict[str, Any]:
         fields["content"] = _file(content)
     elif not isinstance(content, str):
         fields["content"] = part.model_response_str()
+    if citations := getattr(part, "citations", None):
+        fields["citations"] = [*map(_source, citations)]
     if files := getattr(part, "files", None):
         fields["files"] = [*map(_file, files)]
     return fields
+
+
+def _source(citation: Any) -> dict[str, Any]:
+    """A citation has several sources where one part of the text has; the first is shown. A marker in the text is not what it cites."""
+    source, anchor = citation.sources[0], citation.anchor
+    fields = _fields(source, ("kind", "url", "document_id", "title"))
+    if source.excerpts:
+        fields["excerpt"] = source.excerpts[0]
+    return fields | (_fields(anchor, ("start", "end")) if getattr(anchor, "kind", "") == "content" else {})
 
 
 def _file(content: Any) -> dict[str, Any]:
