@@ -37,7 +37,6 @@ __all__ = [
     "read_leniently",
     "shallow",
     "well_formed",
-    "wrong_checksum",
 ]
 
 MAX_NESTING = 200
@@ -51,11 +50,10 @@ TOO_DEEP = f"it is nested more than {MAX_NESTING} levels deep"
 NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """The errors that a decoder of msgspec raises for bytes that are not JSON, or not of its type."""
 
-_TOO_DEEP_MARK, _DAMAGED_MARK, _CHECKSUM_MARK = b"nested too deep: ", b"damaged: ", b"wrong checksum: "
+_TOO_DEEP_MARK, _DAMAGED_MARK = b"nested too deep: ", b"damaged: "
 _MARKS = {
     _TOO_DEEP_MARK: TOO_DEEP,
     _DAMAGED_MARK: "it is a damaged line of a recording",
-    _CHECKSUM_MARK: "its checksum is wrong",
 }
 _decode = decoder().decode
 _CONTAINERS = (dict, list)
@@ -82,11 +80,6 @@ def shallow(data: bytes) -> bytes:
 def damaged(data: bytes) -> bytes:
     """Return a line of a recording that cannot be read, marked in the same way."""
     return _DAMAGED_MARK + data
-
-
-def wrong_checksum(data: bytes) -> bytes:
-    """Return a message of a body that does not have its checksum, marked in the same way."""
-    return _CHECKSUM_MARK + data
 
 
 def is_nested_too_deep(value: Any) -> bool:

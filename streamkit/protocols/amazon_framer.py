@@ -6,12 +6,12 @@ all that. Source: https://docs.aws.amazon.com/AmazonS3/latest/API/RESTSelectObje
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from zlib import crc32
 
 import msgspec
 
-from ..messages.json_text import LONG, wrong_checksum
+from ..errors import SourceError
+from ..messages.json_text import LONG
 from ..messages.typed_json import decoder
 from .framer import Framer
 from .frames import Frames
@@ -36,53 +36,64 @@ _chunk_of = decoder(_Chunk).decode
 class AmazonFramer(Framer):
     """Messages as JSON: `{"contentBlockDelta": {…}}`, an event's name and its payload, as Amazon's client gives them. An exception is
     one with the name of its type; an error is `{"error": {"code": …, "message": …}}`. Of a `chunk` it is the model's object
-    in it. A message with a wrong checksum is marked, so that it is skipped with a warning; so is the rest of the body, where the
-    length of a message is not certain."""
+    in it.
 
-    _is_lost = False
+    A damaged message ends the body with a `SourceError`, after the frames of those before it: an answer without one of its pieces
+    would look complete.
+    """
+
+    _wanted = 0  # the bytes with which the unfinished message may be complete
+    _count = 0  # the messages that are complete
+    _place = 0  # where in the body the present one begins
 
     def feed(self, chunk: bytes) -> Frames:
-        """The frames of the messages that this chunk completes."""
+        """The frames of the messages that this chunk completes. Raises also `SourceError`, as it does `LimitError`."""
         self._check_failure()
-        if self._is_lost:
-            return []
         if self._wanted > self._size + len(chunk):
             self._hold(chunk)
             return []
         text = b"".join((*self._pending, chunk))
         self._pending.clear()
         values: list[bytes] = []
-        end = 0
-        for start, end in self._messages(text):
-            values.append(_json_of(text[start:end]))
-        if rest := text[end:]:
+        start = 0
+        try:
+            while end := self._end_of(text, start):
+                values.append(_json_of(text[start:end]))
+                self._place += end - start
+                self._count, start = self._count + 1, end
+        except _Damage as damage:
+            self._fail_damaged(damage)
+        rest = text[start:] if self._failure is None else b""
+        if rest:
             self._pending.append(rest)
         self._size = len(rest)
-        if self._is_lost:
-            values.append(wrong_checksum(b""))
-            self._pending.clear()
         frames: Frames = values if self._heeded_names is not None else [(b"", b"", value) for value in values]
         return frames if max(map(len, values), default=LONG) < LONG else self._checked(frames)
 
-    _wanted = 0  # the bytes with which the unfinished message may be complete
-
-    def _messages(self, text: bytes) -> Iterator[tuple[int, int]]:
-        """Yield where each complete message begins and ends."""
-        start = 0
-        while len(text) - start >= _PRELUDE:
-            length = int.from_bytes(text[start : start + 4])
-            if crc32(text[start : start + 8]) != int.from_bytes(text[start + 8 : start + 12]) or length < _LEAST:
-                self._is_lost = True
-                return
-            if length > self._longest:
-                self._fail_too_long()
-                return
-            self._wanted = length
-            if len(text) - start < length:
-                return
-            yield start, start + length
-            start += length
+    def _end_of(self, text: bytes, start: int) -> int:
+        """Return where the message that begins here ends, 0 if it is not complete."""
         self._wanted = 0
+        if len(text) - start < _PRELUDE:
+            return 0
+        length = int.from_bytes(text[start : start + 4])
+        if crc32(text[start : start + 8]) != int.from_bytes(text[start + 8 : start + 12]):
+            raise _Damage("the checksum of its lengths is wrong")
+        if length < _LEAST:
+            raise _Damage(f"it has a length of {length} bytes, and none is shorter than {_LEAST}")
+        if length > self._longest:
+            self._fail_too_long()
+            return 0
+        self._wanted = length
+        return start + length if len(text) - start >= length else 0
+
+    def _fail_damaged(self, damage: _Damage) -> None:
+        where = f"message {self._count + 1} of the body, which begins at byte {self._place}"
+        whose = "the server wrote it so, or it was changed on its way"
+        self._fail(SourceError(f"{where}, is damaged: {damage}; {whose}"))
+
+
+class _Damage(Exception):
+    """What is wrong with a message."""
 
 
 def amazon_message(name: str, payload: bytes) -> bytes:
@@ -100,10 +111,16 @@ def _text_header(name: bytes, value: bytes) -> bytes:
 
 
 def _json_of(message: bytes) -> bytes:
-    """Return a message as JSON."""
+    """Return a message as JSON.
+
+    Raises:
+        _Damage: its checksum is wrong, or its headers are no headers.
+    """
     if crc32(message[:-4]) != int.from_bytes(message[-4:]):
-        return wrong_checksum(message)
+        raise _Damage("its checksum is wrong")
     end = _PRELUDE + int.from_bytes(message[4:8])
+    if end > len(message) - 4:
+        raise _Damage("its headers are longer than itself")
     headers, payload = _headers(message[_PRELUDE:end]), message[end:-4] or b"{}"
     match headers.get(":message-type"):
         case "error":
@@ -123,19 +140,21 @@ def _json_of(message: bytes) -> bytes:
 
 
 def _headers(data: bytes) -> dict[str, str]:
-    """Return the headers that are text. What cannot be read ends them."""
+    """Return the headers that are text."""
     headers: dict[str, str] = {}
     at = 0
     while at < len(data):
         name_end = at + 1 + data[at]
-        name, kind = data[at + 1 : name_end], data[name_end : name_end + 1]
+        name, kind = data[at + 1 : name_end], int.from_bytes(data[name_end : name_end + 1])
         at = name_end + 1
-        if kind and kind[0] in _WITH_LENGTH:
+        if kind in _WITH_LENGTH:
             end = at + 2 + int.from_bytes(data[at : at + 2])
             headers[name.decode("utf-8", "replace")] = data[at + 2 : end].decode("utf-8", "replace")
             at = end
-        elif kind and kind[0] in _SIZES:
-            at += _SIZES[kind[0]]
+        elif kind in _SIZES:
+            at += _SIZES[kind]
         else:
-            break
+            raise _Damage(f"a header has the type {kind}, which there is not")
+    if at != len(data):
+        raise _Damage("a header is longer than all of them")
     return headers

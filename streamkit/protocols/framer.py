@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Set
 from typing import Protocol
 
-from ..errors import LimitError
+from ..errors import LimitError, StreamkitError
 from ..limits import Limits
 from ..messages.json_text import LONG, shallow
 from .frames import Frame, Frames, as_data, as_frame
@@ -34,7 +34,7 @@ class Framer:
 
     _size = 0  # the bytes of the unfinished item, where `_pending` has several pieces
     _started = False  # a byte order mark was dropped, if there was one
-    _failure: LimitError | None = None
+    _failure: StreamkitError | None = None
     _heeded_names: frozenset[bytes] | None = None
     sizes: _Sizes | None = None  # and no method of it, which would be an object more in each stream
     is_question: Callable[[bytes], bool] | None = None
@@ -98,7 +98,7 @@ class Framer:
         self._pending.clear()
         self._fail(LimitError("line", self._longest))
 
-    def _fail(self, error: LimitError) -> None:
+    def _fail(self, error: StreamkitError) -> None:
         """All calls that follow raise this error."""
         self._failure = error
 

@@ -10,7 +10,7 @@ from collections.abc import Set
 from itertools import takewhile
 from typing import Any, TypeAlias, cast
 
-from ..errors import LimitError
+from ..errors import StreamkitError
 from ..limits import Limits
 from ..messages.json_text import LONG, read_json
 from ..shared_names import share_names
@@ -154,7 +154,7 @@ class SseFramer(Framer):
     def _pending_size(self) -> int:
         return super()._pending_size() + (self._head_size if self._in_data else 0)
 
-    def _fail(self, error: LimitError) -> None:
+    def _fail(self, error: StreamkitError) -> None:
         self._in_data = self._is_lf_only = False  # so that the next chunk raises it
         super()._fail(error)
 

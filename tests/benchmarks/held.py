@@ -35,7 +35,7 @@ LATE = 0.05  # seconds
 MOST = 400  # streams, of those that are tried
 _SLEEP = 0.01  # seconds
 _PATIENCE = 60.0  # seconds until a request fails; hundreds of them begin at the same moment
-_NEAR = 1.1  # the search ends when the numbers of streams that are held, and that are not, differ by no more than this
+_NEAR = 1.03  # the search ends when the numbers of streams that are held, and that are not, differ by no more than this
 
 Read = Callable[[Any, str], Awaitable[str]]
 

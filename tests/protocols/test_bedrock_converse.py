@@ -169,20 +169,38 @@ def frames_of(pieces: list[bytes]) -> list[bytes]:
     ]
 
 
-def test_a_message_with_a_wrong_checksum_is_skipped_with_a_warning() -> None:
-    """Where its length is certain, what follows is read; where it is not, nothing is, and the stream was cut off."""
-    broken = bytearray(body(delta(0, text="lost")))
-    broken[-10] ^= 1
-    stream = sk.stream([body(*HELLO[:2]) + broken + body(*HELLO[2:])])
-    assert stream.get_final_text() == "Hello 🌧"
-    assert [warning.code for warning in stream.warnings] == ["not-json"]
-    assert "checksum" in stream.warnings[0].fault
-    broken[2] ^= 1
-    stream = sk.stream([body(*HELLO[:2]) + broken + body(*HELLO[2:])])
-    with pytest.raises(sk.IncompleteStreamError):
+def checked(prelude: bytes, rest: bytes) -> bytes:
+    """A message with these lengths, and right checksums."""
+    message = prelude + crc32(prelude).to_bytes(4) + rest
+    return message + crc32(message).to_bytes(4)
+
+
+def changed(message: bytes, place: int) -> bytes:
+    return message[:place] + bytes([message[place] ^ 1]) + message[place + 1 :]
+
+
+LOST = body(delta(0, text="lost"))
+DAMAGED = {
+    "checksum is wrong": changed(LOST, -10),
+    "checksum of its lengths is wrong": changed(LOST, 2),
+    "length of 12 bytes": checked((12).to_bytes(4) + bytes(4), b""),
+    "headers are longer than itself": checked((20).to_bytes(4) + (9).to_bytes(4), b"{}{}"),
+    "header is longer than all of them": checked((24).to_bytes(4) + (8).to_bytes(4), b"\x01a\x07\x00\x09bcd"),
+    "header has the type 77": checked((20).to_bytes(4) + (4).to_bytes(4), b"\x01aM\x00"),
+}
+
+
+@pytest.mark.parametrize("fault", DAMAGED)
+@pytest.mark.parametrize("size", [1, 10_000], ids=["byte by byte", "at once"])
+def test_a_damaged_message_fails_the_stream_after_what_came_before_it(fault: str, size: int) -> None:
+    """An answer without one of its pieces would look complete."""
+    before = body(*HELLO[:2])
+    whole = before + DAMAGED[fault] + body(*HELLO[2:])
+    pieces = [whole[start : start + size] for start in range(0, len(whole), size)]
+    stream = sk.stream(pieces)
+    with pytest.raises(sk.SourceError, match=f"message 3 of the body, which begins at byte {len(before)}.*{fault}"):
         stream.until_done()
-    assert stream.messages[0].content == "Hel"
-    assert len(stream.warnings) == 1
+    assert [(one.content, one.status) for one in stream.messages] == [("Hel", "failed")]
 
 
 def test_a_body_that_ends_in_a_message_was_cut_off() -> None:
