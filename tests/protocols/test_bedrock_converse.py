@@ -121,11 +121,9 @@ def _nothing() -> Any:
     return contextlib.nullcontext()
 
 
-@each_recording(
-    "bedrock-invoke", own=False, only=lambda path: any(one in path.name for one in ("anthropic-m", "claude", "nova"))
-)
+@each_recording("bedrock-invoke", own=False)
 def test_a_stream_of_invoke_is_one_of_the_protocol_inside_of_it(path: Path) -> None:
-    """Claude's is one of Messages; Nova's has Converse's events, and a block for each piece of a text."""
+    """Claude's is one of Messages; Nova's has Converse's events, and a block for each piece of a text; older models' is plain text."""
     expected = expected_of(path)
     stream = sk.stream(path)
     stream.until_done()
@@ -134,6 +132,56 @@ def test_a_stream_of_invoke_is_one_of_the_protocol_inside_of_it(path: Path) -> N
     assert len([m for m in stream.messages if m.type == "message"]) <= 1
     calls = [m for m in stream.messages if isinstance(m, sk.ToolCallMessage)]
     assert [(c.name, c.arguments) for c in calls] == [(c["name"], c["arguments"]) for c in expected["tool_calls"]]
+    assert stream.current_run is not None and stream.current_run.finish_reason == said["finish_reason"]
+    counts = [value for key, value in expected["usage"].items() if key.lower().startswith(("input", "output"))]
+    assert stream.usage is not None
+    assert [stream.usage.input_tokens, stream.usage.output_tokens] == counts
+    assert not stream.warnings
+
+
+METRICS = {"amazon-bedrock-invocationMetrics": {"inputTokenCount": 1, "outputTokenCount": 2}}
+PLAIN = {
+    "titan": (
+        {"outputText": "Hel", "index": 0.0, "inputTextTokenCount": 1.0},
+        {"outputText": "lo", "index": 0.0, "completionReason": "LENGTH", **METRICS},
+    ),
+    "titan, blocked": (
+        {"outputText": "Hello", "index": 0},
+        {"outputText": "", "index": 0, "amazon-bedrock-trace": {"guardrail": {}}, **METRICS},
+    ),
+    "llama": (
+        {"generation": "Hel", "prompt_token_count": 1, "generation_token_count": 1, "stop_reason": None},
+        {
+            "generation": "lo",
+            "prompt_token_count": None,
+            "generation_token_count": 2,
+            "stop_reason": "length",
+            **METRICS,
+        },
+    ),
+    "cohere": (
+        {"is_finished": False, "text": "Hello", "index": 0},
+        {"is_finished": False, "text": "Other", "index": 1},
+        {"is_finished": True, "finish_reason": "MAX_TOKENS", **METRICS},
+    ),
+    "claude": (
+        {"completion": "Hello", "stop_reason": None, "stop": None},
+        {"completion": "", "stop_reason": "max_tokens", "stop": None, **METRICS},
+    ),
+}
+
+
+@pytest.mark.parametrize("model", PLAIN)
+def test_a_body_of_plain_text_is_an_answer_with_tokens_and_a_reason(model: str) -> None:
+    """That was cut short, or with several texts, of which the first is the answer. Without a reason the stream was cut off."""
+    chunks = [{"chunk": {"bytes": base64.b64encode(json.dumps(item).encode()).decode()}} for item in PLAIN[model]]
+    stream = sk.stream([body(*chunks)])
+    assert stream.get_final_text() == "Hello"
+    assert (stream.usage.input_tokens, stream.usage.output_tokens) == (1, 2)  # type: ignore[union-attr]
+    assert stream.get_final_run().status == "incomplete"
+    assert not stream.warnings
+    with pytest.raises(sk.IncompleteStreamError):
+        sk.stream([body(*chunks[:-1])]).until_done()
 
 
 @pytest.mark.slow

@@ -1,4 +1,5 @@
 """Amazon Bedrock's ConverseStream, and the streams of Amazon Nova through InvokeModelWithResponseStream, which has the same events.
+Those of older models through it, which are plain text, are read as such events (`plain_text`).
 
 Documented at https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStream.html. Its binary framing is in
 `protocols/amazon_framer.py`. `decoder` states when an answer is complete, `blocks` restores content blocks from messages for

@@ -8,6 +8,8 @@ until something else begins: a text that follows it goes on with it (Nova sends 
 which may come before their text, or in a block after it. A call whose arguments are a JSON object is done where its block stops, any
 other with the answer, as the stopReason means.
 
+The bodies of models that know plain text alone are read as such events (`plain_text`).
+
 A run's `finish_reason` is the stopReason; its metadata has what `metadata` has besides the usage, and `additionalModelResponseFields`.
 """
 
@@ -34,6 +36,7 @@ from ..message_ids import MessageIds
 from ..output import Output
 from ..values import (
     WireObject,
+    as_count,
     as_index,
     as_object,
     as_objects,
@@ -42,6 +45,7 @@ from ..values import (
     text_or_none,
     without_keys,
 )
+from .plain_text import STATUS_OF_REASON, as_converse
 from .shape import EVENTS, recognises
 from .wire import (
     KEY,
@@ -55,6 +59,8 @@ from .wire import (
 )
 
 __all__ = ["Decoder"]
+
+_STATUS_OF: dict[str, m.Status] = {**STATUS_OF_STOP_REASON, **STATUS_OF_REASON}
 
 
 class Decoder(base.Decoder):
@@ -72,6 +78,7 @@ class Decoder(base.Decoder):
         self._idle: m.Message | None = None  # the newest text, whose block has stopped
         self._held: dict[int, list[m.Annotation]] = {}  # the citations of blocks without a text so far
         self._cited: set[str] = set()  # the ids of texts with citations
+        self._choice = 0  # that of the present piece
         self._stop_reason: str | None = None
         self._metadata: dict[str, Any] = {}
         self._has_begun = self._has_ended = False
@@ -84,6 +91,7 @@ class Decoder(base.Decoder):
     def feed(self, item: WireObject) -> Iterable[Event]:
         """Return the events of one item, then its warnings."""
         self._output.begin(item)
+        item = as_converse(item)
         error = error_in(item)
         names = [name for name in item if name in EVENTS]
         if self._has_ended or not (names or error):
@@ -144,6 +152,7 @@ class Decoder(base.Decoder):
 
     def _delta(self, wire: WireObject) -> None:
         index, delta = self._index_of(wire), as_object(wire.get("delta"))
+        self._choice = as_count(wire.get("choice")) or 0
         for name, value in delta.items():
             if (read := self._delta_readers.get(name)) is not None:
                 read(self, index, value)
@@ -162,7 +171,7 @@ class Decoder(base.Decoder):
         if isinstance(text, m.TextMessage):
             return text
         if citations or self._idle is None or self._idle.id in self._cited:
-            text = self._new(m.TextMessage, index)
+            text = self._new(m.TextMessage, index, choice=self._choice)
         else:
             text, self._idle = self._idle, None
         self._blocks[index] = text
@@ -309,7 +318,7 @@ class Decoder(base.Decoder):
     def _end(self, error: WireObject | None) -> None:
         """End the run: with an error, or as the stopReason means."""
         self._has_ended = self.complete = True
-        status: m.Status = STATUS_OF_STOP_REASON.get(self._stop_reason or "", "completed")
+        status: m.Status = _STATUS_OF.get(self._stop_reason or "", "completed")
         if error is None and status == "failed":
             error = {"message": f"the model ended its answer with {self._stop_reason}", "code": self._stop_reason}
         status = status if error is None else "failed"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..values import WireObject, as_object
+from .plain_text import is_plain_text
 
 __all__ = ["EVENTS", "event_in", "recognises"]
 
@@ -27,6 +28,6 @@ def event_in(item: WireObject) -> str:
 
 
 def recognises(item: WireObject) -> bool:
-    """Whether the item is an event under its name, with the key that each such event has."""
+    """Whether the item is an event under its name, with the key that each such event has, or of a body of plain text."""
     name = event_in(item)
-    return bool(name) and _KEYS[name] in as_object(item[name])
+    return _KEYS[name] in as_object(item[name]) if name else is_plain_text(item)
