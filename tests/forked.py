@@ -8,6 +8,7 @@ In a terminal `tests/in_terminal.py` stands for the program. The server's proces
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -21,6 +22,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -69,13 +71,17 @@ class Forks:
 
 
 @contextlib.contextmanager
-def forks() -> Iterator[Forks]:
-    """A server, for as long as the block runs."""
+def forks(*imported: str) -> Iterator[Forks]:
+    """A server, for as long as the block runs.
+
+    Args:
+        imported: Modules that it imports besides the clients.
+    """
     root = Path(__file__).parents[1]
     with (
         tempfile.TemporaryDirectory(prefix="streamkit-tests-") as folder,
         subprocess.Popen(
-            [sys.executable, "-m", "tests.forked", f"{folder}/socket"],
+            [sys.executable, "-m", "tests.forked", f"{folder}/socket", *imported],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -87,8 +93,8 @@ def forks() -> Iterator[Forks]:
         yield Forks(server, Path(folder))
 
 
-def _serve(path: str) -> None:
-    for module in IMPORTED:
+def _serve(path: str, *imported: str) -> None:
+    for module in (*IMPORTED, *imported):
         importlib.import_module(module)
     gc.freeze()  # so that no process copies all of it when it collects garbage
     with socket.socket(socket.AF_UNIX) as terminals:
@@ -144,14 +150,32 @@ def _become(program: str, arguments: list[str], files: list[str], env: dict[str,
         streams.append(open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
     sys.stdin, sys.stdout, sys.stderr = streams
     sys.argv = [program, *arguments]
-    if program.endswith(".py"):
-        sys.path[0] = os.path.dirname(program)
-        runpy.run_path(program, run_name="__main__")
-    else:
-        sys.path[0] = cwd
-        runpy.run_module(program, run_name="__main__", alter_sys=True)
-    sys.exit()
+    code: Any = None
+    try:
+        if program.endswith(".py"):
+            sys.path[0] = os.path.dirname(program)
+            runpy.run_path(program, run_name="__main__")
+        else:
+            sys.path[0] = cwd
+            runpy.run_module(program, run_name="__main__", alter_sys=True)
+    except SystemExit as exit:
+        code = exit.code
+    _exit(code)
+
+
+def _exit(code: Any) -> NoReturn:
+    """End as `sys.exit` does, but take no module apart: to free all that was imported takes longer than most programs."""
+    if code is not None and not isinstance(code, int):
+        sys.exit(code)
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for the threads that the program waits for
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        sys.exit(code)
+    os._exit(code or 0)
 
 
 if __name__ == "__main__":
-    _serve(sys.argv[1])
+    _serve(*sys.argv[1:])

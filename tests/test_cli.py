@@ -174,8 +174,7 @@ def test_the_demo_shows_a_handler_and_its_events(
 @pytest.mark.parametrize("answers", ["", "y\n"], ids=["nobody", "a pipe"])
 def test_without_a_terminal_no_code_runs(answers: str) -> None:
     """It says so. A line of a pipe is not an answer. The stream ends as if the code was declined."""
-    command = [sys.executable, "-m", "streamkit", "demo"]
-    result = subprocess.run(command, env=CLEAN, input=answers, capture_output=True, text=True, timeout=300)
+    result = SERVER.run("streamkit", "demo", env=CLEAN, answers=answers, cwd=Path.cwd())
     assert (result.returncode, result.stderr) == (0, "")
     assert "(With --yes it will.)" in " ".join(result.stdout.split())
     assert "[confirmation] declined\n" in result.stdout

@@ -174,7 +174,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture(scope="module")
 def forked() -> Iterator[Run]:
     """Runs an example in a process of its own, in which the client is imported already."""
-    with forks() as server:
+    with forks("anthropic") as server:
 
         def run(path: Path, answers: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
             return server.run(str(path), env=CLEAN | environment, answers=answers, cwd=ROOT)
