@@ -142,13 +142,18 @@ OTHER_CALL_ID = ("vercel-openai-client-tool-search.1",)
 
 @pytest.mark.parametrize("where", ["own", "shared"])
 def test_clients_read_every_recording_and_have_our_messages(where: str) -> None:
-    """Of every protocol, without an error or a warning; the messages at the end are ours."""
+    """Of every protocol, without an error or a warning; the messages at the end are ours. Our own recordings are read by all
+    clients, the hundreds of others by one release of each protocol in turn."""
     root = OWN if where == "own" else SHARED
     paths = [path for folder in FOLDERS.values() for path in streams_in(root / folder) if path.stem not in NO_STREAMS]
     if not paths:
         pytest.skip("the shared recordings are not beside this checkout")
-    streams = [(path, sk.stream(path)) for path in paths]
-    jobs = [(path, stream, job) for path, stream in streams for job in encoded_for(CLIENTS, stream)]
+    ui_chats, ag_uis = [*CLIENTS][:3], [*CLIENTS][3:]
+    jobs: list[tuple[Path, Any, Any]] = []
+    for number, path in enumerate(paths):
+        stream = sk.stream(path)
+        names = CLIENTS if where == "own" else (ui_chats[number % 3], ag_uis[number % 2])
+        jobs += [(path, stream, job) for job in encoded_for(names, stream)]
     results = read_with_clients([job for _, _, job in jobs])
     differing: list[tuple[str, str]] = []
     for (path, stream, job), result in zip(jobs, results, strict=True):
@@ -163,7 +168,7 @@ def test_clients_read_every_recording_and_have_our_messages(where: str) -> None:
         if mine != theirs and mine and path.stem not in (*WAITS_IN_CODE, *OTHER_CALL_ID):
             differing.append((path.name, job["client"]))
     assert differing == []
-    assert len(results) == 5 * len(paths)
+    assert len(results) == (5 if where == "own" else 2) * len(paths)
 
 
 def test_clients_read_everything_at_once() -> None:

@@ -118,9 +118,9 @@ class Model:
             case "endless":
                 return Reply(execute(ENDLESS.replace("PATH", repr(str(self.folder / "beats")))))
             case "slow":
-                return Reply(" ".join(WORDS), delay=0.01)
+                return words(2.5)
             case "slower":  # it goes on while the page does something else
-                return Reply(" ".join(WORDS), delay=0.03)
+                return words(7)
             case "late":
                 return Reply("Here it is.", first_delay=2.5)
             case "long":
@@ -167,6 +167,12 @@ class Recipe:
 
 def execute(code: str) -> ToolCall:
     return ToolCall("execute", {"language": "python", "code": code})
+
+
+def words(seconds: float) -> Reply:
+    """All words, two by two, for so many seconds."""
+    pieces = [f"{first} {second} " for first, second in zip(WORDS[::2], WORDS[1::2], strict=True)]
+    return Reply(Text("".join(pieces), pieces=pieces), delay=seconds / len(pieces))
 
 
 def weather(city: str) -> str:
@@ -236,16 +242,13 @@ class Proxy:
 
 @contextlib.contextmanager
 def served(folder: Path) -> Generator[Proxy]:
-    """The app with the page, behind a proxy, with a scripted model and a computer for each run."""
+    """The app with the page, behind a proxy, with a scripted model and a computer."""
     import uvicorn
 
     from streamkit.server import create_app
 
-    computers: list[Computer] = []
-
     def make(context: Any) -> sk.Agent:
-        computers.append(Computer())
-        common: dict[str, Any] = {"model": "m", "protocol": "openai_responses", "computer": computers[-1]}
+        common: dict[str, Any] = {"model": "m", "protocol": "openai_responses", "computer": computer}
         common["retry"] = sk.Retry(restart=True)
         if context.input and context.input[-1].content.startswith("recipe"):
             return sk.Agent(client, output_type=Recipe, **common)
@@ -256,6 +259,7 @@ def served(folder: Path) -> Generator[Proxy]:
     with (
         ModelServer(Model(folder)) as models,
         openai.OpenAI(base_url=models.url, api_key="none", http_client=http_client, max_retries=0) as client,
+        Computer() as computer,
     ):
         app = create_app(make, token=TOKEN, page="model <m>")
         config = uvicorn.Config(app, port=0, log_level="critical", lifespan="on", timeout_graceful_shutdown=1)
@@ -270,8 +274,6 @@ def served(folder: Path) -> Generator[Proxy]:
             proxy.close()
             server.should_exit = True
             thread.join(30)
-            for computer in computers:
-                computer.close()
 
 
 class Tab:

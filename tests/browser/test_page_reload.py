@@ -91,12 +91,18 @@ def shown(tab: Tab) -> str:
     return html.replace("><", ">\n<")
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_an_answer_looks_after_a_reload_as_it_looked_live(tab: Tab, case: str) -> None:
-    text, act = CASES[case]
-    tab.send(text)
-    act(tab)
-    tab.done()
+CONVERSATIONS = [[*CASES][at : at + 4] for at in range(0, len(CASES), 4)]
+
+
+@pytest.mark.parametrize("cases", CONVERSATIONS, ids=" and ".join)
+def test_an_answer_looks_after_a_reload_as_it_looked_live(tab: Tab, cases: list[str]) -> None:
+    for number, case in enumerate(cases, 1):
+        text, act = CASES[case]
+        tab.send(text)
+        tab.wait(f"#log > .turn.user >> nth={number - 1}")
+        act(tab)
+        tab.wait(f"#log > .turn.assistant:has(> footer) >> nth={number - 1}")
+        tab.done()
     for one in tab.page.query_selector_all("details.fold:not([open])"):
         one.evaluate("one => { one.open = true }")
     tab.page.wait_for_timeout(50)

@@ -153,8 +153,7 @@ def test_http_agent(client: Client, agents: Agents, name: str) -> None:
         assert len({*calls}) == len(calls) == 1
 
 
-@pytest.mark.parametrize("place", ["this process", "another process"])
-@pytest.mark.parametrize("name", ["ai-6", "ai-7"])
+@pytest.mark.parametrize(("name", "place"), [("ai-6", "this process"), ("ai-7", "another process")])
 def test_use_chat_answers_the_question_of_a_sub_agent(backend: Backend, agents: Agents, name: str, place: str) -> None:
     """The call that it is about is shown as one of the answer, and its output too; nothing else of the sub-agent is."""
     agents.forget()

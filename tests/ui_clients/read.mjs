@@ -8,11 +8,11 @@
 
 import { createRequire } from "node:module";
 
-const clients = {};
-for (const name of ["ai-5", "ai-5-0-92", "ai-6", "ai-6-0-100", "ai-7", "ai-7-0-0"]) clients[name] = await import(name);
-// As bundlers do: in Node, the ESM build of 0.0.47 does not find the functions of its JSON Patch library.
+// As bundlers do: in Node, the ESM build of 0.0.47 of AG-UI's client does not find the functions of its JSON Patch library.
 const require = createRequire(import.meta.url);
-for (const name of ["@ag-ui/client-0", "@ag-ui/client-1"]) clients[name] = require(name);
+
+/** A client, which is loaded when a job names it. */
+const load = async (name) => (name.startsWith("ai-") ? await import(name) : require(name));
 
 const encoder = new TextEncoder();
 let faults = [];
@@ -95,7 +95,7 @@ async function read(job) {
   faults = [];
   let messages = [];
   try {
-    const client = clients[job.client];
+    const client = await load(job.client);
     const readWith = job.client.startsWith("ai-") ? readWithAi : readWithAgUi;
     messages = await readWith(client, job, requests);
   } catch (error) {
