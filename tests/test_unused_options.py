@@ -81,17 +81,31 @@ USES: dict[str, str] = {
 }
 
 
+USE = """
+import os, sys, openai, streamkit as sk
+
+agent = lambda **options: sk.Agent(openai.OpenAI(api_key="any"), model="m", **options)
+for use in sys.argv[1:]:
+    if os.fork() == 0:
+        exec(use)
+        print(*sys.modules, flush=True)
+        os._exit(0)
+    assert os.wait()[1] == 0, use
+"""
+
+
+@pytest.fixture(scope="module")
+def used() -> dict[str, set[str]]:
+    """The modules that the use of each part has imported, in a process of its own."""
+    command = [sys.executable, "-c", USE, *USES.values()]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    return dict(zip(USES, map(set, map(str.split, done.stdout.splitlines())), strict=True))
+
+
 @pytest.mark.parametrize("part", USES)
-def test_the_modules_are_those_of_the_part(part: str) -> None:
+def test_the_modules_are_those_of_the_part(part: str, used: dict[str, set[str]]) -> None:
     """Its use imports each of streamkit's own."""
-    program = (
-        "import sys, openai, streamkit as sk\n"
-        "agent = lambda **options: sk.Agent(openai.OpenAI(api_key='any'), model='m', **options)\n"
-        f"{USES[part]}\n"
-        "print(*sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=300)
-    assert {name for name in PARTS[part] if name.startswith("streamkit")} <= {*done.stdout.split()}
+    assert {name for name in PARTS[part] if name.startswith("streamkit")} <= used[part]
 
 
 def telemetry() -> Telemetry:
