@@ -1,7 +1,7 @@
 """Faulty programs in every language, one after the other in the same computer.
 
 After each: the run has ended as the table says, its console shows why, the next run works, and nothing of the faulty one
-appears in it. The faults that need limits of their own are in `faults.py`.
+appears in it. The faults that need limits of their own, hang, or end their process are in `faults.py`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ TABLE = [
     Row("exit with an error", "import sys\nsys.exit(3)", "exit 3", "process.exit(3)", words=("SystemExit: 3", "exit status 3", "exit status 3"), state_lost=(False, True, True)),
     Row("exit at the first error", "assert False, 'first'", "set -e; echo first; false; echo never", "throw new Error('first')", words="first"),
     Row("exit in a thread", "import threading, os\nthreading.Thread(target=os._exit, args=[4]).start()\nthreading.Event().wait()", None, "setTimeout(() => process.exit(4), 5)", status="died|failed", words="exit status 4", state_lost=True),
-    Row("kill itself", "import os\nos.kill(os.getpid(), 9)", "kill -9 $$", "process.kill(process.pid, 9); while (true) {}", status="died", words="killed by signal 9", state_lost=True),
     Row("terminate itself", "import os\nos.kill(os.getpid(), 15)\nwhile True: pass", None, "process.kill(process.pid, 15); await new Promise(() => {})", status="died", words="killed by signal 15", state_lost=True),
     Row("interrupt itself", "import os\nos.kill(os.getpid(), 2)\nwhile True: pass", "kill -2 $$; echo never", None),
     Row("deep recursion", "def f(): f()\nf()", "f() { f; }; FUNCNEST=500; f", "function f() { f() }; f()", words=("RecursionError", "maximum function nesting level exceeded", "RangeError")),
@@ -50,15 +49,12 @@ TABLE = [
     Row("no line end", "print('x', end='')", "printf x", "process.stdout.write('x'); undefined", status="completed", words="x"),
     Row("a huge line", "print('x' * 3_000_000)", "head -c 3000000 /dev/zero | tr '\\0' x", "console.log('x'.repeat(3e6))", status="completed", words="x" * 3_000_000),
     Row("closed stdout", "import sys, os\nsys.stdout.close()\nos.close(1)", "exec >&- 2>&-; echo never", "process.stdout.destroy(); 0", status="completed|failed"),
-    Row("no stdin", "input()", "read line || echo 'nothing to read'", "if (require('fs').readFileSync(0).length === 0) console.log('nothing to read')", status="failed|completed", words=("EOFError", "nothing to read", "nothing to read")),
     Row("thread left behind", "import threading, time\ndef talk():\n    while True: print('leak'); time.sleep(0.001)\nthreading.Thread(target=talk, daemon=True).start()\nprint('ready')", "(while :; do echo leak; sleep 0.01; done) & echo ready", "const t = setInterval(() => console.log('leak'), 1); t.unref(); console.log('ready')", status="completed", words="ready"),
     Row("process left behind", "import subprocess\nsubprocess.Popen(['sh', '-c', 'while sleep 0.01; do echo leak; done'])\nprint('ready')", "setsid sh -c 'while sleep 0.01; do echo leak; done' & echo ready", "require('child_process').spawn('sh', ['-c', 'while sleep 0.01; do echo leak; done'], { stdio: 'inherit', detached: true }).unref(); console.log('ready')", status="completed", words="ready"),
     Row("working directory removed", "import os, tempfile\nd = tempfile.mkdtemp(); os.chdir(d); os.rmdir(d)\nprint('gone'); os.chdir('/')", "d=$(mktemp -d); cd $d; rmdir $d; echo gone; cd /", "const d = require('fs').mkdtempSync('/tmp/gone-'); process.chdir(d); require('fs').rmdirSync(d); console.log('gone'); process.chdir('/')", status="completed", words="gone"),
     Row("environment cleared", "import os\nos.environ.clear()\nprint('cleared')", "(unset $(compgen -e); echo cleared)", "const saved = { ...process.env }; for (const n in saved) delete process.env[n]; console.log('cleared'); Object.assign(process.env, saved); 0", status="completed", words="cleared"),
     Row("no more descriptors", "import os\nfiles = []\ntry:\n    while True: files.append(open('/dev/null'))\nexcept OSError as error:\n    print(error)\nfinally:\n    for file in files: file.close()", "(ulimit -n 5; cat <(echo a) <(echo b) <(echo c)); echo on", "const fs = require('fs'), open = []; try { for (let i = 0; i < 100; i++) open.push(fs.openSync('/nonexistent')) } catch (e) { console.log(e.code) }", status="completed", words=("Too many open files", "on", "ENOENT")),
-    Row("endless loop", "print('ready')\nwhile True: pass", "echo ready; while :; do :; done", "console.log('ready'); while (true) {}", "interrupted", "KeyboardInterrupt", "interrupt"),
-    Row("sleep", "import time\nprint('ready')\ntime.sleep(600)", "echo ready; sleep 600", "console.log('ready'); setTimeout(() => {}, 6e5)", "interrupted", "KeyboardInterrupt", "interrupt"),
-    Row("interrupt ignored", "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('ready')\nwhile True: time.sleep(1)", "trap '' INT; echo ready; while :; do :; done", "console.log('ready'); process.on('SIGINT', () => {}); while (true) {}", "interrupted", ("are lost", "are lost", "KeyboardInterrupt"), "interrupt", (True, True, False)),
+    Row("interrupt ignored", None, None, "console.log('ready'); process.on('SIGINT', () => {}); while (true) {}", "interrupted", "KeyboardInterrupt", "interrupt"),
     Row("children ignore the interrupt", "import subprocess\nprint('ready')\nsubprocess.run(['sh', '-c', 'trap \"\" INT; sleep 600'])", "sh -c 'trap \"\" INT; echo ready; sleep 600'", "console.log('ready'); require('child_process').spawn('sh', ['-c', 'trap \"\" INT; sleep 600'])", "interrupted", "KeyboardInterrupt", "interrupt", (False, True, False)),
     Row("cut off while it prints", "while True: print('ready')", "yes ready", "while (true) console.log('ready')", "interrupted", how="close"),
     Row("cut off while it waits", "import asyncio\nprint('ready')\nawait asyncio.sleep(600)", "echo ready; read -t 600 <> <(:)", "console.log('ready'); await new Promise(() => {})", "interrupted", how="cancel"),

@@ -286,10 +286,10 @@ STOPS = [close, leave_with, leave_stream, cancel_stream, cancel_task, interrupt_
 @pytest.mark.parametrize(
     ("name", "stop"),
     [
-        *(language("python", stop, id=f"python-{stop.__name__}") for stop in STOPS),
+        *(language("shell", stop, id=f"shell-{stop.__name__}") for stop in STOPS),
         *(
             language(name, stop, id=f"{name}-{stop.__name__}")
-            for name in ("shell", "javascript")
+            for name in ("python", "javascript")
             for stop in STOPS[::4]
         ),
     ],
