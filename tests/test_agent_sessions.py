@@ -371,5 +371,5 @@ def test_broken_values_are_skipped_and_never_raise() -> None:
 
 
 def test_it_is_read_alone() -> None:
-    with pytest.raises(sk.UsageError, match="read alone"):
+    with pytest.raises(sk.UsageError, match="only read"):
         sk.to_input([], "openai_agent_sessions")

@@ -108,7 +108,7 @@ def test_the_table_of_what_comes_in_and_goes_out_is_that_of_the_registry() -> No
     rows = [
         line.strip("| ").split(" | ") for line in IN_AND_OUT.read_text("utf-8").splitlines() if line.startswith("| `")
     ]
-    alone = {*registry.READ_ALONE} - {*FRAMEWORKS}
+    alone = {*registry.READ_ONLY} - {*FRAMEWORKS}
     assert sorted(row[0].strip("`") for row in rows) == sorted({*registry.BUILT_IN, *alone})
     for name, _whose, _comes_in, goes_out, next_request, client, _endpoint in rows:
         is_written = name.strip("`") not in alone

@@ -1,7 +1,7 @@
 """Finds a protocol: by its name, or by an item that has the shape of that protocol alone.
 
-streamkit's own protocols are listed here. Another package adds one by an entry point whose name is the protocol's name,
-and whose value is the module that has its `Decoder`, `Encoder` and `to_input`:
+streamkit's own protocols are listed here. Another package adds one by an entry point: its name is the protocol's name, and
+its value the module that has `Decoder`, `Encoder` and `to_input`:
 
     [project.entry-points."streamkit.protocols"]
     parrot = "parrot_streamkit.protocol"
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 __all__ = [
     "BUILT_IN",
     "PULL_APPROVES",
-    "SHAPES",
     "decoder_of",
     "find",
     "name_of",
@@ -59,29 +58,25 @@ BUILT_IN = (
     "ag_ui",
     "streamkit",
 )
-"""The names of streamkit's own protocols, in the order in which an unknown item is shown to them."""
+"""The names of streamkit's own protocols, in the order in which they are tried on a source's first items. The package of each
+has a module `shape`, which recognises an item without the decoder: that takes milliseconds to import."""
 
-READ_ALONE = ("openai_agent_sessions", "text", *FRAMEWORKS)
-"""The names of what is read alone: nothing is written in it."""
+READ_ONLY = ("openai_agent_sessions", "text", *FRAMEWORKS)
+"""The names of protocols that have a decoder alone: no encoder writes them, and no request takes them."""
 
-# A decoder takes milliseconds to import. So what is asked of protocols that a stream may not have stands beside it.
-SHAPES = (
-    *("openai_responses", "openai_chat", "openai_completions", "openai_assistants", "anthropic"),
-    *("gemini", "bedrock_converse", "cohere", "ollama", "vercel_ui", "ag_ui", "openai_agent_sessions"),
-)
-"""Those in whose package the module `shape` recognises an item."""
+_READ_ONLY_WITH_SHAPE = ("openai_agent_sessions",)  # those of them that an item shows; the others have to be named
 
 PULL_APPROVES = ("open_interpreter",)
-"""Those whose decoders have `pull_approves`. Their package has `may_be_question_line`."""
+"""The names of protocols with `Decoder.pull_approves`, here so that no decoder is imported to find out. Their packages have
+`may_be_question_line`."""
 
 ENTRY_POINTS = "streamkit.protocols"
 """The group of the entry points of other packages' protocols."""
 
-# Protocols whose input has no tool calls, or has every message unchanged: what was extracted from calls stays in it.
+# Their input has no tool calls, or has every message unchanged: so it has what `fields=` extracted from calls.
 _WITHOUT_CALLS = ("openai_assistants", "openai_completions", "open_interpreter", "streamkit")
 
-
-# Protocols whose input is for people, or has every message unchanged. That of all others is a model's.
+# Their input is for people, or has every message unchanged. That of all others is for a model.
 _FOR_PEOPLE = ("open_interpreter", "streamkit", "vercel_ui", "ag_ui")
 
 
@@ -110,18 +105,18 @@ def find(name: str) -> ModuleType:
     """
     if name in BUILT_IN:
         return _built_in(name)
-    if name in READ_ALONE:
-        raise UsageError(f"{name!r} is read alone; what can be written is: {', '.join(names())}")
+    if name in READ_ONLY:
+        raise UsageError(f"{name!r} is only read; what can be written is: {', '.join(names())}")
     if name not in _entry_points():
-        raise UsageError(f"there is no protocol {name!r}; there are: {', '.join((*names(), *READ_ALONE))}")
+        raise UsageError(f"there is no protocol {name!r}; there are: {', '.join((*names(), *READ_ONLY))}")
     module: ModuleType = _entry_points()[name].load()
     return module
 
 
 def decoder_of(name: str) -> type[Decoder]:
-    """Return the decoder of a protocol, or of what is read alone. Raises as `find`."""
+    """Return the decoder of a protocol, a read-only one as well. Raises as `find`."""
     folder = "frameworks." if name in FRAMEWORKS else ""
-    module = _built_in(folder + name) if name in READ_ALONE else find(name)
+    module = _built_in(folder + name) if name in READ_ONLY else find(name)
     decoder: type[Decoder] = module.Decoder
     return decoder
 
@@ -129,7 +124,7 @@ def decoder_of(name: str) -> type[Decoder]:
 def name_of(decoder: type[Decoder]) -> str | None:
     """Return the name under which `find` finds this decoder; None if it is not installed under its name."""
     name = decoder.name
-    installed = name in BUILT_IN or name in READ_ALONE or name in _entry_points()
+    installed = name in BUILT_IN or name in READ_ONLY or name in _entry_points()
     return name if installed and decoder_of(name) is decoder else None
 
 
@@ -139,7 +134,7 @@ def _built_in(name: str) -> ModuleType:
 
 
 def recognise_object(value: Any) -> type[Decoder] | None:
-    """Return the decoder of the framework whose object this is; None for any other value."""
+    """Return the decoder of the framework that this object is of; None for any other value."""
     name = framework_of(value)
     return None if name is None else decoder_of(name)
 
@@ -164,12 +159,12 @@ def recognise(item: Any, event_name: str = "") -> type[Decoder] | None:
 
 
 def _recognised_by_shape() -> Iterator[str]:
-    yield from (name for name in READ_ALONE if name in SHAPES)
+    yield from _READ_ONLY_WITH_SHAPE
     yield from _all_names()
 
 
-# The first item of most streams, by its type, or without one by its object: its protocol, and keys that it then lacks, as a
-# protocol that comes before could take it for its own.
+# The first items of most streams, by their `type`, or else by their `object`: the protocol, and keys with which the item could be of a
+# protocol that `BUILT_IN` has before it, so that all have to be tried.
 _FIRST_ITEMS = {
     "response.created": ("openai_responses", frozenset[str]()),
     "chat.completion.chunk": ("openai_chat", frozenset({"type"})),
@@ -178,7 +173,7 @@ _FIRST_ITEMS = {
 
 
 def _usual_first(item: Any, event_name: str) -> type[Decoder] | None:
-    """Return the decoder of an item that begins a stream as most do, found by one look-up; None for any other item."""
+    """Return the decoder of an item that `_FIRST_ITEMS` has; None for any other item."""
     if item.__class__ is not dict or event_name.startswith("thread."):
         return None
     kind = item.get("type", item.get("object"))
@@ -191,8 +186,8 @@ def _usual_first(item: Any, event_name: str) -> type[Decoder] | None:
 
 @cache
 def _shape(name: str) -> Any:
-    """Return the object that recognises a protocol's items: the module `shape` of its package, or else its decoder."""
-    if name in SHAPES:
+    """Return what recognises a protocol's items: the module `shape` of its package; the decoder, if another package has it."""
+    if name in BUILT_IN or name in _READ_ONLY_WITH_SHAPE:
         return importlib.import_module(f"{__package__}.{name}.shape")
     return find(name).Decoder
 
@@ -206,8 +201,8 @@ def to_input(
 ) -> list[Any]:
     """Messages as the input of a request in a protocol: the value of its `messages=` or `input=`.
 
-    What a sub-agent said and did (`parent_id`) is in the input of `streamkit` alone: for others, the output of the call that began
-    it has its answer. What has the recipient `user` is not sent to a model: only `open_interpreter` and protocols of user interfaces have it.
+    Messages of a sub-agent (`parent_id`) are in the input of `streamkit` alone: for others, the output of the call that began it has
+    its answer. What has the recipient `user` is not sent to a model: only `open_interpreter` and protocols of user interfaces have it.
     What came over this protocol goes back as it came: reasoning with its signatures, what the provider's own tools found,
     compactions. What came from elsewhere goes as far as the protocol has a place for it. What is left out, `report` is
     called with:
@@ -236,7 +231,9 @@ def to_input(
         name: value for name, value in (("report", report), ("host", host)) if name in taken and value is not None
     }
     if protocol != "streamkit":
-        flat = _without(flat, _is_of_sub_agent, "it is of a sub-agent, whose answer is the output of its call", report)
+        flat = _without(
+            flat, _is_of_sub_agent, "it is of a sub-agent: the output of the call that began it has its answer", report
+        )
     if protocol not in _FOR_PEOPLE:
         flat = _without(flat, _is_for_user, "it is for the user, not for a model", report)
     return _sendable(convert(flat if protocol in _WITHOUT_CALLS else _without_extracted(flat), **options))

@@ -1,6 +1,6 @@
 """Plain text: pieces of `str`, or a body of bytes in UTF-8. It becomes one message of the assistant.
 
-An item is `{"text": "…"}`, so that a recording has the pieces. Terminal rule: the end of the source. It is read alone: text has no
+An item is `{"text": "…"}`, so that a recording has the pieces. Terminal rule: the end of the source. It is only read: text has no
 messages, calls or ends that could be written in it, so there is no encoder and no `to_input`.
 """
 

@@ -38,9 +38,9 @@ def shown(stream: sk.StreamManager) -> list[tuple[str, str, str]]:
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_framework_is_read_alone(framework: str) -> None:
-    with pytest.raises(sk.UsageError, match="read alone"):
+    with pytest.raises(sk.UsageError, match="only read"):
         sk.stream([]).chunks(framework)
-    with pytest.raises(sk.UsageError, match="read alone"):
+    with pytest.raises(sk.UsageError, match="only read"):
         sk.to_input([], framework)
 
 

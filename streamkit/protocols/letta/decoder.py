@@ -32,16 +32,10 @@ from ..dates import time_of
 from ..values import WireObject, as_count, as_text, error_item, text_or_json
 from .calls import LettaToolCalls
 from .ids import GroupPositions, LettaMessageIds
-from .legacy import is_legacy, kind_of, modernise
+from .legacy import kind_of, modernise
+from .shape import recognises
 from .texts import GROWING_TEXTS, Texts
-from .wire import (
-    PAYLOAD_KEYS,
-    STATUS_OF_STOP_REASON,
-    PlainPiece,
-    error_of,
-    usage_of,
-    warning,
-)
+from .wire import STATUS_OF_STOP_REASON, PlainPiece, error_of, usage_of, warning
 
 __all__ = ["Decoder"]
 
@@ -82,10 +76,7 @@ class Decoder(base.Decoder):
     @classmethod
     def recognises(cls, item: WireObject) -> bool:
         """Whether it has a `message_type` of Letta's and a key that belongs to it, or is an item of 2024."""
-        kind = item.get("message_type")
-        if isinstance(kind, str):
-            return any(key in item for key in PAYLOAD_KEYS.get(kind, ()))
-        return is_legacy(item)
+        return recognises(item)
 
     def plain(self, item: PlainPiece) -> e.Delta | None:
         """Return the event of a piece of the newest text, or of an open call."""

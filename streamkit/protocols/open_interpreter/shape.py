@@ -1,10 +1,12 @@
-"""The shape of a line with a question. It is checked before the decoder is imported, which few live producers need."""
+"""The shape of Open Interpreter's chunks, and of a line with a question. They are checked before the decoder is imported."""
 
 from __future__ import annotations
 
 import re
 
-__all__ = ["may_be_question_line"]
+from .wire import is_chunk as recognises
+
+__all__ = ["may_be_question_line", "recognises"]
 
 # Its words, or an object as its content.
 _QUESTION_BYTES = re.compile(rb'confirm|executing|"content"\s*:\s*\{', re.IGNORECASE)

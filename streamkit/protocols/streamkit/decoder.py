@@ -11,12 +11,13 @@ from typing import Any, ClassVar
 import msgspec
 
 from ...core.split_text import SplitDelta, whole_event
-from ...events import EVENTS, Created, Delta, Event, StreamEnd
+from ...events import EVENTS, Delta, Event, StreamEnd
 from ...messages.json_text import has_surrogates, is_nested_too_deep
 from .. import base
 from ..codec import delta_decoder, event_from_dict, snapshot_from
 from ..plain_case import NO_PLAIN_ITEM
 from ..values import WireObject, as_text
+from .shape import recognises
 
 __all__ = ["Decoder"]
 
@@ -35,14 +36,7 @@ class Decoder(base.Decoder):
     @classmethod
     def recognises(cls, item: WireObject) -> bool:
         """Whether it has the `type` of an event, and a key that no other protocol has with this type."""
-        name = item.get("type")
-        if name == "snapshot":
-            return "dropped" in item and "events" in item
-        kind = EVENTS.get(name) if isinstance(name, str) else None
-        if kind is None:
-            return False
-        wanted = "message_id" if issubclass(kind, Delta) else "message" if issubclass(kind, Created) else None
-        return wanted in item if wanted else kind.type != "usage" or "input_tokens" in item
+        return recognises(item)
 
     def plain(self, item: Delta) -> Delta | None:
         """Return the delta, which its text was decoded to."""
