@@ -35,7 +35,7 @@ from ..messages.json_text import has_surrogates, join_surrogates
 from .field_messages import caused_by
 from .split_text import SplitDelta, with_text
 
-__all__ = ["ReasoningTag"]
+__all__ = ["ReasoningTag", "overlap"]
 
 _E = TypeVar("_E", bound=Event)
 
@@ -172,7 +172,7 @@ class _TaggedText:
 
     def _reason(self, cause: Event) -> list[Event]:
         reasoning, closing, rest = self._text.partition(self._closing)
-        held = 0 if closing else _overlap(reasoning, self._closing)
+        held = 0 if closing else overlap(reasoning, self._closing)
         self._text = rest if closing else reasoning[len(reasoning) - held :]
         events = self._reasoning(reasoning[: len(reasoning) - held], cause)
         if not closing:
@@ -243,7 +243,7 @@ def _is_answer(message: Message) -> bool:
     return kind is TextMessage and message.role == "assistant" and message.parent_id is None
 
 
-def _overlap(text: str, tag: str) -> int:
+def overlap(text: str, tag: str) -> int:
     """Return how many characters at the end of a text may begin the tag."""
     return next((size for size in range(min(len(tag) - 1, len(text)), 0, -1) if tag.startswith(text[-size:])), 0)
 

@@ -43,7 +43,7 @@ from .recognition import (
     unread_body,
     wants_async,
 )
-from .sdk_generators import is_unsent_request, request_of
+from .sdk_generators import is_unsent_request, request_of, runs_behind
 from .sdk_streams import amazon_body, iterators_of, unread_response
 from .source import (
     LIVE,
@@ -179,7 +179,7 @@ class _IterableSource(Source):
     def close(self) -> None:
         """Close both."""
         try:
-            for thing in distinct(self._iterator, self._value):
+            for thing in (*runs_behind(self._iterator), *distinct(self._iterator, self._value)):
                 if callable(close := attribute(thing, "close")):
                     close()
         except Exception as error:

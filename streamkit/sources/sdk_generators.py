@@ -9,13 +9,15 @@ read.
 
 from __future__ import annotations
 
+import gc
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from types import GeneratorType
 from typing import Any
 
-__all__ = ["is_unsent_request", "request_of", "responses_behind"]
+__all__ = ["is_unsent_request", "request_of", "responses_behind", "runs_behind"]
 
 _Values = Mapping[str, Any]  # those of a generator's variables
 
@@ -61,6 +63,41 @@ def responses_behind(generator: Any) -> Iterator[Any]:
             yield from responses_behind(value)
         elif type(value).__module__.startswith("google.genai."):
             yield from filter(None, (getattr(value, "response_stream", None),))
+
+
+def runs_behind(generator: Any) -> Iterator[Any]:
+    """Yield what has to be closed before a generator, where an agent's run of smolagents is in it or is itself: the stream of the model's
+    client, which refers to itself, so that otherwise only the garbage collector closes it; then the run."""
+    frame = _frame_of(generator)
+    if frame is None:
+        return
+    module = frame.f_globals.get("__name__")
+    # What a loop iterates has no name in the frame.
+    for inner in filter(inspect.isgenerator, gc.get_referents(generator)):
+        if module != "smolagents.models":
+            yield from runs_behind(inner)
+        elif (stream := inner.gi_frame and inner.gi_frame.f_locals.get("self")) is not None and hasattr(
+            stream, "close"
+        ):
+            yield stream
+    if module == "smolagents.agents":
+        yield _AgentRun(generator)
+
+
+class _AgentRun:
+    """A run that yields its last step while it is closed, which Python takes for an error. Closed once more, it ends."""
+
+    def __init__(self, generator: GeneratorType[Any, Any, Any]) -> None:
+        self._generator = generator
+
+    def close(self) -> None:
+        """Close it."""
+        try:
+            self._generator.close()
+        except RuntimeError:
+            if self._generator.gi_frame is None:
+                raise
+            self._generator.close()
 
 
 def _sending(value: Any) -> Callable[[], Any] | None:

@@ -295,3 +295,88 @@ def test_pydantic_ai_is_not_imported_for_a_recording(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["Hello.", "False"]
+
+
+# -- smolagents
+
+
+def says(content: str | None = None, *calls: Any) -> Any:
+    return {"kind": "ChatMessageStreamDelta", "content": content, "tool_calls": [*calls]}
+
+
+def step_over(number: int = 1, **fields: Any) -> Any:
+    return {"kind": "ActionStep", "step_number": number, "model_output_message": "", **fields}
+
+
+def answers(text: str) -> Any:
+    return {"kind": "FinalAnswerStep", "output": text}
+
+
+def runs_code(code: str) -> Any:
+    return {"kind": "ToolCall", "name": "python_interpreter", "arguments": code, "id": "call_1"}
+
+
+def smolagents(*items: Any) -> sk.StreamManager:
+    """A strict stream that has read these items."""
+    return read("smolagents", [*items], strict=True)
+
+
+CODED = "Look: a < b. <code>\n x = 1\nprint(x)\n</code> And <code>x</code>"
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, len(CODED)])
+def test_smolagents_code_is_taken_out_of_the_text_however_that_is_cut(size: int) -> None:
+    """Blocks are joined as the framework joins them."""
+    pieces = [CODED[start : start + size] for start in range(0, len(CODED), size)]
+    stream = smolagents(*map(says, pieces), runs_code("x = 1\nprint(x)\n\nx"), step_over(), answers(""))
+    assert shown(stream)[:2] == [
+        ("message", "Look: a < b. And ", "completed"),
+        ("code", "x = 1\nprint(x)\n\nx", "completed"),
+    ]
+
+
+def test_smolagents_code_that_runs_otherwise_than_it_was_written_replaces_it() -> None:
+    items = [says("<code>final_answer = 1</code>"), runs_code("final_answer_variable = 1"), step_over(), answers("1")]
+    stream = read("smolagents", items)
+    assert stream.messages[0].content == "final_answer_variable = 1"
+    assert [warning.code for warning in stream.warnings] == ["content-differs"]
+
+
+def test_smolagents_interleaved_calls_are_told_apart_by_their_index() -> None:
+    def piece(index: int, arguments: str, **begins: str) -> Any:
+        return says(None, {"index": index, "arguments": arguments, **begins})
+
+    stream = smolagents(
+        *(piece(0, "", id="a", name="f"), piece(1, '{"y"', id="b", name="g"), piece(0, '{"x": 1}'), piece(1, ": 2}")),
+        *({"kind": "ToolCall", "name": name, "arguments": {}, "id": id} for name, id in (("f", "a"), ("g", "b"))),
+        *({"kind": "ToolOutput", "id": id, "observation": id} for id in ("b", "a")),
+        *(step_over(), answers("Done.")),
+    )
+    assert [(m.call_id, m.content) for m in stream.messages[:4]] == [
+        *[("a", '{"x": 1}'), ("b", '{"y": 2}')],
+        *[("b", "b"), ("a", "a")],
+    ]
+
+
+def test_smolagents_every_call_without_an_output_gets_the_error_of_its_step() -> None:
+    called = [{"kind": "ToolCall", "name": "f", "arguments": {}, "id": id} for id in ("a", "b")]
+    output = {"kind": "ToolOutput", "id": "a", "observation": "fine"}
+    failed = step_over(error={"type": "AgentToolExecutionError", "message": "no"})
+    stream = smolagents(*called, output, failed, answers("Done."))
+    assert [(m.call_id, m.content, m.status) for m in stream.messages[2:4]] == [
+        ("a", "fine", "completed"),
+        ("b", "no", "failed"),
+    ]
+
+
+def test_smolagents_a_run_that_is_cut_off_is_incomplete_and_a_models_own_stream_complete() -> None:
+    assert smolagents(says("Hel"), says("lo.")).get_final_text() == "Hello."
+    with pytest.raises(sk.IncompleteStreamError):
+        smolagents(says("Hello."), step_over())
+    with pytest.raises(sk.IncompleteStreamError):
+        smolagents(says("Hello."), step_over(), says("a"))
+
+
+def test_smolagents_what_is_unknown_is_passed_on() -> None:
+    stream = smolagents(says("Hello."), {"kind": "NewStep", "x": 1}, step_over(), answers("Done."))
+    assert stream.get_final_text() == "Done."

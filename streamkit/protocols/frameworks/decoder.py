@@ -28,7 +28,13 @@ from .. import base
 from ..message_ids import MessageIds
 from ..values import WireObject, as_text
 
-__all__ = ["FrameworkDecoder"]
+__all__ = ["FrameworkDecoder", "fields_of"]
+
+
+def fields_of(value: Any, names: Iterable[str]) -> dict[str, Any]:
+    """Return those of an object's attributes that have a value."""
+    found = ((name, getattr(value, name, None)) for name in names)
+    return {name: value for name, value in found if value is not None}
 
 
 class FrameworkDecoder(base.Decoder):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from .decoder import fields_of
+
 __all__ = ["item_of"]
 
 _EVENT_FIELDS = ("event_kind", "index", "previous_part_kind")
@@ -21,7 +23,7 @@ def item_of(value: Any) -> Any:
     if getattr(value, "kind", None) == "response":
         return {
             "event_kind": "response",
-            **_fields(value, ("model_name", "finish_reason")),
+            **fields_of(value, ("model_name", "finish_reason")),
             "usage": _usage(value.usage),
         }
     if hasattr(value, "input_tokens") and hasattr(value, "requests"):
@@ -30,17 +32,17 @@ def item_of(value: Any) -> Any:
 
 
 def _event(value: Any) -> dict[str, Any]:
-    item = _fields(value, _EVENT_FIELDS)
-    for key, fields_of in (("part", _part), ("delta", _part), ("result", _result)):
+    item = fields_of(value, _EVENT_FIELDS)
+    for key, read in (("part", _part), ("delta", _part), ("result", _result)):
         if (inner := getattr(value, key, None)) is not None:
-            item[key] = fields_of(inner)
+            item[key] = read(inner)
     if item["event_kind"] == "part_end":  # its deltas said the same
         item["part"].pop("content", None)
     return item
 
 
 def _part(part: Any) -> dict[str, Any]:
-    fields = _fields(part, _PART_FIELDS)
+    fields = fields_of(part, _PART_FIELDS)
     content = fields.get("content", "")
     if hasattr(content, "media_type"):
         fields["content"] = _file(content)
@@ -56,10 +58,10 @@ def _part(part: Any) -> dict[str, Any]:
 def _source(citation: Any) -> dict[str, Any]:
     """A citation has several sources where one part of the text has; the first is shown. A marker in the text is not what it cites."""
     source, anchor = citation.sources[0], citation.anchor
-    fields = _fields(source, ("kind", "url", "document_id", "title"))
+    fields = fields_of(source, ("kind", "url", "document_id", "title"))
     if source.excerpts:
         fields["excerpt"] = source.excerpts[0]
-    return fields | (_fields(anchor, ("start", "end")) if getattr(anchor, "kind", "") == "content" else {})
+    return fields | (fields_of(anchor, ("start", "end")) if getattr(anchor, "kind", "") == "content" else {})
 
 
 def _file(content: Any) -> dict[str, Any]:
@@ -77,10 +79,4 @@ def _result(result: Any) -> dict[str, Any]:
 
 
 def _usage(usage: Any) -> dict[str, Any]:
-    return {**{key: count for key, count in _fields(usage, _TOKENS).items() if count}, **usage.details}
-
-
-def _fields(value: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    """Return the attributes of an object that have a value."""
-    found = ((name, getattr(value, name, None)) for name in names)
-    return {name: value for name, value in found if value is not None}
+    return {**{key: count for key, count in fields_of(usage, _TOKENS).items() if count}, **usage.details}

@@ -7,15 +7,16 @@ from typing import Any
 
 __all__ = ["FRAMEWORKS", "framework_of", "source_of_framework"]
 
-FRAMEWORKS = ("pydantic_ai",)
+FRAMEWORKS = ("pydantic_ai", "smolagents")
 """The names of the frameworks: those of the modules beside this one, and of `protocol=`."""
 
 # The frameworks, by the top-level modules of their classes, and of each an attribute that its items have.
-_ROOTS = {"pydantic_ai": "pydantic_ai", "pydantic_graph": "pydantic_ai"}
-_ATTRIBUTES = {"pydantic_ai": "event_kind"}
+_ROOTS = {"pydantic_ai": "pydantic_ai", "pydantic_graph": "pydantic_ai", "smolagents": "smolagents"}
+_ATTRIBUTES = {"pydantic_ai": "event_kind", "smolagents": "__dataclass_fields__"}
 
 _SOURCES = {
-    "pydantic_ai": "of Pydantic AI, `agent.run_stream_events(…)` is a source, and so is a model request's `node.stream(run.ctx)`"
+    "pydantic_ai": "of Pydantic AI, `agent.run_stream_events(…)` is a source, and so is a model request's `node.stream(run.ctx)`",
+    "smolagents": "of smolagents, `agent.run(…, stream=True)` is a source",
 }
 
 
