@@ -1,4 +1,4 @@
-"""Reads what the requests of all model APIs have: messages, media, tools, and fields that an agent has no use for."""
+"""Reads what the requests of all model APIs have: messages, media, and fields that an agent has no use for."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from typing import Any, NamedTuple, TypeVar
 from .. import messages as m
 from ..messages import Message
 from .request_body import Fields
-from .requested_tool import RequestedTool
 from .ui_answers import ToolResult
 from .ui_files import file_fields
+from .values import as_object
 
-__all__ = ["FieldTable", "ReceivedConversation", "ReceivedMessages", "ReceivedTools", "refuse", "sort_fields"]
+__all__ = ["FieldTable", "ReceivedConversation", "ReceivedMessages", "only_text", "refuse", "sort_fields"]
 
 _M = TypeVar("_M", bound=Message)
 
 _NO_OUTPUT = "No output of this call was recorded."
-_TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch
 _SHOWN_IMAGE = re.compile(r"!\[[^\]\n]*\]\(data:[^)\s]*\)")
 _BEGINS = {"image": "image/*", "audio": "audio/*", "file": "application/octet-stream"}
 
@@ -44,6 +43,11 @@ class FieldTable(NamedTuple):
 def refuse(fault: str, *harmless: Any) -> Callable[[Any], str | None]:
     """Return the function that finds this fault in all values but these."""
     return lambda value: None if value in harmless else fault
+
+
+def only_text(value: Any) -> str | None:
+    """Return the fault of a format of the answer, None for text."""
+    return None if as_object(value).get("type") == "text" else "is not supported but for text"
 
 
 def sort_fields(fields: Fields, table: FieldTable, wanted: Collection[str]) -> tuple[dict[str, Any], list[str]]:
@@ -125,12 +129,8 @@ class ReceivedMessages:
         message_class, format, content = file_fields(url, media_type)
         self.add(message_class, **{"role": "user", **more}, format=format, content=content)
 
-    def finish(self, previous: Collection[str] = ()) -> ReceivedConversation:
-        """Return the messages. Calls without an output get one that says so: none of them is open.
-
-        Args:
-            previous: the ids of calls that stand before them, where they are a part of a conversation.
-        """
+    def finish(self) -> ReceivedConversation:
+        """Return the messages. Calls without an output get one that says so: none of them is open."""
         messages = self._messages
         start = len(messages)
         while start and messages[start - 1].role == "user":
@@ -157,49 +157,3 @@ def _with_outputs(history: list[Message]) -> list[Message]:
             id = f"{message.id}.output"
             complete.append(m.ToolOutputMessage(id, call_id=message.call_id, name=message.name, content=_NO_OUTPUT))
     return complete
-
-
-# -- tools
-
-
-class ReceivedTools:
-    """The tools that a client runs, while they are read.
-
-    Attributes:
-        schemas: the schemas, as `Agent(tools=)` takes them.
-        hosted: the types of the tools that the API's provider would run.
-    """
-
-    def __init__(self) -> None:
-        self.schemas: list[dict[str, Any]] = []
-        self.hosted: list[str] = []
-
-    def add(self, fields: Fields, parameters_key: str) -> None:
-        """Add a function.
-
-        Raises:
-            RequestError: it has no name, that of another one, or one that models do not take.
-        """
-        name = fields.text("name", empty=False)
-        if _TOOL_NAME(name) is None:
-            raise fields.fail("name", "has more than 64 characters, or others than letters, digits, `_` and `-`")
-        if name in self._names:
-            raise fields.fail("name", f"is that of another tool, too: {name!r}")
-        parameters = dict(fields.inner(parameters_key).wire) or {"type": "object", "properties": {}}
-        description = fields.optional_text("description") or ""
-        schema = {"name": name, "description": description, "parameters": parameters}
-        self.schemas.append(RequestedTool(fields.at("name"), **schema))
-
-    @property
-    def _names(self) -> list[str]:
-        return [schema["name"] for schema in self.schemas]
-
-    def check_chosen(self, fields: Fields, name: str | None) -> str | None:
-        """Return the name of a tool that is to be called.
-
-        Raises:
-            RequestError: there is no such tool.
-        """
-        if not self.schemas or (name is not None and name not in self._names):
-            raise fields.fail("tool_choice", "names no tool of the request, and asks for one")
-        return name

@@ -10,8 +10,9 @@ from collections.abc import Collection
 from typing import Any
 
 from ... import messages as m
-from ..api_messages import FieldTable, ReceivedMessages, ReceivedTools, refuse, sort_fields
+from ..api_messages import FieldTable, ReceivedMessages, refuse, sort_fields
 from ..api_request import ApiRequest, ToolChoice
+from ..api_tools import ReceivedTools, request_of
 from ..request_body import Fields, read_body
 from ..values import WireObject, as_object, json_text
 
@@ -48,7 +49,7 @@ def from_request(
     """
     fields = read_body(body)
     table = _FIELDS if answered else _FIELDS._replace(refused={})
-    model, (found, ignored) = fields.text("model", empty=False), sort_fields(fields, table, options)
+    sorted_fields = sort_fields(fields, table, options)
     reader = _Reader()
     reader.read_system(fields, "system")
     if not fields.list("messages"):
@@ -59,21 +60,14 @@ def from_request(
             f"messages[{len(roles) - 1}]", "is the assistant's: an agent does not go on with a begun answer"
         )
     tools = _tools(fields)
-    read = reader.messages.finish()
-    return ApiRequest(
-        protocol="anthropic",
-        model=model,
-        stream=fields.is_set("stream"),
-        system=read.system,
-        history=read.history,
-        input=read.input,
-        tools=tools.schemas,
+    return request_of(
+        "anthropic",
+        fields,
+        reader.messages.finish(),
+        tools,
+        sorted_fields,
         tool_choice=_tool_choice(fields, tools),
-        answers=read.answers,
-        options=found,
         include_usage=True,
-        metadata=dict(fields.inner("metadata").wire),
-        ignored=[*ignored, *tools.hosted],
     )
 
 

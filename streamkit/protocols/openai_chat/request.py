@@ -10,10 +10,11 @@ from collections.abc import Collection
 from typing import Any
 
 from ... import messages as m
-from ..api_messages import FieldTable, ReceivedMessages, ReceivedTools, refuse, sort_fields
-from ..api_request import ApiRequest, ToolChoice
+from ..api_messages import FieldTable, ReceivedMessages, only_text, refuse, sort_fields
+from ..api_request import ApiRequest
+from ..api_tools import function_choice, function_tools, request_of
 from ..request_body import Fields, read_body
-from ..values import WireObject, as_object
+from ..values import WireObject
 
 __all__ = ["from_request"]
 
@@ -22,10 +23,6 @@ _ROLES = ("system", "developer", "user", "assistant", "tool")
 
 def _no_audio(value: Any) -> str | None:
     return "asks for audio, and answers are text" if "audio" in value else None
-
-
-def _only_text(value: Any) -> str | None:
-    return None if as_object(value).get("type") == "text" else "is not supported but for text"
 
 
 _FIELDS = FieldTable(
@@ -50,7 +47,7 @@ _FIELDS = FieldTable(
         "top_logprobs": refuse("is not supported", 0),
         "functions": refuse("is the old form of `tools`", []),
         "function_call": refuse("is the old form of `tool_choice`", "auto", "none"),
-        "response_format": _only_text,
+        "response_format": only_text,
     },
 )
 
@@ -72,59 +69,22 @@ def from_request(body: bytes | bytearray | str | WireObject, *, options: Collect
             the client's words.
     """
     fields = read_body(body)
-    model, (found, ignored) = fields.text("model", empty=False), sort_fields(fields, _FIELDS, options)
+    sorted_fields = sort_fields(fields, _FIELDS, options)
     reader = _ChatReader()
     if not fields.list("messages"):
         raise fields.fail("messages", "is missing or empty")
     for number, message in enumerate(fields.objects("messages")):
         reader.read(message, f"message-{number + 1}")
-    read = reader.messages.finish()
-    tools = _tools(fields)
-    user = fields.optional_text("user")
-    return ApiRequest(
-        protocol="openai_chat",
-        model=model,
-        stream=fields.is_set("stream"),
-        system=read.system,
-        history=read.history,
-        input=read.input,
-        tools=tools.schemas,
-        tool_choice=_tool_choice(fields, tools),
-        answers=read.answers,
-        options=found,
+    tools = function_tools(fields, "function")
+    return request_of(
+        "openai_chat",
+        fields,
+        reader.messages.finish(),
+        tools,
+        sorted_fields,
+        tool_choice=function_choice(fields, tools, "function"),
         include_usage=fields.inner("stream_options").is_set("include_usage"),
-        metadata={**fields.inner("metadata").wire, **({} if user is None else {"user": user})},
-        ignored=[*ignored, *tools.hosted],
     )
-
-
-def _tools(fields: Fields) -> ReceivedTools:
-    tools = ReceivedTools()
-    for tool in fields.objects("tools"):
-        kind = tool.text("type")
-        if kind == "function":
-            tools.add(tool.inner("function"), "parameters")
-        elif kind == "custom":
-            raise tool.fail("type", "is `custom`, which agents do not offer to their models")
-        else:
-            tools.hosted.append(f"tools.{kind[:40]}")
-    return tools
-
-
-def _tool_choice(fields: Fields, tools: ReceivedTools) -> ToolChoice:
-    value = fields.wire.get("tool_choice")
-    parallel = fields.flag("parallel_tool_calls") if fields.wire.get("parallel_tool_calls") is not None else None
-    if value is None or value == "auto":
-        return ToolChoice(parallel=parallel)
-    if value == "none":
-        return ToolChoice(mode="none")
-    if value == "required":
-        tools.check_chosen(fields, None)
-        return ToolChoice(mode="required", parallel=parallel)
-    choice = fields.inner("tool_choice")
-    choice.one_of("type", ("function",))
-    name = tools.check_chosen(fields, choice.inner("function").text("name"))
-    return ToolChoice(mode="required", name=name, parallel=parallel)
 
 
 class _ChatReader:

@@ -10,18 +10,15 @@ from collections.abc import Collection
 from typing import Any
 
 from ... import messages as m
-from ..api_messages import FieldTable, ReceivedMessages, ReceivedTools, refuse, sort_fields
-from ..api_request import ApiRequest, ToolChoice
+from ..api_messages import FieldTable, ReceivedMessages, only_text, refuse, sort_fields
+from ..api_request import ApiRequest
+from ..api_tools import function_choice, function_tools, request_of
 from ..request_body import Fields, read_body
-from ..values import WireObject, as_object
+from ..values import WireObject
 
 __all__ = ["from_request"]
 
 _ROLES = ("user", "assistant", "system", "developer")
-
-
-def _only_text(value: Any) -> str | None:
-    return None if as_object(value).get("type") == "text" else "is not supported but for text"
 
 
 def _no_logprobs(value: Any) -> str | None:
@@ -37,7 +34,7 @@ _FIELDS = FieldTable(
     ),
     options={"reasoning.effort": "reasoning_effort", "text.format": "response_format"},
     refused={
-        "text.format": _only_text,
+        "text.format": only_text,
         "include": _no_logprobs,
         "top_logprobs": refuse("is not supported", 0),
         "prompt": refuse("is a template that is not here"),
@@ -58,8 +55,7 @@ def from_request(body: bytes | bytearray | str | WireObject, *, options: Collect
             the client's words.
     """
     fields = read_body(body)
-    model = fields.text("model", empty=False)
-    found, ignored = sort_fields(_with_inner(fields, "reasoning", "text"), _FIELDS, options)
+    sorted_fields = sort_fields(_with_inner(fields, "reasoning", "text"), _FIELDS, options)
     reader = _Reader()
     reader.messages.add_system(fields.optional_text("instructions") or "")
     if isinstance(fields.value("input"), list):
@@ -67,27 +63,21 @@ def from_request(body: bytes | bytearray | str | WireObject, *, options: Collect
             reader.read(item, f"item-{number}")
     else:
         reader.messages.add_text("user", fields.text("input"), "item-1")
-    read, tools, user = reader.messages.finish(), _tools(fields), fields.optional_text("user")
     store = fields.wire.get("store") is None or fields.flag("store")
     if fields.is_set("background") and not store:
         raise fields.fail("background", "needs `store`, as the answer is read later")
-    return ApiRequest(
-        protocol="openai_responses",
-        model=model,
-        stream=fields.is_set("stream"),
-        system=read.system,
-        history=read.history,
-        input=read.input,
-        tools=tools.schemas,
-        tool_choice=_tool_choice(fields, tools),
-        answers=read.answers,
-        options=found,
+    tools = function_tools(fields)
+    return request_of(
+        "openai_responses",
+        fields,
+        reader.messages.finish(),
+        tools,
+        sorted_fields,
+        tool_choice=function_choice(fields, tools),
         include_usage=True,
         previous_id=fields.optional_text("previous_response_id"),
         store=store,
         background=fields.is_set("background"),
-        metadata={**fields.inner("metadata").wire, **({} if user is None else {"user": user})},
-        ignored=[*ignored, *tools.hosted],
     )
 
 
@@ -95,34 +85,6 @@ def _with_inner(fields: Fields, *keys: str) -> Fields:
     """Return the fields, with those inside these objects in their place, as `text.format`."""
     inner = {f"{key}.{name}": value for key in keys for name, value in fields.inner(key).wire.items()}
     return Fields({**fields.rest(*keys), **inner}, fields.path)
-
-
-def _tools(fields: Fields) -> ReceivedTools:
-    tools = ReceivedTools()
-    for tool in fields.objects("tools"):
-        kind = tool.text("type")
-        if kind == "function":
-            tools.add(tool, "parameters")
-        elif kind == "custom":
-            raise tool.fail("type", "is `custom`, which agents do not offer to their models")
-        else:
-            tools.hosted.append(f"tools.{kind[:40]}")
-    return tools
-
-
-def _tool_choice(fields: Fields, tools: ReceivedTools) -> ToolChoice:
-    value = fields.wire.get("tool_choice")
-    parallel = fields.flag("parallel_tool_calls") if fields.wire.get("parallel_tool_calls") is not None else None
-    if value is None or value == "auto":
-        return ToolChoice(parallel=parallel)
-    if value == "none":
-        return ToolChoice(mode="none")
-    if value == "required":
-        tools.check_chosen(fields, None)
-        return ToolChoice(mode="required", parallel=parallel)
-    choice = fields.inner("tool_choice")
-    choice.one_of("type", ("function",))
-    return ToolChoice(mode="required", name=tools.check_chosen(fields, choice.text("name")), parallel=parallel)
 
 
 class _Reader:
