@@ -75,7 +75,7 @@ async def past_of(server: Server, request: Request, wanted: ApiRequest, owner: s
     undecided = {id: one for id, one in pending.items() if isinstance(one, Confirmation) and id not in decided}
     if undecided and wanted.input:
         asked = first_question(undecided)
-        if wanted.previous_id is not None or _shows(question, asked):
+        if (wanted.previous_id is not None and not wanted.history) or _shows(question, asked):
             try:
                 await server.store.asave(id, without_actions(saved.messages), saved.version)
             except StaleVersionError:  # another request was first, or the run has ended at this very moment
