@@ -12,17 +12,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
+from streamkit.protocols.amazon_framer import amazon_message
+
 Check = Callable[[Mapping[str, Any]], str | None]
 
 
 class StrictServer:
-    """A server on loopback, for `with`. `lines`: it sends lines of JSON, not Server-Sent Events."""
+    """A server on loopback, for `with`. It sends Server-Sent Events, lines of JSON, or Amazon's messages."""
 
-    def __init__(self, answers: Iterable[Sequence[Mapping[str, Any]]], check: Check, *, lines: bool = False) -> None:
+    def __init__(
+        self, answers: Iterable[Sequence[Mapping[str, Any]]], check: Check, *, framing: str = "text/event-stream"
+    ) -> None:
         self.requests: list[dict[str, Any]] = []
         self.refusals: list[str] = []
-        bodies = iter([_lines(items) if lines else _sse(items) for items in answers])
-        content_type = "application/x-ndjson" if lines else "text/event-stream"
+        bodies = map(_FRAMINGS[framing], [*answers])
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -31,10 +34,10 @@ class StrictServer:
                 refusal = check(body)
                 if refusal is None:
                     outer.requests.append(body)
-                    self._send(200, content_type, next(bodies))
+                    self._send(200, framing, next(bodies))
                 else:
                     outer.refusals.append(refusal)
-                    error = {"error": {"message": refusal, "type": "invalid_request_error"}}
+                    error = {"error": {"message": refusal, "type": "invalid_request_error"}, "message": refusal}
                     self._send(400, "application/json", json.dumps(error).encode())
 
             def _send(self, status: int, content_type: str, content: bytes) -> None:
@@ -70,6 +73,16 @@ def _sse(items: Sequence[Mapping[str, Any]]) -> bytes:
     names = [f"event: {item['type']}\n" if "type" in item else "" for item in items]
     frames = [f"{name}data: {json.dumps(item)}\n\n" for name, item in zip(names, items, strict=True)]
     return "".join([*frames, "data: [DONE]\n\n" if items and "choices" in items[0] else ""]).encode()
+
+
+def _amazon(items: Sequence[Mapping[str, Any]]) -> bytes:
+    """Items under their names as Amazon's messages."""
+    named = [(name, value) for item in items for name, value in item.items()]
+    return b"".join(amazon_message(name, json.dumps(value).encode()) for name, value in named)
+
+
+AMAZON = "application/vnd.amazon.eventstream"
+_FRAMINGS = {"text/event-stream": _sse, "application/x-ndjson": _lines, AMAZON: _amazon}
 
 
 # -- Responses
@@ -347,4 +360,91 @@ def _fault_of_calls(parts: Sequence[Any], following: Sequence[Any], *, is_curren
             return f"functionResponse {output.get('id')} of {output['name']} does not match functionCall.id"
         if not isinstance(output["response"], dict):
             return "Invalid value at 'function_response.response' (type.googleapis.com/google.protobuf.Struct)"
+    return None
+
+
+# -- Bedrock's Converse
+
+
+def converse_events(*blocks: Mapping[str, Any], stop_reason: str = "end_turn") -> list[dict[str, Any]]:
+    """A streamed answer with these blocks, which are as they stand in a request."""
+    events: list[dict[str, Any]] = [{"messageStart": {"role": "assistant"}}]
+    for index, block in enumerate(blocks):
+        start, deltas = _pieces_of(block)
+        if start:
+            events.append({"contentBlockStart": {"contentBlockIndex": index, "start": start}})
+        events += [{"contentBlockDelta": {"contentBlockIndex": index, "delta": delta}} for delta in deltas]
+        events.append({"contentBlockStop": {"contentBlockIndex": index}})
+    usage = {"inputTokens": 1, "outputTokens": 2, "totalTokens": 3}
+    return [*events, {"messageStop": {"stopReason": stop_reason}}, {"metadata": {"usage": usage}}]
+
+
+def _pieces_of(block: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The start of a block, and its deltas."""
+    ((kind, value),) = block.items()
+    if kind == "toolUse":
+        start = {key: value[key] for key in value if key != "input"}
+        return {kind: start}, [{kind: {"input": json.dumps(value["input"])}}]
+    if kind == "toolResult":
+        return {kind: {key: value[key] for key in value if key != "content"}}, [{kind: value["content"]}]
+    if kind == "reasoningContent" and "reasoningText" in value:
+        return {}, [{kind: {key: piece}} for key, piece in value["reasoningText"].items()]
+    return {}, [{kind: value}]
+
+
+def check_converse(sent: Iterable[Sequence[Mapping[str, Any]]]) -> Check:
+    """The rules of Converse for Claude: roles alternate, answers unchanged with their reasoning first, a result for each call, in the
+    user's next message, no empty text, and tools declared where there are calls.
+
+    Args:
+        sent: the blocks of the answers so far and to come.
+    """
+    answers = [list(blocks) for blocks in sent]
+
+    def check(body: Mapping[str, Any]) -> str | None:
+        turns = body["messages"]
+        if [turn["role"] for turn in turns] != ["user", "assistant"] * (len(turns) // 2) + ["user"]:
+            return (
+                "A conversation must alternate between user and assistant roles, and start and end with a user message."
+            )
+        has_calls = any(_called(turn) or _answered(turn) for turn in turns)
+        if has_calls and not body.get("toolConfig", {}).get("tools"):
+            return "The toolConfig field must be defined when using toolUse and toolResult content blocks."
+        for place, turn in enumerate(turns):
+            called = _called(turns[place - 1]) if place else []
+            fault = _fault_of_turn(turn, called, answers)
+            if fault is not None:
+                return f"messages.{place}: {fault}"
+        return None
+
+    return check
+
+
+def _called(turn: Mapping[str, Any]) -> list[str]:
+    """The ids of the calls that a turn leaves to the user."""
+    calls = [block["toolUse"] for block in turn["content"] if "toolUse" in block]
+    return [call["toolUseId"] for call in calls if call.get("type") != "server_tool_use"]
+
+
+def _answered(turn: Mapping[str, Any]) -> list[str]:
+    return [block["toolResult"]["toolUseId"] for block in turn["content"] if "toolResult" in block]
+
+
+def _fault_of_turn(turn: Mapping[str, Any], called: Sequence[str], answers: Sequence[Any]) -> str | None:
+    blocks = turn["content"]
+    if not blocks:
+        return f"The content field in the Message object at {turn['role']} is empty."
+    if turn["role"] == "assistant":
+        kinds = ["reasoningContent" in block for block in blocks]
+        if all(kinds):
+            return "The final block in an assistant message cannot be `thinking`."
+        if any(kinds) and not kinds[0]:
+            return "Expected `thinking` or `redacted_thinking`, but found another block first."
+        return None if blocks in answers else f"An answer was altered: {blocks}"
+    if sorted(called) != sorted(_answered(turn)):
+        return f"Expected toolResult blocks for the following Ids: {called}"
+    texts = [block for block in blocks if "text" in block]
+    texts += [part for block in blocks if "toolResult" in block for part in block["toolResult"]["content"]]
+    if any(part.get("text", "some").strip() == "" for part in texts):
+        return "The text field in the ContentBlock object is blank."
     return None

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +18,21 @@ import pytest
 from botocore.config import Config
 
 import streamkit as sk
-from streamkit.protocols.amazon_framer import amazon_message
+from streamkit.protocols.bedrock_converse import to_input
 from streamkit.testing import ModelServer, Reasoning, Reply, ToolCall
 
 from .faces import Face, body, every_face
+from .strict_servers import AMAZON, StrictServer, check_converse, converse_events
 
 QUESTION = [{"role": "user", "content": [{"text": "Hi."}]}]
 
 
 @contextmanager
-def client_for(server: ModelServer) -> Iterator[Any]:
+def client_for(server: ModelServer | StrictServer) -> Iterator[Any]:
     config = Config(retries={"total_max_attempts": 1}, connect_timeout=5, read_timeout=5)
+    url = server.url if isinstance(server, StrictServer) else server.root_url
     keys = {"aws_access_key_id": "any", "aws_secret_access_key": "any", "region_name": "us-east-1"}
-    client = boto3.client("bedrock-runtime", endpoint_url=server.root_url, config=config, **keys)
+    client = boto3.client("bedrock-runtime", endpoint_url=url, config=config, **keys)
     try:
         yield client
     finally:
@@ -41,8 +44,10 @@ def asked(client: Any) -> Any:
 
 
 def weather(city: str) -> str:
-    """The weather of a city."""
-    return f"cold in {city}"
+    """The weather of a city, which may be unknown, or say nothing."""
+    if city == "nowhere":
+        raise LookupError("no such city")
+    return city and f"cold in {city}"
 
 
 @dataclass
@@ -163,36 +168,69 @@ def test_a_conversation_goes_on_with_another_provider_and_comes_back(tmp_path: P
     assert [tool["toolSpec"]["name"] for tool in sent["toolConfig"]["tools"]] == ["weather"]
 
 
-def in_binary(*items: dict[str, Any]) -> bytes:
-    return b"".join(amazon_message(name, json.dumps(value).encode()) for item in items for name, value in item.items())
+def call(id: str, city: str) -> dict[str, Any]:
+    return {"toolUse": {"toolUseId": id, "name": "weather", "input": {"city": city}}}
 
 
-def test_what_a_model_signed_goes_back_unchanged_through_the_client() -> None:
-    """Reasoning first, in its order; blobs as base64 on the wire."""
-    secret = base64.b64encode(bytes(range(256))).decode()
-    deltas = [{"text": "Hm."}, {"signature": "s/+="}]
-    answer = in_binary(
-        {"messageStart": {"role": "assistant"}},
-        *({"contentBlockDelta": {"contentBlockIndex": 0, "delta": {"reasoningContent": one}}} for one in deltas),
-        {"contentBlockStop": {"contentBlockIndex": 0}},
-        {"contentBlockDelta": {"contentBlockIndex": 1, "delta": {"reasoningContent": {"redactedContent": secret}}}},
-        {"contentBlockStop": {"contentBlockIndex": 1}},
-        {"contentBlockStart": {"contentBlockIndex": 2, "start": {"toolUse": {"toolUseId": "t", "name": "weather"}}}},
-        {"contentBlockDelta": {"contentBlockIndex": 2, "delta": {"toolUse": {"input": '{"city": "Oslo"}'}}}},
-        {"contentBlockStop": {"contentBlockIndex": 2}},
-        {"messageStop": {"stopReason": "tool_use"}},
-    )
-    binary = {"content-type": "application/vnd.amazon.eventstream"}
-    with ModelServer([Reply(raw=answer, headers=binary), Reply("Cold.")]) as server, client_for(server) as client:
-        assert sk.Agent(client, model="m", tools=[weather]).stream("Cold?").get_final_text() == "Cold."
-    (_, assistant, user) = server.requests[1].body["messages"]
-    assert assistant["content"] == [
-        {"reasoningContent": {"reasoningText": {"text": "Hm.", "signature": "s/+="}}},
-        {"reasoningContent": {"redactedContent": secret}},
-        {"toolUse": {"toolUseId": "t", "name": "weather", "input": {"city": "Oslo"}}},
+SIGNED = {"reasoningContent": {"reasoningText": {"text": "Hm.", "signature": "s/+="}}}
+REDACTED = {"reasoningContent": {"redactedContent": base64.b64encode(bytes(range(256))).decode()}}
+SEARCH = {"toolUse": {"toolUseId": "n", "name": "nova_grounding", "type": "server_tool_use", "input": {"q": 1}}}
+FOUND = {"toolResult": {"toolUseId": "n", "type": "nova_grounding_result", "content": [{"json": {"found": 2}}]}}
+ANSWERS = [
+    [SIGNED, REDACTED, {"text": "Let me look."}, call("a", "Oslo"), call("b", "nowhere"), call("c", "")],
+    [SIGNED, SEARCH, FOUND, {"text": "Cold."}],
+    [SIGNED, call("d", "Rome")],
+    [{"text": "Warm."}],
+    [{"text": "Bye."}],
+]
+
+
+def stop_reason_of(answer: list[dict[str, Any]]) -> str:
+    return "tool_use" if any("toolUse" in block and "type" not in block["toolUse"] for block in answer) else "end_turn"
+
+
+def test_a_conversation_of_agents_passes_a_server_that_checks_what_comes_back(tmp_path: Path) -> None:
+    """Reasoning that is signed or redacted, calls that fail or say nothing, tools of the server; after a reload, and by an agent
+    without tools."""
+    streams = [converse_events(*answer, stop_reason=stop_reason_of(answer)) for answer in ANSWERS]
+    with StrictServer(streams, check_converse(ANSWERS), framing=AMAZON) as server, client_for(server) as client:
+        agent = sk.Agent(client, model="m", tools=[weather])
+        assert agent.stream("Where is it cold?").get_final_text() == "Cold."
+        agent.save(tmp_path / "conversation.json")
+        agent = sk.Agent(client, model="m", tools=[weather])
+        agent.load(tmp_path / "conversation.json")
+        assert agent.stream("And in Rome?").get_final_text() == "Warm."
+        last = sk.Agent(client, model="m", messages=agent.messages)
+        assert last.stream("Bye.").get_final_text() == "Bye."
+    assert server.refusals == []
+    results = [block["toolResult"] for block in server.requests[1]["messages"][2]["content"]]
+    assert [(one["toolUseId"], one["status"]) for one in results] == [
+        ("a", "success"),
+        ("b", "error"),
+        ("c", "success"),
     ]
-    result = {"toolUseId": "t", "content": [{"text": "cold in Oslo"}], "status": "success"}
-    assert user["content"] == [{"toolResult": result}]
+
+
+@pytest.mark.parametrize(
+    ("forget", "refusal"),
+    [
+        (lambda messages: [one for one in messages if one.type != "reasoning"], "altered"),
+        (lambda messages: takewhile(lambda one: one.type != "tool_output", messages), "toolResult blocks"),
+        (lambda messages: [one for one in messages if one.role != "user"], "alternate"),
+    ],
+    ids=["reasoning", "outputs", "questions"],
+)
+def test_the_server_refuses_what_lacks_something(forget: Any, refusal: str) -> None:
+    """And its words are in the error."""
+    streams = [converse_events(SIGNED, call("a", "Oslo"), stop_reason="tool_use"), converse_events({"text": "Cold."})]
+    check = check_converse([[SIGNED, call("a", "Oslo")], [{"text": "Cold."}]])
+    with StrictServer(streams, check, framing=AMAZON) as server, client_for(server) as client:
+        agent = sk.Agent(client, model="m", tools=[weather])
+        assert agent.stream("Cold?").get_final_text() == "Cold."
+        input = to_input([*forget(agent.messages), sk.TextMessage(role="user", content="And?")])
+        tools = {"tools": [{"toolSpec": {"name": "weather", "inputSchema": {"json": {"type": "object"}}}}]}
+        with pytest.raises(sk.SourceError, match=refusal):
+            sk.stream(lambda: client.converse_stream(modelId="m", messages=input, toolConfig=tools)).until_done()
 
 
 def test_a_response_with_amazons_messages_is_read_as_any_other() -> None:

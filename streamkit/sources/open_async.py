@@ -41,7 +41,7 @@ from .recognition import (
 )
 from .runs import PydanticRun, is_pydantic_run
 from .sdk_generators import is_unsent_request, request_of, responses_behind
-from .sdk_streams import iterators_of, unread_response
+from .sdk_streams import async_amazon_body, iterators_of, unread_response
 from .source import (
     LIVE,
     NO_TRAITS,
@@ -76,6 +76,8 @@ async def _open(value: Any, limits: Limits, after: str | None) -> AsyncSource:
     response = unread_response(value)
     if response is not None and not is_sync_response(response):
         return await _of_async_response(response, limits, *iterators_of(value))
+    if (body := async_amazon_body(value)) is not None:
+        return GeneratorSource(body, partial(_close_both, body, value))
     refuse_read(value)
     if isinstance(value, AsyncSource):
         return value

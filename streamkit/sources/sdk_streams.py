@@ -1,4 +1,4 @@
-"""The streams of openai's and anthropic's SDKs whose bytes are read in their place: those that are the SDK's own, unaltered.
+"""The streams of openai's, anthropic's and Amazon's SDKs whose bytes are read in their place: those that are the SDK's own, unaltered.
 
 Reading the bytes passes by whatever stands around the stream or in it. So an object counts as the SDK's own only if its class
 is exactly the SDK's, with the SDK's own methods, and if its iterator is the one that the class made, and has not begun. The same
@@ -12,14 +12,14 @@ No SDK is imported: a class is looked up in its module, which the application ha
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from inspect import GEN_CREATED, getgeneratorstate
 from types import FunctionType, GetSetDescriptorType
 from typing import Any, Generic
 
 from .recognition import class_of, is_framed, is_response
 
-__all__ = ["OpenedStream", "amazon_body", "iterators_of", "unread_response"]
+__all__ = ["OpenedStream", "amazon_body", "async_amazon_body", "iterators_of", "unread_response"]
 
 # The SDKs' classes by name: the modules that declare one, and the attribute of a helper with the stream that it reads.
 _CLASSES: Mapping[str, tuple[tuple[str, ...], str]] = {
@@ -79,14 +79,38 @@ def iterators_of(value: Any) -> Iterator[Any]:
 def amazon_body(value: Any) -> Iterator[bytes] | None:
     """Return the bytes of a stream of Amazon's client (boto3) of which nothing was read; None for any other value. Its own objects
     lack what its version does not know, and it ends one that was cut off as if all were well."""
-    kind = class_of(value)
-    if kind.__name__ != "EventStream" or not _declares("botocore.eventstream", kind):
+    if not _is_amazons(value, "EventStream", "botocore.eventstream"):
         return None
-    is_unread = getgeneratorstate(value._event_generator) == GEN_CREATED
-    if not is_unread or not _is_own(value, kind, vars(sys.modules["botocore.eventstream"])):
+    if getgeneratorstate(value._event_generator) != GEN_CREATED:
         return None
     body: Iterator[bytes] = value._raw_stream.stream()
     return body
+
+
+def async_amazon_body(value: Any) -> AsyncGenerator[bytes, None] | None:
+    """As `amazon_body`, of a stream of aiobotocore."""
+    if not _is_amazons(value, "AioEventStream", "aiobotocore.eventstream", "botocore.eventstream"):
+        return None
+    frame = getattr(
+        value._event_generator, "ag_frame", None
+    )  # Python 3.11 does not say whether an async generator has begun
+    pieces = getattr(getattr(value._raw_stream, "content", None), "iter_chunks", None)
+    if frame is None or frame.f_lineno != frame.f_code.co_firstlineno or pieces is None:
+        return None
+    return _bytes_of(pieces())
+
+
+async def _bytes_of(pieces: AsyncIterator[tuple[bytes, bool]]) -> AsyncGenerator[bytes, None]:
+    async for piece, _ in pieces:
+        yield piece
+
+
+def _is_amazons(value: Any, name: str, *modules: str) -> bool:
+    """Whether a value is Amazon's own stream of this class, which the first of these modules declares."""
+    kind = class_of(value)
+    if kind.__name__ != name or not _declares(modules[0], kind):
+        return False
+    return _is_own(value, kind, *(vars(sys.modules[module]) for module in modules))
 
 
 def _attribute(value: Any, name: str) -> Any:
@@ -109,13 +133,13 @@ def _is_unaltered(value: Any, kind: Any, module: Mapping[str, Any]) -> bool:
     return frame is not None and frame.f_code is kind.__dict__["__stream__"].__code__
 
 
-def _is_own(value: Any, kind: Any, module: Mapping[str, Any]) -> bool:
-    """Whether the methods of a class are functions of this module, and this object, if there is one, has no others."""
+def _is_own(value: Any, kind: Any, *modules: Mapping[str, Any]) -> bool:
+    """Whether the methods of a class are functions of these modules, and this object, if there is one, has no others."""
     if not isinstance(kind, type):
         return False
     declared = [one for one in kind.__mro__ if one not in (Generic, object)]
     attributes = [attribute for one in declared for attribute in vars(one).values()]
-    if not all(_is_of(_function_of(one), module) for one in attributes if _is_method(one)):
+    if not all(_is_of(_function_of(one), *modules) for one in attributes if _is_method(one)):
         return False
     return value is None or not any(_is_method(vars(kind).get(name)) for name in value.__dict__)
 
@@ -133,9 +157,10 @@ def _function_of(attribute: Any) -> Any:
     return attribute
 
 
-def _is_of(method: Any, module: Mapping[str, Any]) -> bool:
-    """Whether a method is a function that was defined in this module. One that wraps it may have its name, but not this."""
-    return type(method) is FunctionType and method.__globals__ is module
+def _is_of(method: Any, *modules: Mapping[str, Any]) -> bool:
+    """Whether a method is a function that was defined in one of these modules. One that wraps it may have its name, but not
+    this."""
+    return type(method) is FunctionType and any(method.__globals__ is module for module in modules)
 
 
 def _unread(stream: Any, module: Mapping[str, Any]) -> Any:

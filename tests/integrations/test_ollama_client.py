@@ -305,7 +305,7 @@ def test_the_next_request_is_one_that_a_strict_server_takes() -> None:
     second = [{**head, "message": {"role": "assistant", "content": "Rain."}}, end]
     answers = [{"role": "assistant", "content": "I look.", "thinking": "Hm.", "tool_calls": calls}]
     answers.append({"role": "assistant", "content": "Rain."})
-    with StrictServer([first, second, second], check_ollama(answers), lines=True) as server:
+    with StrictServer([first, second, second], check_ollama(answers), framing="application/x-ndjson") as server:
         with client_of(server.url) as client:
             agent = sk.Agent(client, model="m", tools=[weather])
             assert agent.stream("Here?").get_final_text() == "Rain."

@@ -41,7 +41,7 @@ class Api:
 
     def __init__(self, client: Any) -> None:
         self.client = client
-        self.is_async = any(kind.__name__.startswith("Async") for kind in type(client).__mro__)
+        self.is_async = any(kind.__name__.startswith(("Async", "Aio")) for kind in type(client).__mro__)
 
     @classmethod
     def recognises(cls, client: Any) -> bool:

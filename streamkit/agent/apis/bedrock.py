@@ -1,4 +1,4 @@
-"""Requests of Amazon Bedrock's Converse, through a `bedrock-runtime` client of boto3."""
+"""Requests of Amazon Bedrock's Converse, through a `bedrock-runtime` client of boto3, or of aiobotocore."""
 
 from __future__ import annotations
 
@@ -52,7 +52,11 @@ class BedrockApi(Api):
         """Return a function that sends a request with these arguments."""
         create = self.create
         model = {"modelId": arguments.pop("model")}
-        return lambda: create(**model, **arguments)["stream"]
+
+        async def send() -> Any:
+            return (await create(**model, **arguments))["stream"]
+
+        return send if self.is_async else lambda: create(**model, **arguments)["stream"]
 
 
 def _tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
