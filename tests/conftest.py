@@ -80,9 +80,8 @@ def pytest_collection(session: pytest.Session) -> None:
 def pytest_collection_finish() -> None:
     """What the imports and the collection left is never garbage again: a test that collects garbage need not walk
     through a million objects for it."""
-    gc.enable()
-    gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

@@ -142,21 +142,34 @@ def then() -> Any:
     return lambda stream: next(sources, None)
 
 
+WAYS: dict[str, tuple[bool, Any]] = {
+    "passive": (False, None),
+    "unanswered": (True, None),
+    "answered": (True, Responds),
+    "answered in pending": (True, Looks),
+}
+WAYS_OF: dict[Any, list[str]] = {
+    responses: [*WAYS],
+    anthropic: ["passive", "answered"],
+    chat: ["unanswered", "answered in pending"],
+    outputs: ["passive", "answered"],
+    active_lines: ["unanswered", "answered"],
+    broken_calls: ["passive", "answered in pending"],
+}
+
+
 @pytest.mark.parametrize(
-    ("goes_on", "handler"),
-    [(False, None), (True, None), (True, Responds), (True, Looks)],
-    ids=["passive", "unanswered", "answered", "answered in pending"],
-)
-@pytest.mark.parametrize(
-    "make",
+    ("make", "way"),
     [
-        responses,
-        anthropic,
-        *(pytest.param(make, marks=pytest.mark.slow) for make in (chat, outputs, active_lines, broken_calls)),
+        pytest.param(make, way, id=f"{make.__name__}-{way}", marks=() if make is responses else pytest.mark.slow)
+        for make, ways in WAYS_OF.items()
+        for way in ways
     ],
 )
-def test_the_work_is_linear(make: Any, goes_on: bool, handler: Any) -> None:
-    """Each item in a chunk of its own, so that what waits is looked at after each."""
+def test_the_work_is_linear(make: Any, way: str) -> None:
+    """Each item in a chunk of its own, so that what waits is looked at after each. How calls are answered depends on no
+    protocol: each way is tried with several, and all with one."""
+    goes_on, handler = WAYS[way]
 
     def run(count: int) -> None:
         items: Iterator[Any] = iter(make(count))
