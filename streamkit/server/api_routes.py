@@ -24,8 +24,9 @@ from ..protocols import anthropic, openai_chat
 from ..protocols.api_request import ApiEncoder, ApiRequest
 from ..protocols.values import json_text
 from ..relay import RunRecord
-from .api_past import past_of, place_of
 from .api_response import AnswerResponse
+from .client_conversations import conversation_of_run
+from .continuation import continuation_of, messages_field
 from .core import Server
 from .endpoints import Endpoints
 from .event_stream import Encoded, RunEventStream, number_of, open_reading
@@ -33,7 +34,6 @@ from .problem import Problem
 from .records import ClientRequest, Context
 from .response import JsonResponse
 from .run_routes import RunRoutes, is_no_input
-from .turns import conversation_of_run
 
 __all__ = ["ApiRoutes"]
 
@@ -123,18 +123,18 @@ class ApiRoutes:
         self._check_model(wanted.model)
         owner = await self._server.owner(request)
         if not wanted.input and not wanted.history:
-            raise RequestError(place_of(wanted), "has nothing of the user's")
+            raise RequestError(messages_field(wanted), "has nothing of the user's")
         run_id = secrets.token_urlsafe(16)
         _name_history(wanted.history, run_id)
-        past = await past_of(self._server, request, wanted, owner)
+        continuation = await continuation_of(self._server, request, wanted, owner)
         context = Context(
             run_id=run_id,
-            conversation_id=conversation_of_run(run_id, kept=wanted.store),
-            messages=past.messages,
-            input=past.input,
+            conversation_id=conversation_of_run(run_id, stored=wanted.store),
+            messages=continuation.messages,
+            input=continuation.input,
             metadata=wanted.metadata,
             owner=owner,
-            client=self._client(wanted, past.conversation),
+            client=self._client(wanted, continuation.conversation),
         )
         record, _ = await self._runs.run(request, context, None)
         return record

@@ -348,7 +348,7 @@ class AgentExecution:
         try:
             self.conversation.unlock()
             if self._client is not None:
-                self._runs.turns.end(self.context, status if error is None else "failed")
+                self._runs.client_conversations.end(self.context, status if error is None else "failed")
         except Exception as failure:  # the lock of a run that is over counts for nothing
             log.error("%s: run %s keeps its lock", publisher.instance, self.run_id, exc_info=failure)
         summary = None if error is None else {"type": type(error).__name__, "message": str(error)}
@@ -356,7 +356,7 @@ class AgentExecution:
             summary["path"] = error.path
         publisher.end(status, summary)
         if self._client is not None:
-            self._runs.turns.look()
+            self._runs.client_conversations.look()
 
 
 class _Publishing(EventHandler):

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 from ..relay import Relay
 from ..stores import Store
+from .client_conversations import ClientConversations
 from .publisher import Publisher
 from .records import Context
-from .turns import Turns
 
 __all__ = ["Heartbeat", "ProcessRuns", "WatchedExecution"]
 
@@ -166,7 +166,7 @@ class ProcessRuns(Protocol):
     factory: Callable[[Context], Any]
     relay: Relay
     store: Store
-    turns: Turns
+    client_conversations: ClientConversations
     heartbeat: Heartbeat
 
     def pause_of(self, agent: Any) -> float | None:

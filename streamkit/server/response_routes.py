@@ -17,11 +17,11 @@ from ..protocols.api_request import ApiRequest
 from ..protocols.openai_responses.answer import ResponsesAnswer
 from ..relay import RunRecord
 from .api_routes import ApiRoutes
+from .client_conversations import conversation_of_run
 from .core import Server
 from .problem import Problem
 from .records import ClientRequest, client_of
 from .response import JsonResponse
-from .turns import conversation_of_run
 
 __all__ = ["ResponseRoutes"]
 

@@ -16,11 +16,11 @@ from ..protocols.values import is_list, is_object
 from ..relay import LogWriter, Relay, RunRecord
 from ..stores import Store
 from ..streams.tasks import start_soon
+from .client_conversations import ClientConversations
 from .execution import AgentExecution
 from .heartbeat import Heartbeat, WatchedExecution
 from .problem import Problem
 from .records import AG_UI, Context, client_of
-from .turns import Turns
 
 __all__ = ["DEFAULT_PAUSE", "Runs"]
 
@@ -58,7 +58,7 @@ class Runs:
         self.factory = factory
         self.relay = relay
         self.store = store
-        self.turns = Turns(store, relay, max_owner_runs)
+        self.client_conversations = ClientConversations(store, relay, max_owner_runs)
         self.active: dict[str, AgentExecution] = {}
         self.heartbeat = Heartbeat(self)
         self._max_runs = max_runs

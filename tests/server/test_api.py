@@ -164,7 +164,7 @@ def test_what_waits_for_too_long_goes_also_that_of_a_process_that_is_gone(
     store = MemoryStore()
     answers: list[Answer] = []
     for longest, text in ((60.0, "weather Rome"), (0.0, "hello")):
-        monkeypatch.setattr("streamkit.server.turns.LONGEST", longest)
+        monkeypatch.setattr("streamkit.server.client_conversations.LONGEST", longest)
         with serve(create_app(agents, token=TOKEN, store=store)) as url:
             for kind in FRONTS:
                 front = kind(url)

@@ -1,12 +1,12 @@
-"""The conversations of runs that clients of model APIs began, and which of them go.
+"""The conversations of runs that clients of model APIs began, and when each is deleted.
 
-| of a run whose request | its id | it goes |
+| the request that began the run | the conversation's id | the conversation is deleted |
 |---|---|---|
-| stores the answer | `v1-` and the run's id | when its client deletes the response |
-| does not | `turn-` and the run's id | when the run ends, but for one that ends with what its client has to answer |
+| has the answer stored | `v1-` and the run's id | when its client deletes the response |
+| does not | `turn-` and the run's id | when the run ends; if it ends with something for the client to answer, once that is answered |
 
-What a client has to answer is gone on from by its next request. Where none comes, the conversation goes after an hour, or when its
-owner has too many of them: what comes then is answered by the history in the request.
+A client that does not answer within an hour, or has too many such conversations, finds its conversation deleted. A later answer then
+continues the history in its own request.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ from ..relay import Relay
 from ..stores import Store
 from .records import Context
 
-__all__ = ["Turns", "conversation_of_run", "conversations_of_run"]
+__all__ = ["ClientConversations", "conversation_of_run", "conversations_of_run"]
 
 log = logging.getLogger("streamkit.server")
 
-_KEPT, _PASSING = "v1-", "turn-"
+_STORED, _TEMPORARY = "v1-", "turn-"
 LONGEST = 3600.0  # seconds for which a client may take to answer
 _PAUSE = 600.0  # seconds between two looks through the store
 _PART = 200  # conversations
 _ANSWERED = ("completed", "incomplete", "requires_action")
 
 
-def conversation_of_run(run_id: str, *, kept: bool = True) -> str:
+def conversation_of_run(run_id: str, *, stored: bool = True) -> str:
     """Return the id of the conversation of a run that a client of a model's API began."""
-    return f"{_KEPT if kept else _PASSING}{run_id}"
+    return f"{_STORED if stored else _TEMPORARY}{run_id}"
 
 
 def conversations_of_run(run_id: str) -> list[str]:
-    """Return the ids that its conversation may have."""
-    return [conversation_of_run(run_id, kept=kept) for kept in (False, True)]
+    """Return the ids that the conversation of such a run may have."""
+    return [conversation_of_run(run_id, stored=stored) for stored in (False, True)]
 
 
-def _is_passing(conversation_id: str) -> bool:
-    """Whether a conversation outlives its run only until the client answers."""
-    return conversation_id.startswith(_PASSING)
+def _is_temporary(conversation_id: str) -> bool:
+    """Whether a conversation is deleted at its run's end, or once its client has answered."""
+    return conversation_id.startswith(_TEMPORARY)
 
 
-class Turns:
-    """Removes conversations that wait for their clients. Any thread may call it.
+class ClientConversations:
+    """Deletes the conversations that nothing continues any more. Any thread may call it.
 
     Args:
-        store: has them.
-        relay: knows which of them have a run.
-        most: how many of an owner wait at once, of the runs of this process.
+        store: the store of the conversations.
+        relay: the relay of their runs.
+        most: the greatest number of conversations of one owner that wait for an answer, of the runs of this process.
     """
 
     def __init__(self, store: Store, relay: Relay, most: int) -> None:
@@ -65,17 +65,18 @@ class Turns:
         self._seen = 0.0  # when the newest look began
 
     def end(self, context: Context, status: str) -> None:
-        """A run has ended. What its client goes on from no more goes: if it failed, its client may send its request again."""
+        """Delete what is not needed after this run has ended. If it failed, the conversation that it continued stays: its client may send
+        the request again."""
         id, before = context.conversation_id, context.continues
-        if before is not None and _is_passing(before) and status in _ANSWERED:
+        if before is not None and _is_temporary(before) and status in _ANSWERED:
             self._remove(context.owner, before)
-        if _is_passing(id) and status == "requires_action":
+        if _is_temporary(id) and status == "requires_action":
             self._add(context.owner, id)
-        elif _is_passing(id):
+        elif _is_temporary(id):
             self._remove(context.owner, id)
 
     def _add(self, owner: str | None, id: str) -> None:
-        """A conversation waits from here on. The oldest ones give way to it."""
+        """Add a conversation that waits for its client's answer. Beyond the limit, the oldest ones are deleted."""
         with self._lock:
             waiting = self._waiting.setdefault(owner, {})
             waiting[id] = time.time()
@@ -92,7 +93,7 @@ class Turns:
                 self._waiting.pop(owner, None)
 
     def look(self) -> None:
-        """Remove the conversations that have waited for too long, also those of processes that are gone."""
+        """Delete the conversations that have waited for too long, also those of processes that have ended."""
         now = time.time()
         with self._lock:
             if now < self._next_look:
@@ -112,10 +113,10 @@ class Turns:
             log.error("conversations that wait cannot be looked through: %s", error, exc_info=error)
 
     def _remove_old(self, now: float) -> None:
-        until, before = self._seen - LONGEST - _PAUSE, None  # those that were old at the last look are gone
+        until, before = self._seen - LONGEST - _PAUSE, None  # those that were old at the last look are deleted
         while part := self._store.list(limit=_PART, before=before):
             for one in part:
-                if _is_passing(one.id) and one.updated_at < now - LONGEST and not self._runs(one.run):
+                if _is_temporary(one.id) and one.updated_at < now - LONGEST and not self._runs(one.run):
                     self._store.delete(one.id)
                 else:
                     before = one.id
