@@ -14,12 +14,8 @@ from .recognition import class_of
 
 __all__ = ["PydanticRun", "is_pydantic_run"]
 
-_WITHIN_RESPONSE = (
-    "part_start",
-    "part_delta",
-    "part_end",
-    "final_result",
-)  # events while a response of the model comes
+# Events while a response of the model comes.
+_WITHIN_RESPONSE = ("part_start", "part_delta", "part_end", "final_result")
 
 
 def is_pydantic_run(value: Any) -> bool:

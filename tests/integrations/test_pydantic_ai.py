@@ -9,6 +9,7 @@ import asyncio
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -246,6 +247,29 @@ async def test_citations_of_a_text_are_annotations() -> None:
     assert isinstance(text, sk.TextMessage)
     assert [(one.url, one.quote, one.start, one.end) for one in text.annotations] == [
         ("https://example.org", "e", 0, 2)
+    ]
+
+
+@dataclass(kw_only=True)
+class CitySearched(messages.CustomEvent):  # type: ignore[misc]
+    """Of the application, as a tool emits it."""
+
+    city: str
+
+
+@on_asyncio
+async def test_what_a_tool_emits_is_a_raw_event() -> None:
+    async def search(ctx: pydantic_ai.RunContext[None], city: str) -> str:
+        """Searches."""
+        await ctx.emit(CitySearched(city=city))
+        return "found"
+
+    told = AsyncTold()
+    async with agent_on(Reply(ToolCall("search", {"city": "Oslo"})), DONE, tools=[search]) as (agent, _):
+        stream = sk.astream(agent.run_stream_events("Go."), told, strict=True)
+        call, *_ = await stream.get_final_messages()
+    assert [(event.name, event.data) for event in told.of("on_event") if isinstance(event, sk.RawEvent)] == [
+        ("city_searched", {"city": "Oslo", "tool_call_id": call.call_id})
     ]
 
 

@@ -283,6 +283,14 @@ def test_pydantic_ai_a_source_without_a_result_is_complete_where_nothing_is_open
         pydantic_ai(start(0, "text", "a"))
 
 
+def test_pydantic_ai_an_event_of_a_tool_is_a_raw_event() -> None:
+    progress = {"event_kind": "custom", "name": "progress", "tool_call_id": "c1", "data": {"done": 1}}
+    seen: list[sk.Event] = []
+    with sk.stream([call(0, "{}"), progress, returned("x"), result()], strict=True, protocol="pydantic_ai") as stream:
+        seen += [event for event in stream if isinstance(event, sk.RawEvent)]
+    assert [(event.name, event.data) for event in seen] == [("progress", {"done": 1, "tool_call_id": "c1"})]
+
+
 RECORDED = [start(0, "text", "Hel"), delta(0, content_delta="lo."), end(0), result()]
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
-from ...events import AnnotationAdded, Event, Run, RunCreated, RunStatus
+from ...events import AnnotationAdded, Event, RawEvent, Run, RunCreated, RunStatus
 from ...messages import Annotation, Message, ReasoningMessage, TextMessage, ToolCallMessage
 from ..ui_files import file_fields
 from ..values import (
@@ -52,9 +52,7 @@ class Decoder(FrameworkDecoder):
         super().__init__(new_id)
         self._is_over = False  # the present response, as tools have run since
         self._ended: dict[Any, type[Message]] = {}  # the texts of the present response that are done, by their index
-        self._objects: dict[
-            Any, dict[str, Any]
-        ] = {}  # the arguments of its calls that are no JSON text, by their index
+        self._objects: dict[Any, dict[str, Any]] = {}  # those arguments of its calls that are objects, by their index
         self._before = 0, 0  # the tokens that were counted before the present step
         self._of_step = 0, 0
 
@@ -141,7 +139,7 @@ class Decoder(FrameworkDecoder):
         index, part = as_count(item.get("index")), as_object(item.get("part"))
         message, args = self._open.get(index), part.get("args")
         if isinstance(message, ToolCallMessage):
-            if not isinstance(args, str) or parse_json(args) is not None:
+            if args is not None and (not isinstance(args, str) or parse_json(args) is not None):
                 yield from self._close(index)
         elif message is not None:
             self._ended[index] = type(message)
@@ -151,7 +149,7 @@ class Decoder(FrameworkDecoder):
             key = "data" if message.format == "redacted" else "signature"  # as Anthropic's own decoder has it
             yield from self._close(index, metadata={key: signature} if signature else None)
 
-    def _read_call_again(self, item: WireObject) -> Iterator[Event]:
+    def _read_running_call(self, item: WireObject) -> Iterator[Event]:
         """A call runs now, so that it is complete."""
         self._is_over = True
         call_id = as_object(item.get("part")).get("tool_call_id")
@@ -160,7 +158,7 @@ class Decoder(FrameworkDecoder):
                 yield from self._close(key)
 
     def _read_result_of_call(self, item: WireObject) -> Iterator[Event]:
-        yield from self._read_call_again(item)
+        yield from self._read_running_call(item)
         yield from self._read_output(item)
 
     def _read_output(self, item: WireObject) -> Iterator[Event]:
@@ -201,6 +199,12 @@ class Decoder(FrameworkDecoder):
             self._of_step = _sum(self._of_step, new)
             yield usage_of({**usage, "input_tokens": self._of_step[0], "output_tokens": self._of_step[1]})
 
+    def _read_custom(self, item: WireObject) -> Iterator[Event]:
+        """An event that a tool or a capability emitted."""
+        name = text_or_none(item.get("name")) or text_or_none(item.get("kind")) or as_text(item.get("event_kind"))
+        call_id = text_or_none(item.get("tool_call_id"))
+        yield RawEvent(name, {**as_object(item.get("data")), **({"tool_call_id": call_id} if call_id else {})})
+
     def _read_usage(self, item: WireObject) -> Iterator[Event]:
         """The conversation had these tokens before the run."""
         self._before = _tokens(as_object(item.get("usage")))
@@ -214,12 +218,14 @@ class Decoder(FrameworkDecoder):
         "part_delta": _read_delta,
         "part_end": _read_part_end,
         "final_result": _read_nothing,
-        "function_tool_call": _read_call_again,
-        "output_tool_call": _read_call_again,
+        "function_tool_call": _read_running_call,
+        "output_tool_call": _read_running_call,
         "function_tool_result": _read_result_of_call,
         "output_tool_result": _read_result_of_call,
         "deferred_tool_requests": _read_nothing,  # a capability may resolve them; the result has those that are left
         "deferred_tool_results": _read_nothing,
+        "custom": _read_custom,
+        "capability": _read_custom,
         "usage": _read_usage,
         "response": _read_response,
         "agent_run_result": _read_result,

@@ -36,6 +36,9 @@ def _event(value: Any) -> dict[str, Any]:
     for key, read in (("part", _part), ("delta", _part), ("result", _result)):
         if (inner := getattr(value, key, None)) is not None:
             item[key] = read(inner)
+    if callable(payload := getattr(value, "to_payload", None)):
+        item |= fields_of(value, ("name", "kind", "tool_call_id"))
+        item["data"] = payload()
     if item["event_kind"] == "part_end":  # its deltas said the same
         item["part"].pop("content", None)
     return item
