@@ -232,8 +232,9 @@ def bodies(protocol: str, options: dict[str, Any], *runs: Iterable[e.Event]) -> 
 WAITING = e.Run(status="requires_action", finish_reason="tool_calls")
 
 
-@pytest.mark.parametrize("client", ["ai-6", "ai-7"])
-@pytest.mark.parametrize("answer", [{"approve": "ask-c1"}, {"decline": "ask-c1", "reason": "too far"}])
+@pytest.mark.parametrize(
+    ("client", "answer"), [("ai-6", {"approve": "ask-c1"}), ("ai-7", {"decline": "ask-c1", "reason": "too far"})]
+)
 def test_an_approval_of_use_chat_comes_back(client: str, answer: dict[str, Any]) -> None:
     """The real client's second POST has our question's id, the answer as a boolean, and goes on with the same message."""
     protocol, options = CLIENTS[client]

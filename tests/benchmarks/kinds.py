@@ -876,6 +876,8 @@ def rows(n: int = 2000, rounds: int = 7, only: str = "") -> list[Row]:
         ValueError: a contestant did not get all deltas.
     """
     found: list[Row] = []
+    gc.collect()
+    gc.freeze()  # what was imported is looked through here alone, not before each measurement
     for name, kind in KINDS.items():
         if only in name:
             costs = _costs(name, kind, n, rounds)
