@@ -20,6 +20,7 @@ from .chunks import AsyncChunks, SyncChunks
 from .generators import GeneratorSource
 from .items import Items
 from .open import CANCELLED, distinct, open_sync
+from .openai_runs import of_openai_run, openai_run_of
 from .recognition import (
     async_iterator_of,
     attribute,
@@ -89,6 +90,8 @@ async def _open(value: Any, limits: Limits, after: str | None) -> AsyncSource:
         return await open_async(await await_source(value), limits)
     if isinstance(value, type):
         raise unknown_source(value)
+    if (run := openai_run_of(value)) is not None:
+        return of_openai_run(run, value)
     if offers(value, "__aiter__") and is_connection(value):
         from .connection import of_async_connection  # no other source needs it
 

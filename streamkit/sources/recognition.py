@@ -27,6 +27,7 @@ __all__ = [
     "is_file",
     "is_framed",
     "is_live",
+    "is_openai_run",
     "is_path",
     "is_response",
     "is_response_holder",
@@ -233,6 +234,11 @@ def is_client(value: Any) -> bool:
 def is_connection(value: Any) -> bool:
     """Whether this is an open connection whose responses come one after the other, as `client.responses.connect()` gives it."""
     return attribute(value, "recv_bytes") is not None and callable(attribute(attribute(value, "response"), "create"))
+
+
+def is_openai_run(value: Any) -> bool:
+    """Whether this is what `Runner.run_streamed` of openai-agents returns: a run, which cannot be iterated itself."""
+    return offers(value, "stream_events") and offers(value, "cancel") and not offers(value, "__aiter__")
 
 
 def is_file(value: Any) -> bool:

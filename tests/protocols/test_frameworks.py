@@ -305,6 +305,170 @@ def test_pydantic_ai_is_not_imported_for_a_recording(tmp_path: Path) -> None:
     assert done.stdout.split() == ["Hello.", "False"]
 
 
+# -- openai_agents
+
+
+def said(type: str, **fields: Any) -> Any:
+    """An event of the Responses API, as the SDK passes it on."""
+    return {"type": "raw_response_event", "data": {"type": f"response.{type}", **fields}}
+
+
+def answer(*items: Any, id: str = "r1", status: str = "completed", tokens: int = 1) -> list[Any]:
+    """A response with these output items, which come at its end."""
+    usage = {"input_tokens": tokens, "output_tokens": 0, "total_tokens": tokens}
+    whole = {"id": id, "model": "m", "status": status, "output": [*items], "usage": usage}
+    return [said("created", response={"id": id, "model": "m"}), said(status, response=whole)]
+
+
+def says_text(text: str, id: str = "__fake_id__") -> Any:
+    return {"type": "message", "id": id, "role": "assistant", "content": [{"type": "output_text", "text": text}]}
+
+
+def calls_tool(call_id: str = "c1", id: str = "__fake_id__") -> Any:
+    return {"type": "function_call", "id": id, "call_id": call_id, "name": "f", "arguments": "{}"}
+
+
+def finished(name: str, **raw: Any) -> Any:
+    return {"type": "run_item_stream_event", "name": name, "raw_item": raw}
+
+
+def put_out(output: Any, call_id: str = "c1", type: str = "function_call_output") -> Any:
+    return finished("tool_output", type=type, call_id=call_id, output=output)
+
+
+def run_result(*interruptions: Any, has_output: bool = True) -> Any:
+    return {"type": "run_result", "interruptions": [*interruptions], "has_output": has_output}
+
+
+def openai_agents(*items: Any) -> sk.StreamManager:
+    return read("openai_agents", [*items], strict=True)
+
+
+def test_openai_agents_items_without_ids_are_told_apart_by_their_places() -> None:
+    """Parallel calls of Chat Completions: the SDK gives everything the same id, in all responses."""
+    pieces = [(1, '{"x"'), (2, '{"y": '), (1, ": 1}"), (2, "2}")]
+    stream = openai_agents(
+        said("created", response={"id": "__fake_id__", "model": "m"}),
+        *(said("output_item.added", output_index=i, item={**calls_tool(f"c{i}"), "arguments": ""}) for i in (1, 2)),
+        *(
+            said("function_call_arguments.delta", output_index=i, item_id="__fake_id__", delta=piece)
+            for i, piece in pieces
+        ),
+        said("completed", response={"id": "__fake_id__", "output": []}),
+        *(put_out("one", "c1"), put_out("two", "c2"), *answer(says_text("Done."), id="__fake_id__"), run_result()),
+    )
+    assert [message.content for message in stream.messages] == ['{"x": 1}', '{"y": 2}', "one", "two", "Done."]
+    assert len({message.id for message in stream.messages}) == 5
+    assert [message.step_id for message in stream.messages] == [*["step-1"] * 4, "step-2"]
+
+
+def test_openai_agents_ids_that_an_earlier_response_had_are_none() -> None:
+    """Of servers that count anew in each response."""
+    stream = openai_agents(
+        *answer(says_text("a", "i0")), *answer(says_text("b", "i0"), says_text("c", "i1")), run_result()
+    )
+    assert shown(stream) == [("message", text, "completed") for text in "abc"]
+    assert len({message.id for message in stream.messages}) == 3
+
+
+def test_openai_agents_numbers_of_events_are_no_cursor() -> None:
+    """They begin anew with each response."""
+    stream = openai_agents(*answer(says_text("a")), said("completed", sequence_number=7, response={}), run_result())
+    assert stream.cursor is None
+
+
+def test_openai_agents_a_response_that_another_one_follows_is_cut_short() -> None:
+    begun = said("created", response={"id": "r1"}), said("output_text.delta", item_id="i", output_index=0, delta="Hel")
+    stream = openai_agents(*begun, *answer(says_text("Hello.", "i2"), id="r2"), run_result())
+    assert shown(stream) == [("message", "Hel", "incomplete"), ("message", "Hello.", "completed")]
+    assert (stream.status, len(stream.get_final_run_steps())) == ("completed", 2)
+
+
+def test_openai_agents_finished_items_are_not_shown_twice_but_what_no_model_said_is() -> None:
+    stream = openai_agents(
+        *answer(says_text("a"), tokens=3),
+        *(finished("message_output_created", **says_text(text)) for text in ("a", "Too many turns.")),
+        run_result(),
+    )
+    assert [message.content for message in stream.messages] == ["a", "Too many turns."]
+    assert stream.usage is not None
+    assert stream.usage.input_tokens == 3
+
+
+@pytest.mark.parametrize(
+    ("output", "status"),
+    [
+        ("An error occurred while running the tool. Please try again.", "failed"),
+        ("Tool 'f' timed out after 5 seconds.", "failed"),
+        ("No error.", "completed"),
+    ],
+)
+def test_openai_agents_the_sdks_own_texts_say_that_a_tool_has_failed(output: str, status: str) -> None:
+    stream = openai_agents(*answer(calls_tool()), put_out(output), run_result())
+    assert (stream.messages[-1].status, stream.messages[-1].name) == (status, "f")
+
+
+def test_openai_agents_outputs_of_other_tools_are_read_as_the_api_has_them() -> None:
+    ran = {"type": "shell_call", "call_id": "c1", "action": {"commands": ["ls"]}}
+    shell = put_out(
+        [{"stdout": "a", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}], type="shell_call_output"
+    )
+    stream = openai_agents(*answer(ran), shell, run_result())
+    assert [(message.type, message.content) for message in stream.messages] == [("code", "ls"), ("console", "a")]
+
+
+def test_openai_agents_what_waits_for_an_approval_is_asked_once() -> None:
+    """A call of a function, one of an inner agent that the stream has no events of, and one of an MCP server."""
+    mcp = {"type": "mcp_approval_request", "id": "m1", "name": "g", "arguments": "{}", "server_label": "s"}
+    inner = calls_tool("c9") | {"arguments": '{"x": 1}'}
+    stream = openai_agents(*answer(calls_tool(), mcp), run_result(calls_tool(), inner, mcp))
+    assert stream.status == "requires_action"
+    asked = [(one.id, one.subject.content, one.status) for one in stream.confirmations]
+    assert sorted(asked) == [
+        ("c1.approval", "{}", "unanswered"),
+        ("c9.approval", '{"x": 1}', "unanswered"),
+        ("m1", "{}", "unanswered"),
+    ]
+
+
+def test_openai_agents_a_callback_may_have_answered_an_mcp_server() -> None:
+    mcp = {"type": "mcp_approval_request", "id": "m1", "name": "g", "arguments": "{}", "server_label": "s"}
+    decision = finished("mcp_approval_response", approval_request_id="m1", approve=False, reason="No.")
+    stream = openai_agents(*answer(mcp), decision, *answer(says_text("Well.")), run_result())
+    assert [(one.status, one.reason) for one in stream.confirmations] == [("declined", "No.")]
+    assert stream.status == "completed"
+
+
+def test_openai_agents_an_agent_that_is_a_tool_is_a_sub_agent() -> None:
+    inner = [{"type": "inner", "call_id": "c1", "event": event} for event in answer(says_text("Cold."), id="r2")]
+    stream = openai_agents(*answer(calls_tool()), *inner, put_out("Cold."), *answer(says_text("So.")), run_result())
+    assert [(m.content, m.parent_id) for m in stream.messages] == [
+        *[("{}", None), ("Cold.", "c1"), ("Cold.", None), ("So.", None)],
+    ]
+    assert len(stream.get_final_run_steps()) == 2
+
+
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [
+        ([*answer(says_text("a")), run_result()], "completed"),
+        ([*answer(says_text("a"), status="incomplete"), run_result()], "incomplete"),
+        ([*answer(calls_tool()), put_out("x"), run_result(has_output=False)], "cancelled"),
+        ([said("created", response={}), run_result(has_output=False)], "cancelled"),
+        (answer(says_text("a")), "completed"),
+        (answer(calls_tool()), "requires_action"),
+    ],
+)
+def test_openai_agents_how_a_run_ends(end: list[Any], status: str) -> None:
+    """Cancelled, where the application has cancelled the SDK's run. The last two have events alone."""
+    assert openai_agents(*end).status == status
+
+
+def test_openai_agents_events_alone_that_end_within_a_response_are_incomplete() -> None:
+    with pytest.raises(sk.IncompleteStreamError):
+        openai_agents(said("created", response={"id": "r1"}))
+
+
 # -- smolagents
 
 

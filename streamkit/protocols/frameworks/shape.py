@@ -7,14 +7,25 @@ from typing import Any
 
 __all__ = ["FRAMEWORKS", "framework_of", "source_of_framework"]
 
-FRAMEWORKS = ("pydantic_ai", "smolagents")
+FRAMEWORKS = ("openai_agents", "pydantic_ai", "smolagents")
 """The names of the frameworks: those of the modules beside this one, and of `protocol=`."""
 
-# The frameworks, by the top-level modules of their classes, and of each an attribute that its items have.
-_ROOTS = {"pydantic_ai": "pydantic_ai", "pydantic_graph": "pydantic_ai", "smolagents": "smolagents"}
-_ATTRIBUTES = {"pydantic_ai": "event_kind", "smolagents": "__dataclass_fields__"}
+# The frameworks, by the modules of their classes or the packages of these, and of each an attribute that its items have.
+_MODULES = {
+    "agents.stream_events": "openai_agents",  # an application may have a package of this name
+    "agents.result": "openai_agents",
+    "pydantic_ai": "pydantic_ai",
+    "pydantic_graph": "pydantic_ai",
+    "smolagents": "smolagents",
+}
+_ATTRIBUTES = {
+    "openai_agents": "__dataclass_fields__",
+    "pydantic_ai": "event_kind",
+    "smolagents": "__dataclass_fields__",
+}
 
 _SOURCES = {
+    "openai_agents": "of the OpenAI Agents SDK, what `Runner.run_streamed(…)` returns is a source",
     "pydantic_ai": "of Pydantic AI, `agent.run_stream_events(…)` is a source, and so is a model request's `node.stream(run.ctx)`",
     "smolagents": "of smolagents, `agent.run(…, stream=True)` is a source",
 }
@@ -34,5 +45,6 @@ def source_of_framework(value: Any) -> str | None:
 @lru_cache(maxsize=1000)
 def _framework_of_class(kind: type) -> str | None:
     """Applications derive classes of their own from a framework's."""
-    roots = (base.__module__.partition(".")[0] for base in kind.__mro__)
-    return next((_ROOTS[root] for root in roots if root in _ROOTS), None)
+    modules = (base.__module__ for base in kind.__mro__)
+    names = (name for module in modules for name in (module, module.partition(".")[0]))
+    return next((_MODULES[name] for name in names if name in _MODULES), None)
