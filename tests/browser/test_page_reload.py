@@ -91,7 +91,8 @@ def shown(tab: Tab) -> str:
     return html.replace("><", ">\n<")
 
 
-CONVERSATIONS = [[*CASES][at : at + 4] for at in range(0, len(CASES), 4)]
+# Four in a conversation; answers that are stopped or fail have one of their own.
+CONVERSATIONS = [*([*CASES][at : at + 4] for at in range(0, 16, 4)), *([case] for case in [*CASES][16:])]
 
 
 @pytest.mark.parametrize("cases", CONVERSATIONS, ids=" and ".join)
