@@ -65,6 +65,34 @@ def test_broken_items_are_passed_over(framework: str) -> None:
         assert [warning for warning in stream.warnings if warning.code == "decoder-error"] == []
 
 
+class RawResponsesStreamEvent:
+    """Of an application with a package `agents` of its own."""
+
+    type = "raw_response_event"
+
+
+def test_an_applications_own_package_may_have_a_frameworks_name() -> None:
+    kind = RawResponsesStreamEvent
+    kind.__module__ = "agents.events"
+    with pytest.raises(sk.ProtocolError, match="RawResponsesStreamEvent"):
+        sk.stream([kind()]).until_done()
+
+
+def test_no_framework_is_imported_for_a_recording(tmp_path: Path) -> None:
+    recorded = {
+        "pydantic_ai": [start(0, "text", "Hel"), delta(0, content_delta="lo."), end(0), result()],
+        "openai_agents": [*answer(says_text("Hello.")), run_result()],
+    }
+    for name, items in recorded.items():
+        sk.stream(items, sk.Recorder(tmp_path / name), protocol=name).until_done()
+    program = (
+        f"import sys, pathlib, streamkit as sk\nfor path in pathlib.Path({str(tmp_path)!r}).iterdir():\n"
+        "    print(sk.stream(path).get_final_text())\nprint({'agents', 'pydantic_ai'} & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["Hello.", "Hello.", "set()"]
+
+
 # -- pydantic_ai
 
 
@@ -289,20 +317,6 @@ def test_pydantic_ai_an_event_of_a_tool_is_a_raw_event() -> None:
     with sk.stream([call(0, "{}"), progress, returned("x"), result()], strict=True, protocol="pydantic_ai") as stream:
         seen += [event for event in stream if isinstance(event, sk.RawEvent)]
     assert [(event.name, event.data) for event in seen] == [("progress", {"done": 1, "tool_call_id": "c1"})]
-
-
-RECORDED = [start(0, "text", "Hel"), delta(0, content_delta="lo."), end(0), result()]
-
-
-def test_pydantic_ai_is_not_imported_for_a_recording(tmp_path: Path) -> None:
-    path = tmp_path / "run.jsonl"
-    sk.stream(RECORDED, sk.Recorder(path), protocol="pydantic_ai").until_done()
-    program = (
-        f"import sys, pathlib, streamkit as sk; text = sk.stream(pathlib.Path({str(path)!r})).get_final_text()\n"
-        "print(text, 'pydantic_ai' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["Hello.", "False"]
 
 
 # -- openai_agents
