@@ -178,7 +178,7 @@ class Recorder(Handler):
         if kind is None and items and isinstance(items[0], Event):
             kind = registry.find("streamkit").Decoder
         flags = {
-            "live": source_decoder.may_ask,
+            "live": source_decoder.source.traits.may_ask,
             "answered": engine.pending.takes_edits or engine.pending.takes_approvals or engine.pending.has_outcomes,
             "same_step": traits.same_step,
             "nested": stream.is_nested,

@@ -60,7 +60,7 @@ class Replay:
             case StreamException() | StreamTimeout():
                 yield event
             case StreamEnd(status=status):
-                if self.engine.runs.run is not None:  # a snapshot that stands for the run's end does not have it
+                if self.engine.runs.run is not None:  # its `RunDone` was among the entries that a snapshot has replaced
                     yield from self.engine.end(_STATUSES.get(status))
                 yield event
             case _:

@@ -1,4 +1,4 @@
-"""Decodes the batches of one source: frames its bytes, recognises its protocol, and decodes its items to events."""
+"""Decodes the batches of one source: cuts its bytes into frames, recognises its protocol, and decodes its items to events."""
 
 from __future__ import annotations
 
@@ -11,27 +11,25 @@ import msgspec
 from ..core.engine import Engine
 from ..core.steps import END
 from ..errors import StreamkitError, raise_source_error
-from ..events import Event, StreamWarning
-from ..messages.json_text import read_json
+from ..events import Event
 from ..messages.sdk_objects import as_item
 from ..protocols import registry
 from ..protocols.base import Decoder
 from ..protocols.framing import Framer, Frames, as_data, as_frame, framer_for, is_frame, without_leading_space
 from .body import Piece
 from .chained import UpstreamConfirmations
-from .held_items import cut_off, failed_run, is_foreign, is_text, parsed_item, protocol_of, unrecognised
+from .held_items import failed_run, is_text, protocol_among
 from .items import Items, is_parsed
-from .live import ForeignQuestions, decoder_of_possible_question, ends_with_question, expect_questions
+from .live import ForeignQuestions, ends_with_question, foreign_questions
 from .source import AsyncSource, Source, SourceTraits
+from .source_end import cut_off, events_at_end, is_complete
 
 if TYPE_CHECKING:
     from ..core.resume import Resumption
 
 __all__ = ["SourceDecoder", "Stage"]
 
-_SEEN = 60  # bytes of an unknown source that an error may show
-_UNRECOGNISED_LIMIT = 200  # items held while the protocol is not known
-
+_SHOWN = 60  # bytes of an unknown source that an error may show
 
 _ENDED = Source(iter(()), lambda: None)  # the source of a stream that is over
 
@@ -50,7 +48,7 @@ class SourceDecoder:
     If the protocol was not named, it holds items until one has a shape that only one protocol has, then decodes all of them.
 
     Args:
-        source: what is read.
+        source: the source.
         engine: the stream's.
         kind: the decoder's class; None if the protocol is to be recognised.
         receivers: are called with each batch of frames or items before it is decoded: those of recorders.
@@ -59,7 +57,7 @@ class SourceDecoder:
 
     Attributes:
         source: what is read.
-        decoder: None until the protocol is known.
+        decoder: None until the protocol is recognised.
         cut: the bytes of the item in the middle of which the source ended; the source's first bytes, if no item was
             complete. None before the source's end, and if it ended between two items.
         is_over: whether the source has ended, and its last events were handled.
@@ -68,15 +66,15 @@ class SourceDecoder:
 
     __slots__ = (
         "__weakref__",
-        "_common_case",
-        "_common_items",
+        "_direct_bytes",
+        "_direct_items",
         "_engine",
-        "_foreign",
+        "_first_bytes",
+        "_foreign_questions",
         "_framer",
         "_held",
         "_read_to_end",
         "_receivers",
-        "_seen",
         "_stages",
         "_start",
         "_upstream",
@@ -106,16 +104,14 @@ class SourceDecoder:
         self._receivers = receivers
         self._stages = stages
         self._framer: Framer | None = None
-        # What makes frames of bytes, and events of frames, once nothing else takes part.
-        self._common_case: tuple[Callable[[bytes], Frames], Callable[[Frames], Sequence[Event]]] | None = None
-        self._common_items: Callable[[Sequence[Any]], Sequence[Event]] | None = None  # the same of parsed items
-        self._start: Any = (
-            b""  # bytes that do not show yet how the source is framed; a `Piece` of text that may be plain text
-        )
-        self._seen = b""  # the source's first bytes, until the protocol is known
-        self._held: tuple[Any, ...] = ()  # items, until the protocol is known
-        self._upstream: UpstreamConfirmations | None = None
-        self._foreign: ForeignQuestions | None = None
+        # The direct ways from a batch to its events, once nothing else takes part: see `_find_direct_ways`.
+        self._direct_bytes: tuple[Callable[[bytes], Frames], Callable[[Frames], Sequence[Event]]] | None = None
+        self._direct_items: Callable[[Sequence[Any]], Sequence[Event]] | None = None
+        self._start: Any = b""  # bytes that do not show yet how they are framed, or a `Piece` that may be plain text
+        self._held: tuple[Any, ...] = ()  # items that do not show yet what their protocol is
+        self._first_bytes = b""  # the source's first bytes, for an error; empty once there is a decoder
+        self._upstream: UpstreamConfirmations | None = None  # of the stream that makes this source's chunks
+        self._foreign_questions: ForeignQuestions | None = None  # items of another protocol among the source's own
         self._read_to_end = False  # reading goes on after the decoder is exhausted
         self._was_complete: bool | None = None  # what `complete` was when the stream ended
         engine.pending.pull_approves = engine.pending.pull_approved = engine.pending.has_outcomes = False
@@ -157,11 +153,11 @@ class SourceDecoder:
     def decode(self, batch: Any) -> Sequence[Event] | None:
         """Return the events of a batch of the source: bytes, a list of frames or of items, or one item of a source that yields
         items. None at its end."""
-        if self._common_case is not None and batch.__class__ is bytes:
-            frames_of, events_of = self._common_case
+        if self._direct_bytes is not None and batch.__class__ is bytes:
+            frames_of, events_of = self._direct_bytes
             return events_of(frames_of(batch))
-        if self._common_items is not None and is_parsed(batch.__class__):
-            return self._common_items((batch,))
+        if self._direct_items is not None and is_parsed(batch.__class__):
+            return self._direct_items((batch,))
         if batch is END or (batch is None and self.source.items is None):
             return None
         if self.source.items is not None:
@@ -175,20 +171,23 @@ class SourceDecoder:
         elif self._framer is None:
             events = self._decode_first(batch)
         else:
-            events = self._decode_frames(_frames_of(self._framer, batch))
-        if self.decoder is None and type(batch) is bytes and len(self._seen) < _SEEN:
-            self._seen += batch[:_SEEN]
+            events = self._decode_frames(_feed_of(self._framer)(batch))
+        if self.decoder is None and type(batch) is bytes and len(self._first_bytes) < _SHOWN:
+            self._first_bytes += batch[:_SHOWN]
         if self._stages or self.resumption is not None:
             return self._filtered(events)
-        items = self.source.items
-        framer, is_body = self._framer, items is None or items.is_plain
         if self.decoder is not None and not self._receivers:
-            if framer is not None and is_body:
-                frames_of = framer.feed if framer.is_question is None else framer.feed_live
-                self._common_case = frames_of, self.decoder.feed_frames
-            if items is not None and self._upstream is None:
-                self._common_items = self.decoder.feed_items
+            self._find_direct_ways(self.decoder)
         return events
+
+    def _find_direct_ways(self, decoder: Decoder) -> None:
+        """Let later batches of bytes go straight to the framer and the decoder, and parsed items to the decoder. The caller
+        has seen that nothing else receives them."""
+        items, framer = self.source.items, self._framer
+        if framer is not None and (items is None or items.is_plain):
+            self._direct_bytes = _feed_of(framer), decoder.feed_frames
+        if items is not None and self._upstream is None:
+            self._direct_items = decoder.feed_items
 
     def _filtered(self, events: Sequence[Event]) -> Sequence[Event]:
         """Return these events as the stages change them, and without what comes before the cursor."""
@@ -204,7 +203,9 @@ class SourceDecoder:
             self._decode_with(kind)
         decoder = self.decoder
         if decoder is not None and decoder.name != "streamkit" and batch and isinstance(batch[0], Event):
-            return [msgspec.structs.replace(event) for event in batch]  # a recording's answers
+            return [
+                msgspec.structs.replace(event) for event in batch
+            ]  # answers to the stream that was recorded, which no protocol has
         if self._receivers:
             batch = [*map(as_item if decoder is None else decoder.item_of, batch)]
             for receive in self._receivers:
@@ -216,7 +217,7 @@ class SourceDecoder:
 
     def _body_or_text(self, piece: Piece) -> bytes | list[Any] | None:
         """Return the bytes of a piece of a body, or the item of a piece of plain text; None while that is not decided."""
-        is_first = self.decoder is None and self._framer is None and not (self._held or self._seen)
+        is_first = self.decoder is None and self._framer is None and not (self._held or self._first_bytes)
         if is_first and isinstance(piece.raw, str):
             if isinstance(self._start, Piece):
                 piece = self._start.joined(piece)
@@ -245,7 +246,7 @@ class SourceDecoder:
             framer.is_question = ends_with_question
         if self.decoder is not None:
             self._drop_event_names()
-        return self._decode_frames(_frames_of(framer, start))
+        return self._decode_frames(_feed_of(framer)(start))
 
     def _decode_frames(self, frames: Frames) -> Sequence[Event]:
         for receive in self._receivers:
@@ -259,23 +260,12 @@ class SourceDecoder:
     def _recognise(self, batch: Sequence[Any], *, parsed: bool) -> Sequence[Event]:
         """Hold items until one has a shape that only one protocol has, then decode them all."""
         held = (*self._held, *batch)
-        for number, item in enumerate(batch, len(self._held)):
-            kind = protocol_of(item, parsed=parsed)
-            if kind is None and self.may_ask:
-                kind = decoder_of_possible_question(parsed_item(item))
-            if kind is not None:
-                break
-            if parsed and is_foreign(item):
-                raise unrecognised(item)
-            if number >= _UNRECOGNISED_LIMIT:
-                raise unrecognised(held[0])
-        else:
+        kind = protocol_among(held, len(self._held), parsed=parsed, may_ask=self.source.traits.may_ask)
+        if kind is None:
             self._held = held
             return ()
         self._held = ()
         decoder = self._decode_with(kind)
-        if len(held) == 1:
-            return decoder.feed_items(held) if parsed else _decode_frames_with(decoder, held)
         events: list[Event] = []
         for are_frames, group in groupby(held, is_frame):  # a source may have both
             items = [*group]
@@ -287,21 +277,11 @@ class SourceDecoder:
         self._engine.messages.begin_source()
         self.decoder = decoder = kind(self._engine.messages.new_id)
         self._engine.begin_source(decoder, is_canonical=decoder.name == "streamkit")
-        self._seen = b""
-        if self.may_ask:
-            if kind.pull_approves:
-                expect_questions(self._engine, live=self.source.traits.live)
-            else:
-                self._foreign = ForeignQuestions(decoder, self._engine, live=self.source.traits.live)
-                decoder.foreign_decoder = self._foreign
+        self._first_bytes = b""
+        if self.source.traits.may_ask:
+            self._foreign_questions = foreign_questions(decoder, self._engine, live=self.source.traits.live)
         self._drop_event_names()
         return decoder
-
-    @property
-    def may_ask(self) -> bool:
-        """Whether the source is, or was when it was recorded, a producer in this process that may ask a question, and takes it
-        as approved when the next item is pulled."""
-        return self.source.traits.live or self.source.traits.was_live
 
     def _drop_event_names(self) -> None:
         """Let the framer leave out the event names that the decoder ignores, where nobody else receives the frames."""
@@ -319,7 +299,7 @@ class SourceDecoder:
             self.decoder.forget()
 
     def end(self) -> None:
-        """The stream is over: keep only what says how the source ended."""
+        """Drop all but what says how the source ended, as the stream is over."""
         if not self.is_over:
             self.release()
         self._was_complete = self.complete
@@ -327,13 +307,15 @@ class SourceDecoder:
         if self.decoder is not None:
             self.decoder = self.decoder.remainder()
         self._stages = ()
-        self.resumption = self._framer = self._common_case = self._common_items = self._upstream = self._foreign = None
+        self.resumption = self._framer = self._direct_bytes = self._direct_items = self._upstream = (
+            self._foreign_questions
+        ) = None
 
     def finish(self, *, not_approved: bool) -> Iterator[Sequence[Event]]:
         """Yield the events of the source's end: the rest of its bytes, then what its decoder reports at the end. Each
         is to be handled before the next is requested."""
         if self._framer is not None and not self.exhausted and (rest := self._framer.finish()):
-            complete = [frame for frame in rest if _is_complete(as_frame(frame)[2])]
+            complete = [frame for frame in rest if is_complete(as_frame(frame)[2])]
             yield self._filtered(self._decode_frames(complete))
             if len(complete) != len(rest):
                 self._take_cut(as_frame(rest[-1])[2])
@@ -342,14 +324,14 @@ class SourceDecoder:
             if left.body.strip():
                 self._decode_with(registry.decoder_of("text"))
                 yield self._filtered(self._decode_items(left.as_text()))
-        if self._start or (self.decoder is None and not self._held and self._seen):
+        if self._start or (self.decoder is None and not self._held and self._first_bytes):
             self._take_cut(self._start)
         if (recorded := self.source.traits.recorded_end) is not None and recorded.cut is not None:
             self._take_cut(recorded.cut)
         for decoder in () if not_approved else self._decoders:
             if self.cut is not None:
                 decoder.is_cut = True
-            if events := self._filtered(_events_at_end(decoder)):
+            if events := self._filtered(events_at_end(decoder)):
                 yield events
         if self.decoder is not None and self._upstream is not None:
             yield self._filtered(self._upstream.finish())
@@ -362,16 +344,16 @@ class SourceDecoder:
 
     @property
     def _decoders(self) -> Sequence[Decoder]:
-        """The decoder, and that of the questions of another protocol among its items, as far as there are any."""
+        """The decoder, and that of another protocol's questions among its items, as far as there are any."""
         if self.decoder is None:
             return ()
-        foreign = self._foreign.decoder if self._foreign is not None else None
+        foreign = self._foreign_questions.decoder if self._foreign_questions is not None else None
         return (self.decoder,) if foreign is None else (self.decoder, foreign)
 
     def _take_cut(self, rest: bytes) -> None:
-        """The source has ended in the middle of an item."""
+        """Note that the source has ended in the middle of an item, of which these bytes came."""
         if self.decoder is None and not self._held:
-            rest = self._seen = self._seen or rest
+            rest = self._first_bytes = self._first_bytes or rest
         self.cut = rest
 
     @property
@@ -388,7 +370,7 @@ class SourceDecoder:
     def incomplete(self) -> StreamkitError:
         """Return the error that says where the source was cut off, or that it never was a stream."""
         has_run = self._engine.runs.run is not None
-        return cut_off(self.decoder, self._seen, in_item=self.cut is not None, has_run=has_run)
+        return cut_off(self.decoder, self._first_bytes, in_item=self.cut is not None, has_run=has_run)
 
 
 def _batch_of(items: Items, item: Any) -> Any:
@@ -406,26 +388,11 @@ def _resumption(after: str, engine: Engine) -> Resumption:
     return Resumption(after, engine)
 
 
-def _frames_of(framer: Framer, chunk: bytes) -> Frames:
-    """Return the frames that these bytes complete."""
-    return framer.feed(chunk) if framer.is_question is None else framer.feed_live(chunk)
+def _feed_of(framer: Framer) -> Callable[[bytes], Frames]:
+    """Return what makes frames of bytes: of a live producer's, that which looks for questions."""
+    return framer.feed if framer.is_question is None else framer.feed_live
 
 
 def _decode_frames_with(decoder: Decoder, frames: Frames) -> list[Event]:
-    """Return the events of frames whose event names were left in: the decoder gets those that it ignores as data
-    alone."""
+    """Return the events of frames with all their event names: of those that the decoder ignores it gets the data alone."""
     return decoder.feed_frames(frames if decoder.sse_event_names is None else as_data(frames, decoder.sse_event_names))
-
-
-def _events_at_end(decoder: Decoder) -> list[Event]:
-    """Return what a decoder reports at the end. A fault that it finds there is no single item's."""
-    events = [*decoder.finish()]
-    for event in events:
-        if isinstance(event, StreamWarning) and event.index == decoder.index:
-            event.index = None
-    return events
-
-
-def _is_complete(data: bytes) -> bool:
-    """Whether the data of a frame that only the end of the stream closed is complete."""
-    return data.startswith(b"[DONE") or read_json(data) is not None

@@ -1,4 +1,4 @@
-"""Looks at the items of a source whose protocol is not known yet, and at the first bytes of one without any item."""
+"""The items of a source before its protocol is recognised, and the first bytes of one that has no item yet."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import IncompleteStreamError, ProtocolError, StreamkitError
+from ..errors import ProtocolError
 from ..events import Event, Run, RunDone
 from ..messages.json_text import read_json
 from ..messages.sdk_objects import as_item
@@ -15,25 +15,44 @@ from ..protocols.base import Decoder
 from ..protocols.frameworks.shape import source_of_framework
 from ..protocols.framing import is_frame
 from ..protocols.values import is_object
+from .live import decoder_of_possible_question
 
-__all__ = [
-    "failed_run",
-    "is_foreign",
-    "is_text",
-    "parsed_item",
-    "protocol_of",
-    "unrecognised",
-]
+__all__ = ["failed_run", "is_plain", "is_text", "parsed_item", "protocol_among"]
 
+_UNRECOGNISED_LIMIT = 200  # items held while the protocol is not recognised
 _PLAIN_ITEMS = (str, bytes, dict, tuple)  # any of which may be an item of a protocol: a frame is a tuple
 
 _SSE_FIELDS = (b"data", b"event", b"id", b"retry")
-_SHOWN = 60  # bytes of an unknown source that an error shows
 _MOST_SPACE = 1_000  # characters that are held before the first that is no white space
 _NO_TEXT = (b"{", b"[", b"\0")  # with which JSON and Amazon's messages begin
 
 
-def protocol_of(item: Any, *, parsed: bool) -> type[Decoder] | None:
+def protocol_among(items: Sequence[Any], start: int, *, parsed: bool, may_ask: bool) -> type[Decoder] | None:
+    """Return the decoder of the first of these items that only one protocol has; None if there is none yet.
+
+    Args:
+        items: all items of the source.
+        start: the index of the first that was not looked at before.
+        parsed: whether these are parsed items, and not frames.
+        may_ask: whether an item may be a malformed question of a live producer.
+
+    Raises:
+        ProtocolError: there is an item that no protocol has, or there are too many that several have.
+    """
+    for number, item in enumerate(items[start:], start):
+        kind = _protocol_of(item, parsed=parsed)
+        if kind is None and may_ask:
+            kind = decoder_of_possible_question(parsed_item(item))
+        if kind is not None:
+            return kind
+        if parsed and _is_of_no_protocol(item):
+            raise _unrecognised(item)
+        if number >= _UNRECOGNISED_LIMIT:
+            raise _unrecognised(items[0])
+    return None
+
+
+def _protocol_of(item: Any, *, parsed: bool) -> type[Decoder] | None:
     """Return the decoder of the protocol that alone has such items; None if there is none. `parsed`: it is not a frame."""
     if not parsed:
         return registry.recognise(read_json(item[2]), item[1].decode("utf-8", "replace"))
@@ -43,10 +62,8 @@ def protocol_of(item: Any, *, parsed: bool) -> type[Decoder] | None:
     return registry.recognise_object(item) or registry.recognise(as_item(item))
 
 
-def is_foreign(item: Any) -> bool:
+def _is_of_no_protocol(item: Any) -> bool:
     """Whether an item is an object that no decoder reads: it is no JSON, no frame, no event, and has no JSON form."""
-    if item.__class__ is tuple:
-        return not is_frame(item)
     return not isinstance(item, (Event, *_PLAIN_ITEMS)) and not is_object(as_item(item))
 
 
@@ -59,7 +76,7 @@ def parsed_item(held: Any) -> Any:
     return data.decode("utf-8", "replace") if value is None else value
 
 
-def error_in(held: Any) -> dict[str, Any] | None:
+def _error_in(held: Any) -> dict[str, Any] | None:
     """Return the error in a held item or frame: under the key `error`, or the item itself if it is named so."""
     item = parsed_item(held)
     is_error = is_frame(held) and held[1] == b"error"
@@ -74,7 +91,7 @@ def error_in(held: Any) -> dict[str, Any] | None:
     return dict(error) if is_object(error) else {"message": str(error)}
 
 
-def _is_plain(start: bytes) -> bool:
+def is_plain(start: bytes) -> bool:
     """Whether a body that begins like this is neither Server-Sent Events nor JSON nor Amazon's messages, even if only its beginning is here."""
     text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
     return text[:1] not in _NO_TEXT and not any(name.startswith(_field(text)) for name in _SSE_FIELDS)
@@ -105,13 +122,13 @@ def failed_run(held: Sequence[Any]) -> Sequence[Event]:
     if all(parsed_item(item) == "[DONE]" for item in held):
         return []
     for item in held:
-        if (error := error_in(item)) is not None:
+        if (error := _error_in(item)) is not None:
             return [RunDone(Run(status="failed", error=error, raw=parsed_item(item)))]
-    raise unrecognised(held[0])
+    raise _unrecognised(held[0])
 
 
-def unrecognised(first: Any) -> ProtocolError:
-    """Return the error about a source whose protocol was not recognised. `first` is its first item."""
+def _unrecognised(first: Any) -> ProtocolError:
+    """Return the error about a source whose protocol was not recognised, by its first item."""
     kind, hint = "", f"give `protocol=`, one of: {', '.join(registry.names())}"
     if not isinstance(first, _PLAIN_ITEMS):
         kind = f"the {type(first).__module__}.{type(first).__qualname__} "
@@ -121,41 +138,4 @@ def unrecognised(first: Any) -> ProtocolError:
         )
     return ProtocolError(
         "unknown-protocol", f"no protocol has items like {kind}{repr(parsed_item(first))[:200]}; {hint}", index=0
-    )
-
-
-def _unknown_framing(beginning: bytes) -> ProtocolError:
-    """Return the error about a source that is text, but neither Server-Sent Events nor lines of JSON."""
-    return ProtocolError(
-        "unknown-protocol",
-        f"the source is text in no known framing: it begins with {beginning!r}. Known are Server-Sent Events and lines of "
-        'JSON. Plain text is read with `protocol="text"`',
-        index=0,
-    )
-
-
-def cut_off(decoder: Decoder | None, seen: bytes, *, in_item: bool, has_run: bool) -> StreamkitError:
-    """Return the error about a source that was cut off, or never was a stream.
-
-    Args:
-        decoder: None if its protocol was not recognised.
-        seen: its first bytes, until the protocol is known.
-        in_item: whether it ended in the middle of an item of its protocol.
-        has_run: whether a run began.
-    """
-    if decoder is None and _is_plain(seen):
-        return _unknown_framing(seen[:_SHOWN])
-    if decoder is None:
-        how = f"without {'a complete' if seen else 'any'} item"
-        shown = f"; it begins with {seen[:_SHOWN]!r}" if seen else "; one that was read before has none left"
-        return IncompleteStreamError(f"the source was cut off: it ended {how}, before its protocol's end{shown}")
-    if not has_run and decoder.index:
-        return IncompleteStreamError(
-            f"none of the source's {decoder.index} items is one of {decoder.name}; is `protocol=` right?"
-        )
-    how = "in the middle of an item" if in_item else f"after {decoder.index} items"
-    message = decoder.unread[1] if decoder.unread[0] == decoder.index - 1 else ""
-    shown = f"; its last item says: {message}" if message else ""
-    return IncompleteStreamError(
-        f"the {decoder.name} stream was cut off: it ended {how}, before its protocol's end{shown}"
     )

@@ -17,7 +17,7 @@ from ..protocols import registry
 from ..protocols.base import Decoder
 from ..protocols.values import is_object
 
-__all__ = ["ForeignQuestions", "decoder_of_possible_question", "ends_with_question", "expect_questions"]
+__all__ = ["ForeignQuestions", "decoder_of_possible_question", "ends_with_question", "foreign_questions"]
 
 
 @cache
@@ -52,7 +52,17 @@ def ends_with_question(line: bytes) -> bool:
     return any(decoder.is_question_line(line) for decoder in _decoders_with_questions())
 
 
-def expect_questions(engine: Engine, *, live: bool) -> None:
+def foreign_questions(decoder: Decoder, engine: Engine, *, live: bool) -> ForeignQuestions | None:
+    """Prepare an engine and the decoder of a producer, live or recorded, for questions that pulling on answers. Return what finds
+    those of another protocol; None if the producer's own protocol has them."""
+    if decoder.pull_approves:
+        _expect_questions(engine, live=live)
+        return None
+    questions = decoder.foreign_decoder = ForeignQuestions(decoder, engine, live=live)
+    return questions
+
+
+def _expect_questions(engine: Engine, *, live: bool) -> None:
     """The source's protocol has questions that pulling on answers, or answered when it was recorded."""
     engine.pending.pull_approves, engine.pending.pull_approved = live, not live
 
@@ -81,5 +91,5 @@ class ForeignQuestions:
         kind = _decoder_with_questions(item.get("data") if self._own.wraps_event_name and "event" in item else item)
         if kind is not None and self.decoder is None:
             self.decoder = kind(self._engine.messages.new_id)
-            expect_questions(self._engine, live=self._live)
+            _expect_questions(self._engine, live=self._live)
         return None if kind is None else self.decoder

@@ -111,6 +111,12 @@ class SourceTraits(msgspec.Struct, frozen=True, kw_only=True):
     executed: frozenset[str] = frozenset()
     recorded_end: RecordedEnd | None = None
 
+    @property
+    def may_ask(self) -> bool:
+        """Whether it is a producer in this process, or the recording of one, that may ask a question and takes it as approved when
+        the next item is pulled."""
+        return self.live or self.was_live
+
 
 NO_TRAITS = SourceTraits()
 """Of most sources."""
