@@ -113,6 +113,7 @@ class Decoder:
         pull_approves: True if a producer in this process runs what a confirmation asks about as soon as it is pulled for
             its next item. streamkit then does not pull on before there is an answer.
         transient_errors: the codes of failed runs after which another attempt may succeed: overloaded, rate limit, server error.
+        runs_calls: True if the source runs the calls of its answers itself, so that any that is complete may have had effects.
         searches: the names of the provider's own tools that only read, so that nothing is done twice where they run again.
         index: the number of items that were fed before the current one.
         complete: set by the decoder: the protocol's terminal rule is met.
@@ -134,6 +135,7 @@ class Decoder:
     pull_approves: ClassVar[bool] = False
     plain_item: ClassVar[Any] = None
     transient_errors: ClassVar[frozenset[str]] = frozenset()
+    runs_calls: ClassVar[bool] = False
     searches: ClassVar[frozenset[str]] = frozenset()
 
     # The state before the first item.

@@ -216,8 +216,8 @@ def _codes_in(body: Any) -> set[str]:
 def has_effect(
     messages: Iterable[Message], confirmations: Iterable[Confirmation], decoder: type[Decoder] | None
 ) -> bool:
-    """Whether an attempt had effects that another one may repeat: a call was answered, a confirmation approved, or the provider
-    began one of its calls other than a search."""
+    """Whether an attempt had effects that another one may repeat: a call was answered, or run by the source itself, a confirmation was
+    approved, or the provider began one of its calls other than a search."""
     searches: frozenset[str] = frozenset() if decoder is None else decoder.searches
     by_subject = {confirmation.subject.id: confirmation for confirmation in confirmations}
     found: set[str | None] = set()  # the ids of searches
@@ -231,6 +231,8 @@ def has_effect(
                     return True
                 found |= {message.call_id, message.id}
             case ToolCallMessage(answer_slot=Answer(has_answer=True)):
+                return True
+            case ToolCallMessage(status="completed") if decoder is not None and decoder.runs_calls:
                 return True
             case CodeMessage() if confirmation is None and "field" not in message.metadata:
                 return True

@@ -471,3 +471,29 @@ def test_it_needs_an_async_stream() -> None:
     agent = Agent("test")
     with pytest.raises(sk.UsageError, match="astream"):
         sk.stream(agent.run_stream_events("Hi")).until_done()
+
+
+@on_asyncio
+async def test_a_run_is_not_repeated_once_a_tool_may_have_run() -> None:
+    paid: list[str] = []
+
+    def settle(name: str) -> str:
+        """Pays a bill."""
+        paid.append(name)
+        raise ConnectionError("the answer of the bank was lost")
+
+    script = [Reply(ToolCall("settle", {"name": "rent"}))] * 2
+    async with agent_on(*script, tools=[settle]) as (agent, server):
+        stream = sk.astream(lambda: agent.run_stream_events("Pay."), retry=sk.Retry(2, restart=True))
+        with pytest.raises(sk.SourceError, match="bank"):
+            await stream.until_done()
+        assert len(server.requests) == 1
+    assert paid == ["rent"]
+
+
+@on_asyncio
+async def test_a_run_may_be_repeated_before_that() -> None:
+    async with agent_on(Reply(status=429), Reply("Hello there.", error_after=1), DONE) as (agent, _):
+        stream = sk.astream(lambda: agent.run_stream_events("Hi"), retry=sk.Retry(3, restart=True))
+        assert await stream.get_final_text() == "Done."
+    assert [message.content for message in stream.messages] == ["Done."]

@@ -48,6 +48,7 @@ class FrameworkDecoder(base.Decoder):
         parent_id: the call id of the call whose sub-agent this decoder reads; None for the stream's own agent.
     """
 
+    runs_calls = True
     kind_key: ClassVar[str] = "type"
     readers: ClassVar[Mapping[str, Callable[[Any, WireObject], Iterable[Event]]]] = {}
     parent_id: str | None = None
