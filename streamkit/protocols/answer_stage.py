@@ -28,7 +28,10 @@ from ..answers import Confirmation
 from ..messages import Message
 from .answer_activity import Activity, activity_text, question_text
 
-__all__ = ["AnswerStage", "call_mark", "first_question"]
+__all__ = ["QUESTION", "AnswerStage", "call_mark", "first_question"]
+
+QUESTION = "question"
+"""The id of the message with the question that an answer ends with."""
 
 _SEPARATOR = "\n\n"
 _SPEECH = (m.TextMessage, m.RefusalMessage, m.ReasoningMessage)
@@ -236,7 +239,7 @@ class AnswerStage:
     def _ask(self, confirmation: Confirmation) -> Iterator[e.Event]:
         """Yield the text of a question that the next request answers."""
         text = question_text(confirmation, self._run_id or "")
-        yield from _whole(m.TextMessage("question", content=text, metadata={"phase": "final_answer"}))
+        yield from _whole(m.TextMessage(QUESTION, content=text, metadata={"phase": "final_answer"}))
 
 
 def first_question(asked: Mapping[str, Confirmation]) -> Confirmation:

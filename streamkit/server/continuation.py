@@ -27,7 +27,7 @@ from .core import Server, is_id
 from .decisions import decision_of, decisions_in, with_decision, without_actions
 from .problem import Problem
 
-__all__ = ["ContinuedConversation", "continuation_of", "messages_field"]
+__all__ = ["ContinuedConversation", "StoredConversation", "continuation_of", "load_stored", "messages_field"]
 
 _CALL = re.compile(r"(?:call|toolu)_(?P<run>[A-Za-z0-9_-]{1,128})_[0-9a-f]{8}").fullmatch
 _QUESTION = re.compile(r"\[approval (?P<run>[A-Za-z0-9_-]{1,128})\]\s*$")
@@ -47,8 +47,8 @@ class ContinuedConversation(NamedTuple):
     conversation: str | None = None
 
 
-class _Stored(NamedTuple):
-    """The stored conversation of the run that a request names."""
+class StoredConversation(NamedTuple):
+    """The stored conversation of a run that a request names, by its own id."""
 
     run_id: str
     id: str
@@ -96,7 +96,7 @@ def messages_field(api_request: ApiRequest) -> str:
 
 async def _find(
     server: Server, request: Request, api_request: ApiRequest, question: re.Match[str] | None, owner: str | None
-) -> _Stored | None:
+) -> StoredConversation | None:
     """Return the conversation of the run that a request names; None if there is none.
 
     Raises:
@@ -104,16 +104,18 @@ async def _find(
     """
     if api_request.previous_id is None:
         run_id = _run_of_calls(api_request) or ("" if question is None else question.group("run"))
-        return await _load(server, request, run_id, conversations_of_run(run_id), owner)
+        return await load_stored(server, request, run_id, conversations_of_run(run_id), owner)
     run_id = api_request.previous_id.removeprefix("resp_")
-    stored = await _load(server, request, run_id, [conversation_of_run(run_id)], owner)
+    stored = await load_stored(server, request, run_id, [conversation_of_run(run_id)], owner)
     if stored is None:
         text = f"There is no response {api_request.previous_id[:100]!r}."
         raise Problem("previous-response-not-found", text, extra={"path": "previous_response_id"})
     return stored
 
 
-async def _load(server: Server, request: Request, run_id: str, ids: Sequence[str], owner: str | None) -> _Stored | None:
+async def load_stored(
+    server: Server, request: Request, run_id: str, ids: Sequence[str], owner: str | None
+) -> StoredConversation | None:
     """Return the first of these conversations that exists, if it is this owner's and the request may see it."""
     for id in filter(is_id, ids):
         try:
@@ -122,7 +124,7 @@ async def _load(server: Server, request: Request, run_id: str, ids: Sequence[str
             return None
         saved = None if found is None or found.conversation.owner != owner else await server.store.aload(id)
         if saved is not None:
-            return _Stored(run_id, id, saved)
+            return StoredConversation(run_id, id, saved)
     return None
 
 
@@ -135,7 +137,7 @@ def _run_of_calls(api_request: ApiRequest) -> str | None:
     return None if match is None else match["run"]
 
 
-def _with_outputs(stored: _Stored, api_request: ApiRequest) -> list[Message] | None:
+def _with_outputs(stored: StoredConversation, api_request: ApiRequest) -> list[Message] | None:
     """Return the conversation with the request's outputs of the calls that wait, and then the rest of what is new in the request; None
     if it has no such output.
 

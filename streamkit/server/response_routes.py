@@ -19,6 +19,7 @@ from ..relay import RunRecord
 from .api_routes import ApiRoutes
 from .client_conversations import conversation_of_run
 from .core import Server
+from .item_references import with_items
 from .problem import Problem
 from .records import ClientRequest, client_of
 from .response import JsonResponse
@@ -53,6 +54,7 @@ class ResponseRoutes:
 
     async def create(self, request: Request, body: Any) -> Response:
         """Answer a request, at once where it is to go on in the background."""
+        body = await with_items(self._server, request, body)
         wanted = openai_responses.from_request(body, options=self._api.endpoints.options)
         if not wanted.background or wanted.stream:
             return await self._api.answer(request, wanted)

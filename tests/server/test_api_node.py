@@ -78,3 +78,10 @@ def test_a_client_in_node_that_leaves_stops_its_run(url: str, name: str) -> None
 def test_a_stream_in_the_background_is_resumed_in_node(url: str) -> None:
     resumed = ask("openai responses", url, "hello", "background")
     assert (resumed["text"], resumed["events"]) == ("You said: hello", [*range(len(resumed["events"]))])
+
+
+def test_a_second_message_in_node(agents: ApiAgents, url: str) -> None:
+    """`ai` sends ids in place of the items of earlier answers."""
+    assert ask("ai responses", url, "mixed Rome", "twice") == {"text": "Well."}
+    answers = [message["content"] for message in agents.requests[-1]["messages"] if message["role"] == "assistant"]
+    assert answers[-1] == "It gave: look 7 | sunny in Rome"

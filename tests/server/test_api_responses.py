@@ -114,6 +114,30 @@ def test_what_the_user_says_to_a_question_goes_on_with_the_run(client: openai.Op
     assert agents.ran == [4]
 
 
+def test_ids_stand_for_items(client: openai.OpenAI, agents: ApiAgents) -> None:
+    """Of all that an answer has; those of an answer that is not here, or is another user's, are refused."""
+    first = create(client, "own 3", tools=TOOLS)
+    ids = [{"type": "item_reference", "id": item.id} for item in first.output]
+    create(client, [{"role": "user", "content": "own 3"}, *ids, {"role": "user", "content": "hello"}])
+    assert said(agents)[1:] == ["assistant: Let me look.It gave: look 3", "user: hello"]
+    called = create(client, "weather Rome", tools=TOOLS).output
+    output = {"type": "function_call_output", "call_id": called[-1].call_id, "output": "sunny"}
+    ids = [{"type": "item_reference", "id": item.id} for item in called]
+    answer = create(client, [{"role": "user", "content": "weather Rome"}, *ids, output], tools=TOOLS)
+    assert answer.output_text == "It gave: sunny"
+    other = client.with_options(default_headers={"x-user": "bob"})
+    for one, id in ((other, called[0].id), (client, "msg_none")):
+        with pytest.raises(openai.BadRequestError, match="is of an item that is not here"):
+            create(one, [{"type": "item_reference", "id": id}, {"role": "user", "content": "hello"}])
+
+
+def test_the_id_of_a_question_stands_for_it(client: openai.OpenAI, agents: ApiAgents) -> None:
+    asked = {"role": "user", "content": "careful 4"}
+    ids = [{"type": "item_reference", "id": item.id} for item in create(client, [asked]).output]
+    answer = create(client, [asked, *ids, {"role": "user", "content": "yes"}])
+    assert (answer.output_text, agents.ran) == ("It gave: careful 4", [4])
+
+
 def test_what_cannot_be_gone_on_from(client: openai.OpenAI, agents: ApiAgents) -> None:
     """A response that was not to be kept, one of another user, and one that never was look alike."""
     unstored, kept = create(client, "hello", store=False), create(client, "hello")

@@ -1,7 +1,8 @@
 // Asks a server in the place of a model, through the real clients of model APIs, with a tool of the client's own.
 //
 //   argv:   the client and its API, the server's address, the key, what the user says, and how: "stream", "whole", "leave" (after the
-//           beginning of a stream), or "background" (a stream of Responses that is left, and resumed after its first events)
+//           beginning of a stream), "background" (a stream of Responses that is left, and resumed after its first events), or "twice" (a second
+//           message of the user's, "think", after the answer)
 //   stdout: {"text", "reasoning", "tokens"}, {"events", "text"} of a stream that was resumed, or {"error"}
 
 const [name, url, key, said, how] = process.argv.slice(-5);
@@ -80,6 +81,12 @@ async function ai(api) {
     const abort = new AbortController();
     for await (const _ of streamText({ ...request, abortSignal: abort.signal }).textStream) abort.abort();
     return { text: "" };
+  }
+  if (how === "twice") {
+    const messages = [{ role: "user", content: said }];
+    messages.push(...(await generateText({ ...request, prompt: undefined, messages })).response.messages);
+    messages.push({ role: "user", content: "think" });
+    return { text: (await generateText({ ...request, prompt: undefined, messages })).text };
   }
   const result = streams ? streamText(request) : await generateText(request);
   if (streams) await result.consumeStream();
