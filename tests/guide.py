@@ -36,7 +36,7 @@ NAMES = GUIDE / "names.md"
 ALONE = (NAMES, GUIDE / "quickstart.md")  # pages that need no names of another one
 # Pages whose examples need packages that are not in the extra `test`: `tests/integrations/test_recipes.py` runs them.
 ELSEWHERE = {
-    GUIDE / "frameworks.md": ("agents", "pydantic_ai", "langchain_openai", "smolagents"),
+    GUIDE / "frameworks.md": ("agents", "pydantic_ai", "langchain", "langchain_openai", "smolagents"),
     GUIDE / "recipes" / "foreign-tools.md": ("mcp", "langchain_core", "smolagents"),
     GUIDE / "recipes" / "gradio.md": ("gradio", "gradio_client"),
     GUIDE / "recipes" / "streamlit.md": ("streamlit",),

@@ -4,7 +4,7 @@ A thread cannot be stopped safely just anywhere: it may hold a lock, or have cha
 while it waits for the bytes of a connection, in httpcore's streams (httpx, and with it the clients of openai and anthropic) or
 the standard library's (`http.client`, and with it urllib and requests). The connection is shut down, and `Stopped` is raised in
 the thread, so that no client takes this for a failure and tries again. A user's function may also read streams of its own, such
-as a sub-agent's: these are cancelled. All other waits are left alone. So are those in a `finally`, and in code that leaves a
+as a sub-agent's: these are cancelled. A graph's nodes run in other threads, and are stopped there. All other waits are left alone. So are those in a `finally`, and in code that leaves a
 `with`: it may use the network to clean up.
 """
 
@@ -25,7 +25,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from ..core.steps import Stopped
 
-__all__ = ["Interruptible", "Stopped", "hang_up", "hang_up_response", "stop_with_caller"]
+__all__ = ["Interruptible", "Stopped", "close_graph", "hang_up", "hang_up_response", "stop_with_caller"]
 
 _T = TypeVar("_T")
 _caller: contextvars.ContextVar[Interruptible | None] = contextvars.ContextVar("streamkit_caller", default=None)
@@ -190,6 +190,7 @@ class Interruptible:
         owners = Interruptible.call.__code__, Interruptible._each.__code__
         connection = awaited_connection(top, self, owners)
         if connection is None:
+            _break_nodes(top)
             return False
         is_certain = not is_in_another_call(top, self, owners)
         if python is not None:
@@ -215,6 +216,42 @@ class Interruptible:
                 _raise_in(_python_api(), threading.get_ident())
                 while True:  # until it is raised, which is before the next round
                     pass
+
+
+def _break_nodes(waiting: FrameType | None) -> None:
+    """Stop the nodes of a graph that a thread waits for, as far as they wait for the network."""
+    from .network_wait import awaited_connection
+    from .node_threads import node_threads
+
+    python, current = _python_api(), sys._current_frames  # pyright: ignore[reportPrivateUsage]
+    for thread, top in node_threads(current(), waiting):
+        connection = awaited_connection(top, None, ())
+        if connection is not None:
+            present = map(operator.methodcaller("get", thread), iter(current, None))
+            if python is None or _raise_in(python, thread, map(operator.is_, (top,), present)):
+                hang_up(connection)
+
+
+def close_graph(close: Callable[[], object]) -> None:
+    """Close an iterator. If it is a graph's, it waits for its nodes, which are stopped where they wait for the network."""
+    from .node_threads import are_nodes_running
+
+    if not are_nodes_running(sys._current_frames()):  # pyright: ignore[reportPrivateUsage]
+        close()
+        return
+    closing, is_closed = threading.get_ident(), threading.Event()
+
+    def stop_nodes() -> None:
+        pause = _SOON
+        while not is_closed.wait(pause):
+            pause = min(2 * pause, _LATER)
+            _break_nodes(sys._current_frames().get(closing))  # pyright: ignore[reportPrivateUsage]
+
+    threading.Thread(target=stop_nodes, name="streamkit-close", daemon=True).start()
+    try:
+        close()
+    finally:
+        is_closed.set()
 
 
 def _is_its_own_iterator(values: Any) -> bool:

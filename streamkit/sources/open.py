@@ -17,7 +17,7 @@ from ..errors import raise_source_error
 from ..events import Run, RunDone, StreamEnd
 from ..limits import DEFAULT_LIMITS, Limits
 from .chunks import SyncChunks
-from .interrupt import Interruptible
+from .interrupt import Interruptible, close_graph
 from .items import Items, batches_of
 from .recognition import (
     attribute,
@@ -181,8 +181,8 @@ class _IterableSource(Source):
         """Close both."""
         try:
             for thing in (*runs_behind(self._iterator), *distinct(self._iterator, self._value)):
-                if callable(close := attribute(thing, "close")):
-                    close()
+                if callable(close := attribute(thing, "close") or attribute(thing, "abort")):
+                    close_graph(close)
         except Exception as error:
             raise_source_error(error)
         finally:

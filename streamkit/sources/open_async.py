@@ -19,6 +19,7 @@ from .awaiting import as_coroutines, innermost_scope
 from .chunks import AsyncChunks, SyncChunks
 from .generators import GeneratorSource
 from .items import Items
+from .node_tasks import close_nodes
 from .open import CANCELLED, distinct, open_sync
 from .openai_runs import of_openai_run, openai_run_of
 from .recognition import (
@@ -86,8 +87,6 @@ async def _open(value: Any, limits: Limits, after: str | None) -> AsyncSource:
         return await value.open_async(after)
     if isinstance(value, AsyncChunks):
         return source_of_async_stream(value.manager, value)
-    if inspect.isawaitable(value):
-        return await open_async(await await_source(value), limits)
     if isinstance(value, type):
         raise unknown_source(value)
     if (run := openai_run_of(value)) is not None:
@@ -100,8 +99,10 @@ async def _open(value: Any, limits: Limits, after: str | None) -> AsyncSource:
         return await open_async(request_of(value), limits)
     if is_pydantic_run(value):
         return await _of_async_iterable(PydanticRun(value))
-    if offers(value, "__aiter__"):
+    if offers(value, "__aiter__"):  # before awaitables: a stream that is one too gives its end where it is awaited
         return await _of_async_iterable(value)
+    if inspect.isawaitable(value):
+        return await open_async(await await_source(value), limits)
     if offers(value, "__iter__"):
         return await _of_sync(value, limits)
     if is_wrapped_response(value):
@@ -203,10 +204,10 @@ class _AsyncIterableSource(AsyncSource):
 
 async def _close_both(iterator: Any, value: Any) -> None:
     for thing in (*distinct(iterator, value), *responses_behind(iterator)):
-        close = attribute(thing, "aclose") or attribute(thing, "close")
+        close = attribute(thing, "aclose") or attribute(thing, "close") or attribute(thing, "abort")
         if callable(close) and inspect.isawaitable(result := close()):
             try:
-                await result
+                await close_nodes(result)
             except BaseExceptionGroup as group:  # a task group in a generator wraps what ends that, too
                 if (rest := group.split(GeneratorExit)[1]) is not None:
                     raise rest from None

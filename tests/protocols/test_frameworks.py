@@ -566,3 +566,148 @@ def test_smolagents_a_run_that_is_cut_off_is_incomplete_and_a_models_own_stream_
 def test_smolagents_what_is_unknown_is_passed_on() -> None:
     stream = smolagents(says("Hello."), {"kind": "NewStep", "x": 1}, step_over(), answers("Done."))
     assert stream.get_final_text() == "Done."
+
+
+# -- langchain, langgraph
+
+
+def chunk(text: Any = "", id: str = "lc_run--1", **fields: Any) -> Any:
+    return {"type": "AIMessageChunk", "id": id, "content": text, **fields}
+
+
+def fragment(args: str | None, index: int | None = 0, id: str | None = None, name: str | None = None) -> Any:
+    return chunk(tool_calls=[{"name": name, "args": args, "id": id, "index": index}])
+
+
+def tool_message(content: str, call_id: str = "c1", **fields: Any) -> Any:
+    return {"type": "tool", "tool_call_id": call_id, "content": content, "name": "f", "id": f"m-{call_id}", **fields}
+
+
+def part(message: Any, namespace: str = "model:1", node: str = "model") -> Any:
+    return {"type": "messages", "ns": [], "data": [message, {"langgraph_checkpoint_ns": namespace, "node": node}]}
+
+
+def langchain(*items: Any) -> sk.StreamManager:
+    """A strict stream that has read these items."""
+    return read("langchain", [*items], strict=True)
+
+
+def langgraph(*items: Any) -> sk.StreamManager:
+    """A strict stream that has read these items."""
+    return read("langgraph", [*items], strict=True)
+
+
+def test_langchain_calls_are_told_apart_by_their_index_and_texts_by_their_blocks() -> None:
+    def block(kind: str, text: str, index: Any) -> Any:
+        return chunk([{"type": kind, kind: text, "index": index}])
+
+    stream = langchain(
+        *(block("reasoning", "a", 0), block("text", "b", "x"), block("text", "c", 2), block("reasoning", "d", 0)),
+        *(fragment("", 3, "c1", "f"), fragment('{"x"', 3), fragment("", 4, "c2", "f"), fragment("{}", 4)),
+        *(fragment(": 1}", 3), tool_message("1", "c1"), tool_message("2", "c2")),
+    )
+    assert [content for _, content, _ in shown(stream)] == ["a", "b", "c", "d", '{"x": 1}', "{}", "1", "2"]
+    assert stream.status == "completed"
+
+
+def test_langchain_a_call_without_an_index_goes_on_with_the_pieces_that_follow() -> None:
+    stream = langchain(fragment("{", None, "c1", "f"), fragment("}", None), fragment("{}", None, "c2", "f"))
+    assert [(m.call_id, m.content) for m in stream.messages] == [("c1", "{}"), ("c2", "{}")]
+    assert stream.status == "requires_action"
+
+
+def test_langchain_tokens_of_a_response_add_up_and_its_reason_is_the_steps() -> None:
+    """Also where the chunk that says so is the last one: a limit cuts the answer short."""
+    usage = [{"input_tokens": 5, "output_tokens": 0}, {"input_tokens": 0, "output_tokens": 2}]
+    stream = langchain(
+        chunk("a", usage_metadata=usage[0]),
+        chunk(usage_metadata=usage[1], response_metadata={"finish_reason": "stop"}, chunk_position="last"),
+        chunk("b", "lc_run--2", usage_metadata=usage[0], response_metadata={"stop_reason": "max_tokens"}),
+    )
+    steps = [(step.usage and step.usage.total_tokens, step.finish_reason) for step in stream.get_final_run_steps()]
+    assert steps[0] == (7, "stop")
+    assert (stream.status, stream.get_final_run().finish_reason) == ("incomplete", "max_tokens")
+    assert stream.usage is not None
+    assert stream.usage.total_tokens == 12
+
+
+def test_langchain_a_tool_of_the_provider_takes_no_answer_and_citations_are_annotations() -> None:
+    citation = {"type": "citation", "url": "https://example.org", "title": "Example"}
+    stream = langchain(
+        chunk([{"type": "server_tool_call", "name": "web_search", "args": {"q": 1}, "id": "s1", "index": 0}]),
+        chunk([{"type": "server_tool_result", "tool_call_id": "s1", "status": "success", "output": ["x"]}]),
+        chunk([{"type": "text", "text": "Here.", "annotations": [citation], "index": 1}]),
+    )
+    used, output, text = stream.messages
+    assert isinstance(used, sk.ToolCallMessage)
+    assert (used.provider_executed, output.content) == (True, '["x"]')
+    assert isinstance(text, sk.TextMessage)
+    assert [annotation.url for annotation in text.annotations] == ["https://example.org"]
+    assert stream.status == "completed"
+
+
+def test_langgraph_responses_beside_each_other_are_one_step_and_told_apart_by_their_ids() -> None:
+    stream = langgraph(
+        *(part(chunk("a", "1"), "one:1"), part(chunk("b", "2"), "two:2"), part(chunk("c", "1"), "one:1")),
+        *(part(chunk("d", "2", chunk_position="last"), "two:2"), part(chunk("e", "3"), "three:3")),
+    )
+    assert [(m.content, m.step_id) for m in stream.messages] == [("ac", "step-1"), ("bd", "step-1"), ("e", "step-1")]
+    assert stream.status == "completed"
+
+
+def test_langgraph_a_message_is_shown_once_whatever_the_modes_are() -> None:
+    whole = {"type": "ai", "id": "m1", "content": "Hi."}
+    update = {"type": "updates", "ns": [], "data": {"model": {"messages": [whole], "plan": "x"}}}
+    state = {"type": "values", "ns": [], "data": {"messages": [{"type": "human", "id": "h", "content": "?"}]}}
+    again = {"type": "values", "ns": [], "data": {"messages": [*state["data"]["messages"], whole]}}
+    assert [m.content for m in langgraph(state, part(whole), update, again).messages] == ["Hi."]
+    assert [m.content for m in langgraph(state, update, again).messages] == ["Hi."]
+    assert [m.content for m in langgraph(state, again).messages] == ["Hi."]
+    assert langgraph(again, again).messages == ()  # which the run began with
+
+
+def test_langgraph_a_sub_agent_of_a_sub_agent_belongs_to_its_call() -> None:
+    stream = langgraph(
+        part(fragment("{}", 0, "c1", "f")),
+        part({**fragment("{}", 0, "c2", "f"), "id": "2"}, "tools:a|model:2"),
+        part(chunk("deep", "3"), "tools:a|tools:b|model:3"),
+        part(tool_message("x", "c2"), "tools:a|tools:b", "tools"),
+        part(tool_message("y", "c1"), "tools:a", "tools"),
+        part(chunk("end", "4"), "model:4"),
+    )
+    parents = [(m.content, m.parent_id) for m in stream.messages]
+    assert parents == [("{}", None), ("{}", "c1"), ("deep", "c2"), ("x", "c1"), ("y", None), ("end", None)]
+    assert stream.status == "completed"
+
+
+def test_langgraph_a_question_of_a_node_requires_action() -> None:
+    question = {"value": {"sum": 5}, "id": "q"}
+    item = {"type": "updates", "ns": [], "data": {"__interrupt__": [question]}}
+    stream = sk.stream([item, item], protocol="langgraph", strict=True)
+    assert [event.data for event in stream if isinstance(event, sk.RawEvent)] == [question]
+    assert stream.status == "requires_action"
+
+
+def test_langgraph_is_recognised_by_its_own_shapes_alone() -> None:
+    """Without an object of LangChain's in them."""
+    ours: list[Any] = [
+        *([("updates", {"a": None})], [("custom", 1)], [((), {"a": None})], [{"type": "custom", "ns": (), "data": 1}]),
+        [{"event": "on_chain_start", "run_id": "1", "parent_ids": [], "data": {}}],
+    ]
+    for items in ours:
+        sk.stream(items, strict=True).until_done()
+    theirs: list[Any] = [("a", 1), ("messages", 1), {"type": "custom", "data": 1}, {"event": "on_x"}]
+    for item in theirs:
+        with pytest.raises(sk.StreamkitError):
+            sk.stream([item]).until_done()
+
+
+def test_langgraph_is_not_imported_for_a_recording(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    sk.stream([part(chunk("Hello."))], sk.Recorder(path), protocol="langgraph").until_done()
+    program = (
+        f"import sys, pathlib, streamkit as sk; text = sk.stream(pathlib.Path({str(path)!r})).get_final_text()\n"
+        "print(text, {'langgraph', 'langchain_core'} & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["Hello.", "set()"]
