@@ -51,8 +51,17 @@ def stop(index: int) -> dict[str, Any]:
     return {"contentBlockStop": {"contentBlockIndex": index}}
 
 
+class Careful(Decoder):
+    """The same decoder without its plain case."""
+
+    plain_item = None
+
+
 def decode(*items: Any) -> Story:
-    return tell_items(Decoder, items)
+    """Both paths tell the same."""
+    story = tell_items(Decoder, items)
+    assert tell_items(Careful, items).lines == story.lines
+    return story
 
 
 def answer(*items: Any, reason: str = "end_turn") -> list[sk.Message]:
@@ -296,6 +305,21 @@ def test_an_exception_ends_the_run_with_its_type(failing: bytes, code: str, word
 
 
 # -- blocks
+
+
+def test_a_piece_of_a_text_is_the_same_in_both_paths() -> None:
+    """Wherever it comes: in a text, in none, in one that is over, beside something else, or in a call."""
+    call = start(2, toolUse={"toolUseId": "t", "name": "f"})
+    pieces = (
+        delta(0, text="a"),
+        delta(0, text="b"),
+        delta(0, text=""),
+        delta(0, text=None),
+        delta(0, text="c", more=1),
+    )
+    texts = (*pieces, delta(1, text="d"), delta(0, text="e"), stop(0), delta(0, text="f"), call, delta(2, text="g"))
+    story = decode({"messageStart": {"role": "assistant"}}, *texts, STOPPED, delta(1, text="h"), USAGE)
+    assert [one.content for one in story.engine.messages.all if one.type == "message"] == ["abcef", "dh", "g"]
 
 
 def test_a_run_ends_with_the_source_because_the_usage_comes_last() -> None:

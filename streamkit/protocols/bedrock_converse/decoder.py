@@ -22,6 +22,7 @@ from ... import messages as m
 from ...events import (
     AnnotationAdded,
     CallPassed,
+    Delta,
     Event,
     MessageDone,
     MessageEnded,
@@ -52,6 +53,7 @@ from .wire import (
     SERVER_TOOL,
     STATUS_OF_STOP_REASON,
     TRANSIENT_ERRORS,
+    PlainEvent,
     annotation_of,
     blob_text,
     error_in,
@@ -67,6 +69,7 @@ class Decoder(base.Decoder):
     """A stream of Converse."""
 
     name = KEY
+    plain_item = PlainEvent
     transient_errors = TRANSIENT_ERRORS
     searches = frozenset(("nova_grounding",))
 
@@ -87,6 +90,13 @@ class Decoder(base.Decoder):
     def recognises(cls, item: WireObject) -> bool:
         """Whether the item is an event under its name, with the key that each such event has."""
         return recognises(item)
+
+    def plain(self, item: Any) -> Delta | None:
+        """Return the delta of a piece of an open text."""
+        wire = item.contentBlockDelta
+        message, text = self._blocks[wire.contentBlockIndex], wire.delta.text
+        is_plain = bool(text) and message.__class__ is m.TextMessage and not self._output.reports
+        return m.TextMessage.delta_event(message.id, text) if is_plain else None
 
     def feed(self, item: WireObject) -> Iterable[Event]:
         """Return the events of one item, then its warnings."""

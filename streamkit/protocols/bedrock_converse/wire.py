@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+import msgspec
+
 from ...events import Usage
 from ...messages import Annotation, Status
 from ..values import WireObject, as_count, as_object, as_objects, as_text, error_object, text_or_none, without_keys
@@ -14,6 +16,7 @@ __all__ = [
     "SERVER_TOOL",
     "STATUS_OF_STOP_REASON",
     "TRANSIENT_ERRORS",
+    "PlainEvent",
     "annotation_of",
     "blob_text",
     "error_in",
@@ -42,6 +45,21 @@ TRANSIENT_ERRORS = frozenset(
 """The codes of failed answers after which another attempt may succeed."""
 
 _COUNTS = ("inputTokens", "outputTokens", "totalTokens")
+
+
+class _PlainText(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    text: str
+
+
+class _PlainDelta(msgspec.Struct, gc=False):
+    contentBlockIndex: int
+    delta: _PlainText
+
+
+class PlainEvent(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """An event that is one piece of a text."""
+
+    contentBlockDelta: _PlainDelta
 
 
 def blob_text(value: Any) -> str:
