@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ..events import Usage
-from ..messages import Message, ToolCallMessage
+from ..events import ConsoleCreated, ConsoleDelta, ConsoleDone, Event, Usage
+from ..messages import CodeMessage, ConsoleMessage, Message, ToolCallMessage
 from .dialect import Json
 from .encoded import EncodedDialect
-from .parts import Part, ToolCall
+from .parts import CodeInterpreter, McpApproval, Part, ToolCall
 from .replies import Reply, ServiceError
 from .requests import Request
 
 __all__ = ["GeminiContents"]
 
 _STREAM = ":streamGenerateContent"
+_VERTEX = "projects/{id}/locations/{id}/publishers/google"
 _STATUSES = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
@@ -28,14 +30,15 @@ _STATUSES = {
 
 
 class GeminiContents(EncodedDialect):
-    """The answer to `POST /v1beta/models/{model}:streamGenerateContent`, or to `:generateContent`. The first call of an answer is
-    signed, as Gemini 3 does it."""
+    """The answer to `POST /v1beta/models/{model}:streamGenerateContent`, or to `:generateContent`, and on Vertex AI's paths. The
+    first call of an answer is signed, as Gemini 3 does it."""
 
     api = "Gemini"
     protocol = "gemini"
+    unsupported = (McpApproval,)
     routes = {
-        f"/{version}/models/{{id}}{method}": ("contents",)
-        for version in ("v1", "v1beta")
+        f"{root}/models/{{id}}{method}": ("contents",)
+        for root in ("/v1", "/v1beta", *(f"/{version}/{_VERTEX}" for version in ("v1", "v1beta1")))
         for method in (_STREAM, ":generateContent")
     }
 
@@ -64,6 +67,8 @@ class GeminiContents(EncodedDialect):
 
     def message_of(self, part: Part, id: str) -> Message:
         """Return the message that a part is, without its text."""
+        if isinstance(part, CodeInterpreter):
+            return CodeMessage(id, format="python")
         message = super().message_of(part, id)
         calls = [part for part in self.reply.parts if isinstance(part, ToolCall)]
         if isinstance(message, ToolCallMessage) and part is calls[0]:
@@ -71,6 +76,18 @@ class GeminiContents(EncodedDialect):
             own = {"functionCall": {"id": message.call_id}, "thoughtSignature": signature}
             message.metadata = {"gemini": own}
         return message
+
+    def _events_of_group(self, group: Iterable[Part], id: str) -> Iterator[Event]:
+        """As for all APIs; after code comes what it printed."""
+        parts = [*group]
+        yield from super()._events_of_group(parts, id)
+        for place, part in enumerate(parts):
+            if isinstance(part, CodeInterpreter):
+                output = ConsoleMessage(f"{id}-{place}-output", call_id=f"{id}-{place}")
+                yield ConsoleCreated(output)
+                if part.logs:
+                    yield ConsoleDelta(output.id, part.logs)
+                yield ConsoleDone(Message(output.id))
 
     def body(self) -> Json:
         """Return the chunks as one. Texts that follow each other are one part."""

@@ -117,8 +117,8 @@ class CodeInterpreter(Part):
     """Code that the provider itself runs, and what the code printed.
 
     On the wire: a `code_interpreter_call` item on Responses, a call of the `code_execution` tool and its result on
-    Anthropic Messages, a run step with a `code_interpreter` call on Assistants. A Chat Completions request that gets
-    such a reply is answered with status 400.
+    Anthropic Messages, a run step with a `code_interpreter` call on Assistants, `executableCode` and `codeExecutionResult` on Gemini.
+    A request to any other API that gets such a reply is answered with status 400.
 
     Args:
         code: The source code; it is the part's text.

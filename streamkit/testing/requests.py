@@ -14,7 +14,7 @@ __all__ = ["Request", "parse_body"]
 
 _IDS = re.compile(
     r"(?<=^/v1/threads/)[^/]+(?=/runs)|(?<=/runs/)[^/]+(?=/submit_tool_outputs$)|(?<=/models/)[^/]+(?=:[a-zA-Z]+$)"
-    r"|(?<=^/model/)[^/]+(?=/)"
+    r"|(?<=^/model/)[^/]+(?=/)|(?<=/projects/)[^/]+(?=/locations/)|(?<=/locations/)[^/]+(?=/publishers/)"
 )
 
 

@@ -18,7 +18,7 @@ import openai
 import pytest
 
 import streamkit as sk
-from streamkit.testing import ModelServer, Reasoning, Reply, ToolCall
+from streamkit.testing import CodeInterpreter, ModelServer, Reasoning, Reply, ToolCall
 
 from ..agent.parts import Talker
 from ..faces import FACES, Face, body, every_face
@@ -26,6 +26,7 @@ from ..recorded import each_recording
 from ..strict_servers import StrictServer, check_gemini, gemini_chunks
 
 genai = pytest.importorskip("google.genai")
+Credentials = pytest.importorskip("google.oauth2.credentials").Credentials
 
 SIGNED = "c2lnbmVk/+8="
 OTHER = "b3RoZXI="
@@ -270,6 +271,24 @@ async def test_a_call_whose_arguments_are_streamed_goes_back_whole(face: Face) -
         async with agent_of(face, server.url, tools=[weather]) as talker:
             assert await (await talker.say("Cold?")).get_final_text() == "Cold."
     assert server.refusals == []
+
+
+def test_code_that_the_provider_runs_is_code_with_its_output_on_vertex_ai_too() -> None:
+    """The model server answers on both services' paths."""
+    vertex = {"vertexai": True, "project": "p", "location": "l", "credentials": Credentials("any")}
+    script = Reply("Let me see.", CodeInterpreter("print(6 * 7)", "42\n"), "It is 42.")
+    for service in ({"api_key": "any"}, vertex):
+        with (
+            ModelServer(script) as server,
+            genai.Client(**service, http_options={"base_url": server.root_url}) as client,
+        ):
+            stream = sk.stream(lambda client=client: client.models.generate_content_stream(model="m", contents="Hi."))
+            assert [(one.type, one.content) for one in stream.get_final_messages()] == [
+                ("message", "Let me see."),
+                ("code", "print(6 * 7)"),
+                ("console", "42\n"),
+                ("message", "It is 42."),
+            ]
 
 
 def test_a_conversation_goes_on_with_another_provider_and_comes_back() -> None:
