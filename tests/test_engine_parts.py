@@ -8,8 +8,9 @@ from streamkit import events as e
 from streamkit import messages as m
 from streamkit.answers import Confirmation
 from streamkit.core.message_store import MessageStore
-from streamkit.core.pending import NoWaker, PendingAnswers
+from streamkit.core.pending import PendingAnswers
 from streamkit.core.run_tracker import RunTracker
+from streamkit.core.waker import NoWaker
 from streamkit.core.warning_list import WarningList
 from streamkit.errors import LimitError, ProtocolError
 from streamkit.limits import Limits

@@ -25,9 +25,10 @@ from .. import events as e
 from ..answers import NOT_ANSWERED, Confirmation
 from .message_content import MessageContent
 from .message_store import MessageStore
-from .pending import NoWaker, PendingAnswers, Waker
+from .pending import PendingAnswers
 from .run_tracker import RunTracker
 from .split_text import SplitDelta
+from .waker import NoWaker, Waker
 from .warning_list import ItemDecoder, WarningList
 
 __all__ = ["Engine"]

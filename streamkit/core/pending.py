@@ -16,31 +16,16 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator
-from typing import Protocol
 
 from .. import events as e
 from ..answers import Answer, Confirmation, Outcome
 from ..messages import Message, ToolCallMessage
 from .run_tracker import RunTracker
 from .unique_ids import UniqueIds
+from .waker import NoWaker, Waker
 from .warning_list import WarningList
 
-__all__ = ["NoWaker", "PendingAnswers", "Waker"]
-
-
-class Waker(Protocol):
-    """Wakes the thread or task that waits for answers. Not a function, which would be one more object in each stream."""
-
-    def answer_came(self) -> None:
-        """Note that something was answered or deferred, perhaps in another thread."""
-        ...
-
-
-class NoWaker:
-    """The waker of an engine where nothing waits for answers."""
-
-    def answer_came(self) -> None:
-        """Do nothing."""
+__all__ = ["PendingAnswers"]
 
 
 def _never(call: ToolCallMessage) -> bool:

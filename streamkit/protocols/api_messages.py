@@ -13,7 +13,7 @@ from .ui_answers import ToolResult
 from .ui_files import file_fields
 from .values import as_object
 
-__all__ = ["FieldTable", "ReceivedConversation", "ReceivedMessages", "only_text", "refuse", "sort_fields"]
+__all__ = ["FieldTable", "ReceivedMessages", "RequestMessages", "only_text", "refuse", "sort_fields"]
 
 _M = TypeVar("_M", bound=Message)
 
@@ -77,7 +77,7 @@ def sort_fields(fields: Fields, table: FieldTable, wanted: Collection[str]) -> t
 # -- messages
 
 
-class ReceivedConversation(NamedTuple):
+class RequestMessages(NamedTuple):
     """The messages of a request, as `ApiRequest` has them."""
 
     system: str
@@ -129,7 +129,7 @@ class ReceivedMessages:
         message_class, format, content = file_fields(url, media_type)
         self.add(message_class, **{"role": "user", **more}, format=format, content=content)
 
-    def finish(self) -> ReceivedConversation:
+    def finish(self) -> RequestMessages:
         """Return the messages. Calls without an output get one that says so: none of them is open."""
         messages = self._messages
         start = len(messages)
@@ -144,7 +144,7 @@ class ReceivedMessages:
             ToolResult(call_id=one.call_id or "", output=one.content, failed=one.metadata.get("error") is True)
             for one in outputs
         ]
-        return ReceivedConversation("\n\n".join(self._system), _with_outputs(history), input, answers)
+        return RequestMessages("\n\n".join(self._system), _with_outputs(history), input, answers)
 
 
 def _with_outputs(history: list[Message]) -> list[Message]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from .api_messages import ReceivedConversation
+from .api_messages import RequestMessages
 from .api_request import ApiRequest, ToolChoice
 from .request_body import Fields
 from .requested_tool import RequestedTool
@@ -109,7 +109,7 @@ def function_choice(fields: Fields, tools: ReceivedTools, inside: str | None = N
 def request_of(
     protocol: str,
     fields: Fields,
-    read: ReceivedConversation,
+    read: RequestMessages,
     tools: ReceivedTools,
     sorted_fields: tuple[dict[str, Any], list[str]],
     **more: Any,

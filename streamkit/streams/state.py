@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..answers import Confirmation, Outcome
 from ..core.engine import Engine
-from ..core.pending import Waker
 from ..core.run_tracker import merge
 from ..core.steps import Stopped
+from ..core.waker import Waker
 from ..errors import IncompleteStreamError, RunFailedError, SourceTimeoutError, StreamkitError, UsageError
 from ..events import (
     ConfirmationDone,

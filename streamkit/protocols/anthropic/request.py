@@ -50,7 +50,7 @@ def from_request(
     fields = read_body(body)
     table = _FIELDS if answered else _FIELDS._replace(refused={})
     sorted_fields = sort_fields(fields, table, options)
-    reader = _Reader()
+    reader = _MessagesReader()
     reader.read_system(fields, "system")
     if not fields.list("messages"):
         raise fields.fail("messages", "is missing or empty")
@@ -94,7 +94,7 @@ def _tool_choice(fields: Fields, tools: ReceivedTools) -> ToolChoice:
     return ToolChoice(mode="required", name=name, parallel=parallel)
 
 
-class _Reader:
+class _MessagesReader:
     """Reads the messages of a request."""
 
     def __init__(self) -> None:

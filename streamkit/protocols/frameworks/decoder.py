@@ -56,7 +56,7 @@ class FrameworkDecoder(base.Decoder):
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)
         self._ids = MessageIds(self.new_id)
-        self._open: dict[Hashable, Message] = {}  # by what the framework tells them apart by, within one response
+        self._open: dict[Hashable, Message] = {}  # by a key that the subclass chooses: unique within one response
         self._calls: dict[str, ToolCallMessage] = {}  # without their arguments, by call id
         self._group: str | None = None  # the provider's id of the present response
         self._index = 0  # that of the next message in the present response
@@ -163,7 +163,8 @@ class FrameworkDecoder(base.Decoder):
         status: Status = "completed",
         metadata: Mapping[str, Any] | None = None,
     ) -> Iterator[Event]:
-        """End the open message with this key, whose content is this text: what its deltas gave otherwise is replaced."""
+        """End the open message with this key, and state its content, which replaces that of its deltas if it differs. `_close`
+        leaves the content to the deltas."""
         if (message := self._open.pop(key, None)) is not None:
             kind = type(message)
             yield kind.done_event(kind(message.id, content=text, status=status, metadata=metadata))
@@ -199,7 +200,7 @@ class FrameworkDecoder(base.Decoder):
     # -- agents inside of it
 
     def _inner(self, parent_id: str) -> Self:
-        """Return a decoder for what the sub-agent says that this call began. `_of_inner` passes its events on."""
+        """Return a decoder for the items of the sub-agent that this call began. `_of_inner` passes its events on."""
         inner = type(self)(self.new_id)
         inner._ids, inner.parent_id = self._ids, parent_id
         return inner

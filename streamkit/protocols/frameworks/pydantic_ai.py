@@ -2,9 +2,10 @@
 
 Terminal rule: `agent_run_result`, or the end of the source where nothing is open, as the streams of a run's nodes have no result.
 
-Nothing marks where a response begins. A part that no part came before does, and one after the events of tools. The parts say what the
-deltas add up to; the events of a call repeat it before its function runs. A part ends where the next one begins, but deltas of it may
-still come: of a text they begin another message, and a call ends with arguments that are complete JSON, or before it runs.
+No event marks the beginning of a response: it begins with its first part, which has no part before it, or comes after the events of
+tools. The end of a part has its complete content; an event before a call's function runs has the call once more. A part ends where the
+next one begins, but deltas of it may follow: those of a text become another message. So a call ends only when its arguments are complete
+JSON, or when it runs.
 
 The events have the tokens of the whole run alone, in the result. What is in between comes from the run's handle (`sources/runs.py`):
 each response of the model, once it is over, with its model, tokens and finish reason.
@@ -50,7 +51,7 @@ class Decoder(FrameworkDecoder):
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)
-        self._is_over = False  # the present response, as tools have run since
+        self._is_over = False  # tools have run since the present response, so that the next part begins another one
         self._ended: dict[Any, type[Message]] = {}  # the texts of the present response that are done, by their index
         self._objects: dict[Any, dict[str, Any]] = {}  # those arguments of its calls that are objects, by their index
         self._before = 0, 0  # the tokens that were counted before the present step
@@ -67,7 +68,7 @@ class Decoder(FrameworkDecoder):
         elif self._has_begun or self._is_over:
             yield from self._end()
         else:
-            self.complete = self.index == 0  # what a node without calls gives
+            self.complete = self.index == 0  # a node without calls yields no items
 
     # -- the items
 
@@ -150,7 +151,7 @@ class Decoder(FrameworkDecoder):
             yield from self._close(index, metadata={key: signature} if signature else None)
 
     def _read_running_call(self, item: WireObject) -> Iterator[Event]:
-        """A call runs now, so that it is complete."""
+        """The call once more, before its function runs: so it is complete."""
         self._is_over = True
         call_id = as_object(item.get("part")).get("tool_call_id")
         for key, message in [*self._open.items()]:

@@ -5,7 +5,7 @@ stay open, and is read no further. An `error` event ends nothing.
 
 A session may wait for the application (`requires_action`): the turn goes on in the same stream once the application has sent what it
 waits for, as from `on_tool_call_done`. Turns of sub-agents come in between; what they say has the call that began them as its
-`parent_id`. Events may come twice, and are told apart by their ids. Calls and their arguments come whole.
+`parent_id`. An event may come twice: its id shows it. A call comes in one piece, with its arguments.
 
 No event says how a question about a call of an MCP server was decided: it counts as approved where the call has an output, else as
 declined, with the call's error as the reason.
@@ -67,7 +67,7 @@ class Decoder(FrameworkDecoder):
         self._end: tuple[RunStatus, WireObject | None] | None = None  # how that turn has ended
         self._parents: dict[str, str] = {}  # the calls that began sub-agents, by the ids of these and of their turns
         self._starting: deque[str] = deque()  # the calls whose sub-agents were not created yet
-        self._reported: set[Hashable] = set()  # the ids of those that have come, and of what the agent did itself
+        self._reported: set[Hashable] = set()  # ids of calls and commands, (id, "output") of outputs
         self._ended: set[_Key] = set()  # parts whose text is final, of turns that have not ended
         self._questions: dict[str, ToolCallMessage] = {}  # calls that wait for a decision, by the id of the question
         self._decided: set[str] = set()
@@ -192,7 +192,7 @@ class Decoder(FrameworkDecoder):
 
     def _begin_part(self, key: _Key) -> Iterator[Event]:
         if key not in self._open and key not in self._ended:
-            is_first = key[3] == 0  # which has the item's own id
+            is_first = key[3] == 0  # the first part has the item's id, the others new ones
             yield from self._begin(ReasoningMessage if key[2] else TextMessage, key, key[1] if is_first else None)
 
     def _end_part(self, key: _Key, text: Any, status: Any = None) -> Iterator[Event]:
@@ -231,7 +231,7 @@ class Decoder(FrameworkDecoder):
             yield from self._end_part(key, as_object(part).get("text"), wire.get("status"))
 
     def _read_call(self, wire: WireObject) -> Iterator[Event]:
-        """A call of the application's function, which comes whole, and perhaps three times."""
+        """A call of the application's function. It comes in one piece, and perhaps three times."""
         call_id = as_text(wire.get("call_id"))
         if call_id not in self._reported:
             self._reported.add(call_id)

@@ -52,7 +52,7 @@ FINISH_REASON_STATUS: dict[str | None, Status] = {
 """How a finish_reason ends a choice's messages; any other completes them. The first two are OpenAI's."""
 
 REASONING_KEYS = ("reasoning_content", "reasoning", "reasoning_text")
-"""Where a delta has its reasoning as text. Some servers send both, with the same text."""
+"""The keys at which a delta has its reasoning as text. Where several have it, it is the same text, and the first counts."""
 
 METADATA_KEYS = ("service_tier", "system_fingerprint", "provider", "citations", "search_results", "x_groq")
 """Keys of a chunk that go into `Run.metadata`. Many servers have them in each chunk."""

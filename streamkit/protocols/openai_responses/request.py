@@ -56,7 +56,7 @@ def from_request(body: bytes | bytearray | str | WireObject, *, options: Collect
     """
     fields = read_body(body)
     sorted_fields = sort_fields(_with_inner(fields, "reasoning", "text"), _FIELDS, options)
-    reader = _Reader()
+    reader = _InputReader()
     reader.messages.add_system(fields.optional_text("instructions") or "")
     if isinstance(fields.value("input"), list):
         for number, item in enumerate(fields.objects("input"), 1):
@@ -87,7 +87,7 @@ def _with_inner(fields: Fields, *keys: str) -> Fields:
     return Fields({**fields.rest(*keys), **inner}, fields.path)
 
 
-class _Reader:
+class _InputReader:
     """Reads the items of a request."""
 
     def __init__(self) -> None:
