@@ -41,7 +41,7 @@ from .recognition import (
     unknown_source,
     unread_body,
 )
-from .runs import PydanticRun, is_pydantic_run
+from .runs import AiRun, PydanticRun, is_ai_run, is_pydantic_run
 from .sdk_generators import is_unsent_request, request_of, responses_behind
 from .sdk_streams import async_amazon_body, iterators_of, unread_response
 from .source import (
@@ -99,6 +99,8 @@ async def _open(value: Any, limits: Limits, after: str | None) -> AsyncSource:
         return await open_async(request_of(value), limits)
     if is_pydantic_run(value):
         return await _of_async_iterable(PydanticRun(value))
+    if is_ai_run(value):
+        return await _of_async_iterable(AiRun(value))
     if offers(value, "__aiter__"):  # before awaitables: a stream that is one too gives its end where it is awaited
         return await _of_async_iterable(value)
     if inspect.isawaitable(value):

@@ -5,14 +5,18 @@ Each is recognised by its methods. No framework is imported.
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from collections import deque
 from collections.abc import AsyncIterator
 from copy import copy
+from functools import partial
 from typing import Any
 
+from ..messages.answer import Answer
 from .recognition import class_of
 
-__all__ = ["PydanticRun", "is_pydantic_run"]
+__all__ = ["AiRun", "PydanticRun", "is_ai_run", "is_pydantic_run"]
 
 # Events while a response of the model comes.
 _WITHIN_RESPONSE = ("part_start", "part_delta", "part_end", "final_result")
@@ -70,3 +74,75 @@ class PydanticRun(AsyncIterator[Any]):
     async def aclose(self) -> None:
         """Stop the run."""
         await self._run.aclose()
+
+
+def is_ai_run(value: Any) -> bool:
+    """Whether this is what `agent.run` of the package `ai` gives when it is entered."""
+    return all(hasattr(class_of(value), name) for name in ("__anext__", "hook_registry", "deferred_hooks"))
+
+
+class AiRun(AsyncIterator[Any]):
+    """The events of a run. One that has a question for an approval, perhaps a sub-agent's, has as `asked` the id of its hook and what takes
+    the answer, with which the run goes on. Where it waits for answers alone, and none is to come, it ends."""
+
+    def __init__(self, run: Any) -> None:
+        self._run = run
+        self._answers: list[Answer] = []
+        self._is_blocked = False
+
+    async def __anext__(self) -> Any:
+        if self._is_blocked and not any(answer.has_answer or answer.deferred for answer in self._answers):
+            raise StopAsyncIteration
+        try:
+            event = await anext(self._run)
+        except ExceptionGroup as group:  # the task groups of the run are around its exception
+            raise _only_one_in(group) from None
+        said = event
+        while said.kind == "partial_tool_call_result" and hasattr(said.value, "kind"):
+            said = said.value
+        self._is_blocked = said.kind == "run_blocked"
+        if said.kind == "hook" and said.hook.status == "pending" and said.hook.hook_type == "ToolApproval":
+            vars(event)["asked"] = said.hook.hook_id, self._answer_to(said.hook.hook_id)  # the event itself is frozen
+        elif said.kind == "hook":
+            self._answers = [answer for answer in self._answers if answer.open]
+        return event
+
+    def _answer_to(self, hook_id: str) -> Answer:
+        loop = asyncio.get_running_loop()
+
+        def wake() -> None:
+            loop.call_soon_threadsafe(self._take_answer, hook_id, answer)
+
+        answer = Answer(f"confirmation {hook_id!r}", wake)
+        self._answers.append(answer)
+        return answer
+
+    def _take_answer(self, hook_id: str, answer: Answer) -> None:
+        """Resolve the hook, or begin the time of a deferral, at whose end it is declined."""
+        value: Any = answer.value
+        if answer.has_answer:
+            outcome, detail = value
+            resolution = {"granted": outcome == "approved", "reason": detail}
+            sys.modules["ai"].resolve_hook(hook_id, resolution, registry=self._run.hook_registry)
+        elif answer.timeout is not None:
+            expire = partial(self._expire, answer, answer.deferrals)
+            asyncio.get_running_loop().call_later(answer.timeout, expire)
+
+    def _expire(self, answer: Answer, deferral: int) -> None:
+        if answer.open and answer.deferrals == deferral:
+            answer.offer(("declined", "no answer in time"))
+
+    async def aclose(self) -> None:
+        """Stop the run."""
+        for answer in self._answers:
+            answer.close()
+        await self._run.aclose()
+
+
+def _only_one_in(group: Any) -> Exception:
+    """Return the exception in nested groups, if it is the only one."""
+    error: Any = group
+    while len(getattr(error, "exceptions", ())) == 1:
+        error = error.exceptions[0]
+    found: Exception = error
+    return found

@@ -14,8 +14,10 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from types import GeneratorType
+from types import AsyncGeneratorType, CellType, CoroutineType, GeneratorType
 from typing import Any
+
+from .recognition import class_of
 
 __all__ = ["is_unsent_request", "request_of", "responses_behind", "runs_behind"]
 
@@ -53,9 +55,12 @@ def request_of(value: Any) -> Any:
 
 
 def responses_behind(generator: Any) -> Iterator[Any]:
-    """Yield the HTTP response behind an async stream of Google's client, as long as its generator has not ended. The client does not
-    close it with the generator: it refers to itself, so that only the garbage collector does."""
+    """Yield what has to be closed with an async source: the HTTP response behind a stream of Google's client, as long as its generator
+    has not ended, and the stream of OpenAI's client behind a run of the package `ai`. They refer to themselves, so that otherwise only
+    the garbage collector closes them."""
     frame = getattr(generator, "ag_frame", None)
+    if (frame is not None or _may_lead_on(generator)) and "ai.providers.openai.protocol" in sys.modules:
+        yield from _streams_of_ai(generator)
     if frame is None or not frame.f_globals.get("__name__", "").startswith("google.genai."):
         return
     for value in frame.f_locals.values():
@@ -63,6 +68,28 @@ def responses_behind(generator: Any) -> Iterator[Any]:
             yield from responses_behind(value)
         elif type(value).__module__.startswith("google.genai."):
             yield from filter(None, (getattr(value, "response_stream", None),))
+
+
+def _streams_of_ai(run: Any) -> Iterator[Any]:
+    """Yield the client's streams that a run reads, through its generators and tasks."""
+    seen, found = {id(run)}, [run]
+    for value in found:  # `found` grows in this loop
+        frame = getattr(value, "ag_frame", None)
+        if frame is not None and frame.f_globals.get("__name__") == "ai.providers.openai.protocol":
+            yield from filter(None, (frame.f_locals.get("sdk_stream"),))
+            continue
+        for inner in gc.get_referents(value):
+            if id(inner) not in seen and _may_lead_on(inner):
+                seen.add(id(inner))
+                found.append(inner)
+
+
+def _may_lead_on(value: Any) -> bool:
+    """Whether the generators of a run may be behind this value."""
+    kind = class_of(value)
+    if kind in (list, dict, AsyncGeneratorType, CellType, CoroutineType) or kind.__module__ == "_asyncio":
+        return True
+    return kind.__name__ in ("AgentStream", "AiRun", "Stream") and kind.__module__.startswith(("ai.", "streamkit."))
 
 
 def runs_behind(generator: Any) -> Iterator[Any]:

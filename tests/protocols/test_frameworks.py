@@ -711,3 +711,95 @@ def test_langgraph_is_not_imported_for_a_recording(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["Hello.", "set()"]
+
+
+# -- ai
+
+
+def event(kind: str, **fields: Any) -> Any:
+    return {"kind": kind, **fields}
+
+
+def ai_call(call_id: str, arguments: str = "{}") -> list[Any]:
+    named = {"tool_call_id": call_id}
+    return [
+        event("tool_start", tool_name="f", **named),
+        event("tool_delta", chunk=arguments, **named),
+        event("tool_end", arguments=arguments, **named),
+    ]
+
+
+def ai_result(call_id: str, output: Any, **fields: Any) -> Any:
+    return event("tool_call_result", results=[{"tool_call_id": call_id, "output": output, **fields}])
+
+
+def ai(*items: Any) -> sk.StreamManager:
+    """A strict stream that has read these items."""
+    return read("ai", [*items], strict=True)
+
+
+BEGIN, END = event("stream_start"), event("stream_end", finish_reason="stop")
+
+
+def test_ai_interleaved_blocks_are_told_apart_by_their_kind_and_id() -> None:
+    stream = ai(
+        *(BEGIN, event("text_start", block_id="1"), event("reasoning_start", block_id="1")),
+        *(event("text_delta", block_id="1", chunk="a"), event("reasoning_delta", block_id="1", chunk="b")),
+        *(event("text_delta", block_id="1", chunk="c"), event("text_end", block_id="1"), END),
+    )
+    assert shown(stream) == [("message", "ac", "completed"), ("reasoning", "b", "completed")]
+
+
+def test_ai_a_retry_withdraws_what_its_response_began() -> None:
+    """With the outputs of its calls. What came in responses before stays."""
+    text = [event("text_start", block_id="1"), event("text_delta", block_id="1", chunk="Hel")]
+    stream = ai(
+        *(BEGIN, *ai_call("a"), END, ai_result("a", "x"), BEGIN, *text, *ai_call("b"), ai_result("b", "y")),
+        *(event("retry"), BEGIN, *text, event("text_delta", block_id="1", chunk="lo."), END),
+    )
+    assert [content for _, content, _ in shown(stream)] == ["{}", "x", "Hello."]
+    assert stream.status == "completed"
+    assert [step.status for step in stream.get_final_run_steps()] == ["completed", "failed", "completed"]
+
+
+def test_ai_sub_agents_may_have_sub_agents() -> None:
+    def inside(call_id: str, value: Any) -> Any:
+        return event("partial_tool_call_result", tool_call_id=call_id, value=value)
+
+    said = [BEGIN, event("text_start", block_id="1"), event("text_delta", block_id="1", chunk="Deep."), END]
+    middle = [BEGIN, *ai_call("b"), END, *(inside("b", one) for one in said), ai_result("b", "Deep.")]
+    stream = ai(BEGIN, *ai_call("a"), END, *(inside("a", one) for one in middle), ai_result("a", "Done."))
+    assert [(m.content, m.parent_id) for m in stream.messages] == [
+        *[("{}", None), ("{}", "a"), ("Deep.", "b"), ("Deep.", "a"), ("Done.", None)]
+    ]
+
+
+def test_ai_a_hook_that_somebody_else_resolves_is_a_question_with_its_outcome() -> None:
+    hook = {"hook_id": "h", "hook_type": "ToolApproval", "tool_call_id": "a", "tool": "f", "arguments": {}}
+    resolved = {**hook, "status": "resolved", "resolution": {"granted": False, "reason": "no"}}
+    other = {**hook, "hook_id": "other", "hook_type": "Date", "status": "pending"}
+    stream = ai(
+        *(BEGIN, *ai_call("a"), END, event("hook", hook={**hook, "status": "pending"}), event("hook", hook=other)),
+        *(event("run_blocked"), event("hook", hook=resolved), ai_result("a", "no", failed=True), BEGIN, END),
+    )
+    assert [(one.id, one.subject, one.status, one.reason) for one in stream.confirmations] == [
+        ("h", stream.messages[0], "declined", "no")
+    ]
+    assert stream.status == "completed"
+
+
+def test_ai_what_else_a_tool_yields_is_passed_on() -> None:
+    value = event("partial_tool_call_result", tool_call_id="a", value="half")
+    stream = ai(BEGIN, *ai_call("a"), END, value, ai_result("a", {"x": 1}), BEGIN, END)
+    assert [content for _, content, _ in shown(stream)] == ["{}", '{"x":1}']
+
+
+def test_ai_files_are_messages() -> None:
+    image = ai(BEGIN, event("file", url=PNG, media_type="image/png"), END).messages[0]
+    assert (image.type, image.format, image.content) == ("image", "base64.png", "aW1hZ2U=")
+
+
+def test_ai_a_source_that_ends_within_a_response_is_incomplete() -> None:
+    with pytest.raises(sk.IncompleteStreamError):
+        ai(BEGIN, event("text_start", block_id="1"), event("text_delta", block_id="1", chunk="Hel"))
+    assert ai(BEGIN, event("stream_end", finish_reason="length")).status == "incomplete"

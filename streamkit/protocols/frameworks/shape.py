@@ -9,11 +9,12 @@ from .langgraph_shape import is_langgraph_item
 
 __all__ = ["FRAMEWORKS", "framework_of", "source_of_framework"]
 
-FRAMEWORKS = ("openai_agents", "pydantic_ai", "smolagents", "langchain", "langgraph")
+FRAMEWORKS = ("ai", "openai_agents", "pydantic_ai", "smolagents", "langchain", "langgraph")
 """The names of the frameworks: those of the modules beside this one, and of `protocol=`."""
 
 # The frameworks, by the modules of their classes or the packages of these, and of each an attribute that its items have.
 _MODULES = {
+    "ai.types.events": "ai",
     "agents.stream_events": "openai_agents",  # an application may have a package of this name
     "agents.result": "openai_agents",
     "pydantic_ai": "pydantic_ai",
@@ -22,6 +23,7 @@ _MODULES = {
     "langchain_core": "langchain",
 }
 _ATTRIBUTES = {
+    "ai": "replay",
     "openai_agents": "__dataclass_fields__",
     "pydantic_ai": "event_kind",
     "smolagents": "__dataclass_fields__",
