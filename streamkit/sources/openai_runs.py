@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import weakref
 from collections.abc import AsyncGenerator
 from functools import partial
 from typing import Any
 
 from .generators import GeneratorSource
 from .items import Items
-from .recognition import is_openai_run
+from .recognition import is_openai_run, read_already
 from .source import NO_TRAITS, AsyncSource
 
 __all__ = ["of_openai_run", "openai_run_of"]
+
+# The runs that a stream reads or has read, by `id`: they have no hash.
+_read: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
 
 def openai_run_of(value: Any) -> Any:
@@ -32,7 +36,14 @@ def openai_run_of(value: Any) -> Any:
 
 
 def of_openai_run(run: Any, value: Any) -> AsyncSource:
-    """Return the events of a run as a source: those that `value` gives, the run itself or its `stream_events()`."""
+    """Return the events of a run as a source: those that `value` gives, the run itself or its `stream_events()`.
+
+    Raises:
+        UsageError: another stream reads the run, or has read it: its events can be read once.
+    """
+    if _read.get(id(run)) is run:
+        raise read_already(run)
+    _read[id(run)] = run
     events: AsyncGenerator[Any, None] = value.stream_events() if value is run else value
     items = _items(run, events)
     return GeneratorSource(items, partial(_close, run, events, items), NO_TRAITS, items=Items(), nested=True)

@@ -16,7 +16,7 @@ import openai
 import pytest
 
 import streamkit as sk
-from streamkit.testing import ModelServer, Reasoning, Reply, Text, Tokens, ToolCall
+from streamkit.testing import ModelServer, Reasoning, Refusal, Reply, Text, Tokens, ToolCall
 
 from ..faces import AsyncTold
 
@@ -143,6 +143,26 @@ async def test_a_sync_stream_of_a_run_is_refused() -> None:
         with pytest.raises(sk.UsageError, match="use `astream`"):
             sk.stream(run).until_done()
         await sk.astream(run).until_done()
+
+
+@on_both
+@on_asyncio
+async def test_a_refusal_is_one_message_of_a_run_that_fails(api: str) -> None:
+    async with agent_on(Reply(Refusal("I will not.")), api=api) as (agent, _):
+        stream = sk.astream(run_of(agent), strict=True)
+        with pytest.raises(sk.SourceError, match="ModelRefusalError"):
+            await stream.until_done()
+        assert [(m.content, m.step_id) for m in stream.messages] == [("I will not.", "step-1")]
+
+
+@on_asyncio
+async def test_a_run_is_read_once() -> None:
+    async with agent_on(DONE) as (agent, _):
+        run = run_of(agent)
+        first, second = sk.astream(run), sk.astream(run)
+        assert await first.get_final_text() == "Done."
+        with pytest.raises(sk.UsageError, match="read only once"):
+            await second.until_done()
 
 
 @on_asyncio

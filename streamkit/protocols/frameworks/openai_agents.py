@@ -184,7 +184,8 @@ class Decoder(FrameworkDecoder):
     def _read_message(self, raw: WireObject) -> Iterator[Event]:
         """A message that is no model's, which is an answer of its own: what the application has put in the place of an error
         (`error_handlers`)."""
-        text = "".join(as_text(part.get("text")) for part in as_objects(raw.get("content")))
+        parts = as_objects(raw.get("content"))
+        text = "".join(as_text(part.get("text")) or as_text(part.get("refusal")) for part in parts)
         if raw.get("id") == _NO_ID and text not in self._texts:
             yield from self._begin_step()
             yield from self._read_done(without_keys(raw, "id"))
