@@ -27,7 +27,7 @@ from ...events import (
     RunStepCreated,
     Usage,
 )
-from ...messages import CodeMessage, Message, TextMessage, ToolCallMessage
+from ...messages import CodeMessage, Message, RefusalMessage, TextMessage, ToolCallMessage
 from ...messages.sdk_objects import as_item
 from .. import openai_responses
 from ..values import (
@@ -147,7 +147,7 @@ class Decoder(FrameworkDecoder):
                 case RunDone(run=outcome):
                     self._outcome = outcome
                     continue
-                case MessageDone(message=TextMessage(content=text)):
+                case MessageDone(message=TextMessage(content=text) | RefusalMessage(content=text)):
                     self._texts.append(text)
                 case MessageDone(message=ToolCallMessage() | CodeMessage() as call) if call.call_id:
                     self._complete[call.call_id] = call
