@@ -14,6 +14,7 @@ import pytest
 
 import streamkit as sk
 from streamkit import protocols
+from streamkit.events import Run, RunDone
 from streamkit.protocols import codec
 from streamkit.protocols.event_stream import KEEPALIVE, SSE_HEADERS, EventStreamWriter, event_stream_headers
 from streamkit.protocols.framing import SseFramer, as_frame
@@ -258,3 +259,19 @@ def test_the_clients_of_providers_read_it() -> None:
 
 
 PROVIDERS = ("openai_chat", "openai_responses", "anthropic")
+
+
+@pytest.mark.parametrize(
+    ("protocol", "end"), [("openai_chat", "stop"), ("anthropic", "end_turn"), ("bedrock_converse", "end_turn")]
+)
+def test_a_run_whose_calls_have_outputs_does_not_end_with_calls(protocol: str, end: str) -> None:
+    """A client would run them again."""
+    call = sk.ToolCallMessage("c", call_id="call_1", name="look", content="{}")
+    output = sk.ToolOutputMessage("o", call_id="call_1", content="3")
+    text = sk.TextMessage("t", content="Three.")
+    messages: tuple[Any, ...] = (call, output, text)
+    events = [type(message).done_event(message) for message in messages]
+    for count, reason in ((1, {"stop": "tool_calls", "end_turn": "tool_use"}[end]), (3, end)):
+        items = [*events[:count], RunDone(Run(status="completed")), sk.StreamEnd("completed")]
+        chunks = sk.stream(items).chunks(protocol)
+        assert f"'{reason}'" in str([*chunks][-2:]), count

@@ -26,7 +26,7 @@ from ..protocols.values import json_text
 from ..relay import RunRecord
 from .api_response import AnswerResponse
 from .client_conversations import conversation_of_run
-from .continuation import continuation_of, messages_field
+from .continuation import ask_again, continuation_of, messages_field
 from .core import Server
 from .endpoints import Endpoints
 from .event_stream import Encoded, RunEventStream, number_of, open_reading
@@ -136,7 +136,11 @@ class ApiRoutes:
             owner=owner,
             client=self._client(wanted, continuation.conversation),
         )
-        record, _ = await self._runs.run(request, context, None)
+        try:
+            record, _ = await self._runs.run(request, context, None)
+        except Exception:  # refused: the client may send the same again
+            await ask_again(self._server, continuation)
+            raise
         return record
 
     async def from_beginning(self, record: RunRecord, encoder: ApiEncoder, *, cancels: bool) -> AnswerResponse:

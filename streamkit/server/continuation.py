@@ -7,6 +7,7 @@ request's own history is the conversation.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -27,7 +28,14 @@ from .core import Server, is_id
 from .decisions import decision_of, decisions_in, with_decision, without_actions
 from .problem import Problem
 
-__all__ = ["ContinuedConversation", "StoredConversation", "continuation_of", "load_stored", "messages_field"]
+__all__ = [
+    "ContinuedConversation",
+    "StoredConversation",
+    "ask_again",
+    "continuation_of",
+    "load_stored",
+    "messages_field",
+]
 
 _CALL = re.compile(r"(?:call|toolu)_(?P<run>[A-Za-z0-9_-]{1,128})_[0-9a-f]{8}").fullmatch
 _QUESTION = re.compile(r"\[approval (?P<run>[A-Za-z0-9_-]{1,128})\]\s*$")
@@ -40,11 +48,14 @@ class ContinuedConversation(NamedTuple):
         messages: the conversation before its input.
         input: the user's new messages; none, where they are the answer to a question.
         conversation: the id of the stored conversation among the messages, None if there is none.
+        with_question: the messages of that conversation before the request took the answer to a question out of it, and its version
+            now; None if it took none.
     """
 
     messages: list[Message]
     input: list[Message]
     conversation: str | None = None
+    with_question: Saved | None = None
 
 
 class StoredConversation(NamedTuple):
@@ -76,14 +87,22 @@ async def continuation_of(
     input_alone = api_request.previous_id is not None and not api_request.history
     if confirmation is not None and (input_alone or _shows(question, confirmation)):
         try:
-            await server.store.asave(stored.id, without_actions(messages), stored.saved.version)
+            version = await server.store.asave(stored.id, without_actions(messages), stored.saved.version)
         except StaleVersionError:  # another request was first, or the run has ended at this very moment
             return await continuation_of(server, request, api_request, owner)
         decided = with_decision(messages, confirmation, decision_of(api_request.input))
-        return ContinuedConversation(decided, [], stored.id)
+        return ContinuedConversation(decided, [], stored.id, Saved(messages, version))
     if api_request.previous_id is None:
         return ContinuedConversation(api_request.history, api_request.input)
     return ContinuedConversation([*messages, *api_request.history], api_request.input, stored.id)
+
+
+async def ask_again(server: Server, continuation: ContinuedConversation) -> None:
+    """Let the question that a request has answered be open again, where its run did not begin."""
+    id, before = continuation.conversation, continuation.with_question
+    if id is not None and before is not None:
+        with contextlib.suppress(StaleVersionError):  # another request was in between
+            await server.store.asave(id, before.messages, before.version)
 
 
 def messages_field(api_request: ApiRequest) -> str:

@@ -47,12 +47,18 @@ def with_decision(messages: Sequence[Message], asked: Confirmation, decision: Ma
     ]
 
 
+_ELSEWHERE = (
+    "The user has answered the question about this call. What came of it, and whether it has run, is in another answer that is not "
+    "part of this conversation."
+)
+
+
 def without_actions(messages: Sequence[Message]) -> list[Message]:
     """Return a conversation in which what has to be confirmed is over: its answer is taken, and it runs once, whoever repeats the
-    request."""
+    request. What came of it is in the run that this answer began."""
     over = [*messages]
     for call in open_calls(messages):
         if "action" in call.metadata or is_question(call):
             RecordedAction(call).settle(over)
-            over.append(not_run_output(call))
+            over.append(not_run_output(call, _ELSEWHERE))
     return over

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import anthropic
 import httpx
+import openai
 import pytest
 
 from streamkit.relay import MemoryRelay
@@ -296,6 +298,37 @@ def test_a_question_that_is_answered_already_is_only_history(asking: str, agents
     answer = other.ask(turns)
     assert (agents.ran, answer.text) == ([4], "You said: yes")
     other.close()
+
+
+def test_an_answer_whose_run_was_refused_is_taken_when_it_comes_again(agents: ApiAgents, front: Front) -> None:
+    options: dict[str, Any] = {"authorize": lambda *_: "ann", "max_owner_runs": 1}
+    with serve(create_app(agents, token=TOKEN, endpoints=Endpoints(questions="ask"), **options)) as url:
+        other: Any = type(front)(url, max_retries=0)
+        first = other.ask(other.user("careful 4"))
+        turns = [*other.user("careful 4"), *first.turn, *other.user("yes")]
+        leave = other.begin(other.user("hang"))
+        assert _status_of(lambda: other.ask(turns)) == 429
+        leave()
+        wait_for(lambda: _status_of(lambda: other.ask(other.user("hello"))) == 200)
+        assert (other.ask(turns).text, agents.ran) == ("It gave: careful 4", [4])
+        other.close()
+
+
+def _status_of(request: Callable[[], Any]) -> int:
+    try:
+        request()
+    except (openai.APIStatusError, anthropic.APIStatusError) as error:
+        return error.status_code
+    return 200
+
+
+def test_a_branch_from_an_answered_question_does_not_say_that_nothing_ran(asking: str, agents: ApiAgents) -> None:
+    with openai.OpenAI(base_url=f"{asking}/v1", api_key=TOKEN, max_retries=0) as client:
+        first = client.responses.create(model="agent", input="careful 4")
+        for words in ("yes", "what now"):
+            client.responses.create(model="agent", input=words, previous_response_id=first.id)
+    assert agents.ran == [4]
+    assert "whether it has run, is in another answer" in str(agents.model.requests[-1].body)
 
 
 @streamed

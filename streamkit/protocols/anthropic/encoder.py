@@ -54,7 +54,7 @@ class Encoder(base.Encoder):
     | usage that comes after the first content | in `message_delta` alone, of which the SDK's helper takes no `service_tier`, `inference_geo` or `cache_creation` |
     | its created_at, the rest of its metadata | nothing |
     | its finish_reason | the same, or Anthropic's word for it: `length` is `max_tokens` |
-    | none, or one without such a word | `max_tokens` if incomplete, `tool_use` if a call is for us, else `end_turn` |
+    | none, or one without such a word | `max_tokens` if incomplete, `tool_use` if a call for us has no output, else `end_turn` |
     | tokens that OpenAI counts as cached, or as reasoning | `cache_read_input_tokens`, which are not among the `input_tokens`; `thinking_tokens` |
     | a failed run, a failed stream, one that was cut off | `error` |
     | the status of a call or code that is not completed | its block does not stop |
@@ -80,7 +80,7 @@ class Encoder(base.Encoder):
         self._files: dict[str, list[str]] = {}  # the ids of files that code wrote, by call id
         self._newest_code = ""  # its call id, for console output that does not say which code it is of
         self._refusal = ""
-        self._has_call_for_us = False
+        self._waiting: set[str] = set()  # the ids of calls for us that have no output
 
     def event_name(self, item: WireObject) -> str | None:
         """Return the item's type."""
@@ -167,7 +167,7 @@ class Encoder(base.Encoder):
             return "refusal"
         if reason in _STOP_REASONS:
             return reason
-        default = "tool_use" if self._has_call_for_us else "end_turn"
+        default = "tool_use" if self._waiting else "end_turn"
         return _STOP_REASON_OF.get(reason) or _STOP_REASON_OF_STATUS.get(run.status) or default
 
     # -- its blocks
@@ -211,7 +211,7 @@ class Encoder(base.Encoder):
         id, name, metadata = call.call_id or call.id, call.name or "", call.metadata
         block: dict[str, Any] = {"id": id, "name": name, "input": {}, **_caller(call)}
         if not call.provider_executed:
-            self._has_call_for_us = True
+            self._waiting.add(id)
             toolset = {"toolset_name": metadata["toolset_name"]} if "toolset_name" in metadata else {}
             return {"type": "tool_use", **block, **toolset}
         self._executed.add(id)
@@ -258,6 +258,7 @@ class Encoder(base.Encoder):
             case m.FileMessage() if message.call_id in self._code_tools:
                 self._files.setdefault(message.call_id or "", []).append(message.content)
             case m.ToolOutputMessage():
+                self._waiting.discard(message.call_id or "")
                 if "block_type" in message.metadata or message.call_id in self._executed:
                     yield from self._complete(message, result_block(message))
             case Message(type="compaction"):

@@ -54,7 +54,8 @@ class Encoder(base.Encoder):
         self._usage: Usage | None = None
         self._blocks: dict[str, int] = {}  # the indexes of open blocks, by message id
         self._count = 0
-        self._has_begun = self._is_over = self._has_calls = False
+        self._has_begun = self._is_over = False
+        self._waiting: set[str] = set()  # the ids of calls for us that have no output
 
     def feed(self, event: Event) -> Iterator[dict[str, Any]]:
         """Yield the items of one event: none for what Converse cannot express."""
@@ -77,6 +78,8 @@ class Encoder(base.Encoder):
             case AnnotationAdded(snapshot=m.TextMessage() as message) if message.id in self._blocks:
                 yield self._delta(message, {"citation": _citation(event.annotation)})
             case Done(message=message) if message.role in ("assistant", "computer"):
+                if isinstance(message, m.ToolOutputMessage):
+                    self._waiting.discard(message.call_id or "")
                 yield from self._done(message)
             case _:
                 pass
@@ -90,8 +93,9 @@ class Encoder(base.Encoder):
         own, id = own_of(message), message.call_id or message.id
         start: dict[str, Any] = {}
         if isinstance(message, m.ToolCallMessage):
-            self._has_calls = self._has_calls or not message.provider_executed
             type = {"type": SERVER_TOOL} if message.provider_executed else {}
+            if not message.provider_executed:
+                self._waiting.add(id)
             start["toolUse"] = {"toolUseId": id, "name": message.name or "", **type, **as_object(own.get("toolUse"))}
         elif isinstance(message, m.ToolOutputMessage):
             start["toolResult"] = {"toolUseId": id, **as_object(own.get("toolResult"))}
@@ -146,7 +150,7 @@ class Encoder(base.Encoder):
         if (run.status in ("failed", "expired") or run.error is not None) and not is_failure:
             yield _exception({"message": f"the run ended as {run.status}", **(run.error or {})})
             return
-        by_status = "max_tokens" if run.status == "incomplete" else "tool_use" if self._has_calls else "end_turn"
+        by_status = "max_tokens" if run.status == "incomplete" else "tool_use" if self._waiting else "end_turn"
         yield {"messageStop": {"stopReason": _STOP_REASONS.get(reason, by_status)}}
         metadata = {key: run.metadata[key] for key in ("metrics", "trace", "performanceConfig") if key in run.metadata}
         usage = run.usage or self._usage

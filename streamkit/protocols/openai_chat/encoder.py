@@ -14,6 +14,7 @@ from ...messages import (
     RefusalMessage,
     TextMessage,
     ToolCallMessage,
+    ToolOutputMessage,
 )
 from .. import base
 from ..values import as_object, as_text, is_list, is_object, without_keys
@@ -75,6 +76,7 @@ class Encoder(base.Encoder):
         self._usage: Usage | None = None
         self._begun_choices: set[int] = set()  # their role was sent
         self._call_indexes: dict[int, dict[str, int]] = {}  # by choice and message id
+        self._waiting: dict[str, int] = {}  # the choices of the calls that have no output, by call id
         self._has_failed = False
 
     def feed(self, event: Event) -> Iterable[dict[str, Any]]:
@@ -98,6 +100,8 @@ class Encoder(base.Encoder):
                     yield self._delta(event, message)
             case AnnotationAdded(snapshot=Message() as message) if _is_expressible(message):
                 yield self._chunk(message.choice, {"annotations": [_annotation(event.annotation)]})
+            case Done(message=ToolOutputMessage(call_id=str(call_id))):
+                self._waiting.pop(call_id, None)
             case Done(message=message) if _is_expressible(message):
                 yield from self._done(message)
             case _:
@@ -127,6 +131,7 @@ class Encoder(base.Encoder):
         indexes = self._call_indexes.setdefault(message.choice, {})
         if isinstance(message, ToolCallMessage) and message.id not in indexes:
             indexes[message.id] = len(indexes)
+            self._waiting[message.call_id or message.id] = message.choice
             kind, text_key = _call_keys(message)
             call: dict[str, Any] = {"index": indexes[message.id], "id": message.call_id or message.id}
             if kind == "function":
@@ -188,7 +193,7 @@ class Encoder(base.Encoder):
         reasons = as_object(run.metadata.get("finish_reasons"))
         reason = run.finish_reason if is_lowest else reasons.get(str(choice))
         by_status = _FINISH_REASON_OF_STATUS.get(run.status) or (
-            "tool_calls" if self._call_indexes.get(choice) else "stop"
+            "tool_calls" if choice in self._waiting.values() else "stop"
         )
         return _FINISH_REASONS.get(as_text(reason), by_status)
 
