@@ -191,7 +191,7 @@ class Lifecycle(SourceOpener):
             return None
         if source_decoder.source.traits.next_source is not None:
             return source_decoder.source.traits.next_source
-        if self._then is None or engine.pending.has_open_questions:
+        if self._then is None or self._has_open_questions:
             return None
         answered = self._answers_taken and not engine.cut_short
         if not (answered or source_decoder.continues_in_next_source):
@@ -266,11 +266,21 @@ class Lifecycle(SourceOpener):
             for answer, deferral in over:
                 answer.expire(deferral)
 
+    @property
+    def _has_open_questions(self) -> bool:
+        """Whether the next source has to wait for an answer. Where the source runs its calls itself and was interrupted by questions, the
+        calls beside these run when it goes on."""
+        pending, source = self._engine.pending, self._source_decoder
+        runs_calls = source is not None and source.decoder is not None and source.decoder.runs_calls
+        if runs_calls and pending.confirmations:
+            return any(one.status in ("pending", "unanswered") for one in pending.confirmations)
+        return pending.has_open_questions
+
     def _missing_answers(self) -> Iterator[Event]:
         """Yield a warning that the run ends here because `then` waits for answers that did not come."""
         engine = self._engine
         pending = engine.pending
-        if self._then is None or pending.not_approved or engine.cut_short or not pending.has_open_questions:
+        if self._then is None or pending.not_approved or engine.cut_short or not self._has_open_questions:
             return
         missing = [f"{call.call_id or call.id} ({call.name})" for call in engine.pending.unanswered]
         missing += [f"{one.id} (a confirmation)" for one in engine.pending.confirmations if one.status == "unanswered"]

@@ -393,6 +393,30 @@ def test_a_call_that_needs_an_approval_is_a_question_whose_answer_goes_with_the_
     assert stream.status == "completed"
 
 
+def test_a_call_beside_one_that_needs_an_approval_waits_for_nobody() -> None:
+    """It runs when the graph goes on, as the middleware interrupts before all of them."""
+
+    @tool
+    def pay(amount: int) -> str:
+        """Pays."""
+        return f"paid {amount}"
+
+    options: Any = {"stream_mode": ["messages", "updates"]}
+    middleware = [HumanInTheLoopMiddleware(interrupt_on={"pay": True})]
+    script = [Reply(ToolCall("pay", {"amount": 3}), ToolCall("get_weather", {"city": "Oslo"})), DONE]
+    more: Any = {"checkpointer": InMemorySaver(), "middleware": middleware, "tools": [pay, get_weather]}
+    with agent_on(*script, api="chat", **more) as (agent, _, _):
+
+        def go_on(stream: sk.StreamState) -> Any:
+            return agent.stream(Command(resume={"decisions": [{"type": "approve"}]}), CONFIG, **options)
+
+        told = SyncTold(on_confirmation=lambda _, one: one.approve())
+        stream = sk.stream(agent.stream(QUESTION, CONFIG, **options), told, then=go_on, strict=True)
+        assert stream.get_final_text() == "Done."
+    assert sorted(m.content for m in stream.messages if m.type == "tool_output")[1] == "paid 3"
+    assert stream.status == "completed"
+
+
 # -- errors, and the end
 
 
