@@ -80,6 +80,7 @@ class AnswerStage:
         self._text: m.TextMessage | None = None  # the newest text, which is complete, and may get an empty line
         self._code_calls: set[str | None] = set()  # whose code is a message of its own
         self._activities = 0
+        self._activities_to_show: list[Message] = []  # once no text is open
         self._shown: set[str] = set()  # the agent's ids of the client's calls
         self._sent: set[str] = set()  # those of the messages that have content in it
         self._is_over = False
@@ -156,7 +157,8 @@ class AnswerStage:
         shown = self._open.pop(message.id, None)
         if shown is None:
             if self._activity != "hidden" and _is_of_answer(message):
-                yield from self._show_activity(message)
+                self._activities_to_show.append(message)
+                yield from self._show_activities()
             return
         done = message.copy()
         done.call_id, done.format, done.metadata = shown.call_id, shown.format, shown.metadata
@@ -165,6 +167,14 @@ class AnswerStage:
             self._text = done  # `_end_text` ends it, once it is known what follows
         else:
             yield done.done_event(done)
+        yield from self._show_activities()
+
+    def _show_activities(self) -> Iterator[e.Event]:
+        """Show what the agent has done, unless a text is open: calls may end before the text that they follow, which has to end first."""
+        if not any(isinstance(message, m.TextMessage) for message in self._open.values()):
+            messages, self._activities_to_show = self._activities_to_show, []
+            for message in messages:
+                yield from self._show_activity(message)
 
     def _end_text(self, *, is_last: bool) -> Iterator[e.Event]:
         """End the newest text. Clients join the texts of an answer with nothing between them, so that one which own calls

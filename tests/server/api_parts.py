@@ -58,7 +58,8 @@ def reply_to(request: Request) -> Reply:
     word, _, rest = text.partition(" ")
     match word:
         case "own":
-            return Reply(Reasoning("I look. "), "Let me look.", ToolCall("look", {"n": int(rest)}))
+            looks = [ToolCall("look", {"n": int(number)}) for number in rest.split()]
+            return Reply(Reasoning("I look. "), "Let me look.", *looks)
         case "weather":
             return Reply("I ask.", *(ToolCall("weather", {"city": city}) for city in rest.split()))
         case "mixed":

@@ -331,6 +331,18 @@ def test_a_branch_from_an_answered_question_does_not_say_that_nothing_ran(asking
     assert "whether it has run, is in another answer" in str(agents.model.requests[-1].body)
 
 
+def test_what_the_agent_does_beside_each_other_is_fenced_after_the_text(agents: ApiAgents, front: Front) -> None:
+    """Over Chat Completions a call ends before the text that it follows."""
+    with serve(create_app(agents, token=TOKEN, endpoints=Endpoints(activity="text"))) as url:
+        other = type(front)(url)
+        text = other.ask(other.user("own 3 4")).text
+        other.close()
+    beginning = """Let me look.\n\n```\nlook({"n": 3})\n```\n\n"""
+    assert text.startswith(beginning), text
+    assert text.endswith("It gave: look 3 | look 4")
+    assert "\n\n\n" not in text
+
+
 @streamed
 def test_what_the_agent_does_is_reasoning_where_the_app_wants_it(asking: str, front: Front, stream: bool) -> None:
     other = type(front)(asking)
