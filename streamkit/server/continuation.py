@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import anyio
 from starlette.requests import Request
 
 from ..agent.conversation import changed
@@ -37,6 +38,7 @@ __all__ = [
     "messages_field",
 ]
 
+_PAUSE, _LONGEST_WAIT = 0.05, 60.0  # seconds: between two looks at a run that has not ended, and in all
 _CALL = re.compile(r"(?:call|toolu)_(?P<run>[A-Za-z0-9_-]{1,128})_[0-9a-f]{8}").fullmatch
 _QUESTION = re.compile(r"\[approval (?P<run>[A-Za-z0-9_-]{1,128})\]\s*$")
 
@@ -72,13 +74,15 @@ async def continuation_of(
     """Return what a request of this owner continues.
 
     Raises:
-        Problem: the previous response that it names does not exist, or may not be seen.
+        Problem: the previous response that it names does not exist, or may not be seen; or it has outputs of calls of a run that goes on.
         RequestError: it has outputs of some of the calls that wait, and not of others.
     """
     question = _question_in(api_request)
     stored = await _find(server, request, api_request, question, owner)
     if stored is None:
         return ContinuedConversation(api_request.history, api_request.input)
+    if api_request.answers and await _wait_for_run(server, stored.run_id):
+        return await continuation_of(server, request, api_request, owner)
     messages = stored.saved.messages
     answered = _with_outputs(stored, api_request)
     if answered is not None:
@@ -95,6 +99,22 @@ async def continuation_of(
     if api_request.previous_id is None:
         return ContinuedConversation(api_request.history, api_request.input)
     return ContinuedConversation([*messages, *api_request.history], api_request.input, stored.id)
+
+
+async def _wait_for_run(server: Server, run_id: str) -> bool:
+    """Wait until a run has ended: beside a call of the client, the agent's own may still go on. Returns whether it had not ended.
+
+    Raises:
+        Problem: it takes too long.
+    """
+    deadline = anyio.current_time() + _LONGEST_WAIT
+    has_waited = False
+    while (record := await server.relay.aget(run_id)) is not None and not record.has_ended:
+        if anyio.current_time() > deadline:
+            raise Problem("conversation-busy", "The answer with these calls has not ended.")
+        has_waited = True
+        await anyio.sleep(_PAUSE)
+    return has_waited
 
 
 async def ask_again(server: Server, continuation: ContinuedConversation) -> None:

@@ -103,6 +103,8 @@ class ApiAgents:
         self.ran: list[int] = []
         self.contexts: list[Context] = []
         self.lock = threading.Lock()
+        self.gate = threading.Event()  # without it, the tool `look` waits
+        self.gate.set()
         self.computer = ToyComputer() if computer else None
         self._in_threads = in_threads
         self._client = openai.OpenAI(base_url=self.model.url, api_key=SECRET, max_retries=0)
@@ -123,6 +125,7 @@ class ApiAgents:
         def look(n: int) -> str:
             """Look."""
             self.looked.append(n)
+            self.gate.wait(30.0)
             return f"look {n}"
 
         @tool(confirm=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import anthropic
@@ -341,6 +342,22 @@ def test_what_the_agent_does_beside_each_other_is_fenced_after_the_text(agents: 
     assert text.startswith(beginning), text
     assert text.endswith("It gave: look 3 | look 4")
     assert "\n\n\n" not in text
+
+
+def test_an_output_that_comes_while_the_agents_own_call_goes_on_waits_for_that(url: str, agents: ApiAgents) -> None:
+    agents.gate.clear()
+    schema: Any = {"type": "function", "name": "weather", "parameters": WEATHER.parameters, "strict": False}
+    with openai.OpenAI(base_url=f"{url}/v1", api_key=TOKEN, max_retries=0) as client, ThreadPoolExecutor() as threads:
+        for event in client.responses.create(model="agent", input="mixed Rome", tools=[schema], stream=True):
+            if event.type == "response.created":
+                id = event.response.id
+            if event.type == "response.output_item.done" and event.item.type == "function_call":
+                output: Any = {"type": "function_call_output", "call_id": event.item.call_id, "output": "sunny"}
+                answer = threads.submit(
+                    client.responses.create, model="agent", input=[output], tools=[schema], previous_response_id=id
+                )
+                threading.Timer(0.3, agents.gate.set).start()
+        assert answer.result().output_text == "It gave: look 7 | sunny"
 
 
 @streamed
