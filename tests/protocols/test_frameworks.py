@@ -521,6 +521,13 @@ def test_smolagents_code_is_taken_out_of_the_text_however_that_is_cut(size: int)
     ]
 
 
+@pytest.mark.parametrize("pieces", [["No code here</code>"], ["No code here</", "code>"]])
+def test_smolagents_a_tag_that_ends_no_code_is_no_text(pieces: list[str]) -> None:
+    """The framework adds it to a text without code."""
+    stream = smolagents(*map(says, pieces), step_over(), answers("Done."))
+    assert [message.content for message in stream.get_final_messages()] == ["No code here", "Done."]
+
+
 def test_smolagents_code_that_runs_otherwise_than_it_was_written_replaces_it() -> None:
     items = [says("<code>final_answer = 1</code>"), runs_code("final_answer_variable = 1"), step_over(), answers("1")]
     stream = read("smolagents", items)

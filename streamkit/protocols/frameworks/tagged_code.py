@@ -23,15 +23,26 @@ class TaggedCode:
 
     def feed(self, piece: str) -> Iterator[tuple[bool, str]]:
         """Yield what is certain with this piece of the text: whether it is code, and the part."""
-        part, tag, self._held = (self._held + piece).partition(_TAGS[self._is_code])
+        part, tag, self._held = self._cut(self._held + piece)
         while tag:
             yield from self._take(part.rstrip() if self._is_code else part)
-            self._is_code, self._skips_space = not self._is_code, True
-            part, tag, self._held = self._held.partition(_TAGS[self._is_code])
-        certain = part[: len(part) - overlap(part, _TAGS[self._is_code])]
+            if self._is_code or tag == _TAGS[0]:
+                self._is_code, self._skips_space = not self._is_code, True
+            part, tag, self._held = self._cut(self._held)
+        certain = part[: len(part) - max(overlap(part, tag) for tag in self._tags)]
         certain = certain.rstrip() if self._is_code else certain
         yield from self._take(certain)
         self._held = part[len(certain) :]
+
+    @property
+    def _tags(self) -> tuple[str, ...]:
+        """The tags that are none of the text here: code ends with the second one. Where there is no code, the framework adds it as well."""
+        return _TAGS[1:] if self._is_code else _TAGS
+
+    def _cut(self, text: str) -> tuple[str, str, str]:
+        """Return what comes before the first tag, the tag, and what comes after it."""
+        tag = min((tag for tag in self._tags if tag in text), key=text.index, default=self._tags[0])
+        return text.partition(tag)
 
     def finish(self) -> Iterator[tuple[bool, str]]:
         """Yield the rest, where the text ends."""
