@@ -359,7 +359,7 @@ def mutated(data: bytes, dice: random.Random) -> bytes:
         return data
     try:
         found = [*framer.feed(body), *framer.finish()]
-    except sk.LimitError:
+    except sk.StreamkitError:  # too long, or damaged
         return data
     if not found:
         return data
