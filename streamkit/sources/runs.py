@@ -97,13 +97,13 @@ class AiRun(AsyncIterator[Any]):
             event = await anext(self._run)
         except ExceptionGroup as group:  # the task groups of the run are around its exception
             raise _only_one_in(group) from None
-        said = event
-        while said.kind == "partial_tool_call_result" and hasattr(said.value, "kind"):
-            said = said.value
-        self._is_blocked = said.kind == "run_blocked"
-        if said.kind == "hook" and said.hook.status == "pending" and said.hook.hook_type == "ToolApproval":
-            vars(event)["asked"] = said.hook.hook_id, self._answer_to(said.hook.hook_id)  # the event itself is frozen
-        elif said.kind == "hook":
+        inner = event
+        while inner.kind == "partial_tool_call_result" and hasattr(inner.value, "kind"):
+            inner = inner.value
+        self._is_blocked = inner.kind == "run_blocked"
+        if inner.kind == "hook" and inner.hook.status == "pending" and inner.hook.hook_type == "ToolApproval":
+            vars(event)["asked"] = inner.hook.hook_id, self._answer_to(inner.hook.hook_id)  # the event itself is frozen
+        elif inner.kind == "hook":
             self._answers = [answer for answer in self._answers if answer.open]
         return event
 

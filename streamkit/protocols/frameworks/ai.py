@@ -167,9 +167,6 @@ class Decoder(FrameworkDecoder):
             done = Confirmation(id, subject, status="approved" if granted else "declined", reason=reason)
             yield ConfirmationDone(done)
 
-    def _read_nothing(self, item: WireObject) -> Iterable[Event]:
-        return ()
-
     readers: ClassVar[Mapping[str, Callable[[Any, WireObject], Iterable[Event]]]] = {
         "stream_start": _read_start,
         "stream_end": _read_end,
@@ -183,7 +180,7 @@ class Decoder(FrameworkDecoder):
         "file": _read_file,
         "partial_tool_call_result": _read_partial,
         "hook": _read_hook,
-        "run_blocked": _read_nothing,
+        "run_blocked": FrameworkDecoder.read_nothing,
     }
 
 

@@ -85,6 +85,10 @@ class FrameworkDecoder(base.Decoder):
         """Yield the end of what is open where the framework's stream has ended without its last item."""
         yield from self._close_all("incomplete")
 
+    def read_nothing(self, item: WireObject) -> Iterable[Event]:
+        """The reader of items that say nothing more than others do."""
+        return ()
+
     # -- the run
 
     def _begin_run(self, **fields: Any) -> Iterator[Event]:

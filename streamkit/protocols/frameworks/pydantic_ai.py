@@ -211,20 +211,17 @@ class Decoder(FrameworkDecoder):
         self._before = _tokens(as_object(item.get("usage")))
         return iter(())
 
-    def _read_nothing(self, item: WireObject) -> Iterable[Event]:
-        return ()
-
     readers: ClassVar[Mapping[str, Callable[[Any, WireObject], Iterable[Event]]]] = {
         "part_start": _read_part,
         "part_delta": _read_delta,
         "part_end": _read_part_end,
-        "final_result": _read_nothing,
+        "final_result": FrameworkDecoder.read_nothing,
         "function_tool_call": _read_running_call,
         "output_tool_call": _read_running_call,
         "function_tool_result": _read_result_of_call,
         "output_tool_result": _read_result_of_call,
-        "deferred_tool_requests": _read_nothing,  # a capability may resolve them; the result has those that are left
-        "deferred_tool_results": _read_nothing,
+        "deferred_tool_requests": FrameworkDecoder.read_nothing,  # a capability may resolve them; the result has those that are left
+        "deferred_tool_results": FrameworkDecoder.read_nothing,
         "custom": _read_custom,
         "capability": _read_custom,
         "usage": _read_usage,

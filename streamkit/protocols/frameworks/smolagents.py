@@ -229,14 +229,11 @@ class Decoder(FrameworkDecoder):
             yield from self._close(_ANSWER)
         yield from self._end_run("incomplete", "max_steps") if self._is_at_limit else self._end_run()
 
-    def _read_nothing(self, item: WireObject) -> Iterable[Event]:
-        return ()
-
     readers: ClassVar[Mapping[str, Callable[[Any, WireObject], Iterable[Event]]]] = {
         "ChatMessageStreamDelta": _read_delta,
         "ToolCall": _read_call,
         "ToolOutput": _read_output,
-        "ActionOutput": _read_nothing,
+        "ActionOutput": FrameworkDecoder.read_nothing,
         "PlanningStep": _read_plan,
         "ActionStep": _read_step,
         "FinalAnswerStep": _read_answer,

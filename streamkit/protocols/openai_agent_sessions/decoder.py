@@ -296,19 +296,16 @@ class Decoder(FrameworkDecoder):
                 id, text_or_json(wire.get("output") if error is None else error), failed=error is not None
             )
 
-    def _read_nothing(self, item: WireObject) -> Iterable[Event]:
-        return ()
-
     readers: ClassVar[Mapping[str, Callable[[Any, WireObject], Iterable[Event]]]] = {
         "agent.session.idle": _read_idle,
         "agent.session.failed": _read_failed,
         "agent.session.requires_action": _read_requires_action,
         "agent.session.subagent.created": _read_subagent,
         "agent.output.command_execution_output.delta": _read_printed,
-        "agent.session.created": _read_nothing,
-        "agent.session.in_progress": _read_nothing,
+        "agent.session.created": FrameworkDecoder.read_nothing,
+        "agent.session.in_progress": FrameworkDecoder.read_nothing,
         "agent.session.turn.created": _read_turn_created,
-        "agent.session.turn.in_progress": _read_nothing,
+        "agent.session.turn.in_progress": FrameworkDecoder.read_nothing,
         "agent.session.turn.completed": _read_turn_end,
         "agent.session.turn.failed": _read_turn_end,
         "agent.session.turn.cancelled": _read_turn_end,
