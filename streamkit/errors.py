@@ -260,10 +260,13 @@ def raise_source_error(error: Exception) -> NoReturn:
     Raises:
         StreamkitError: the error itself, if it is one already.
         KeyboardInterrupt: or SystemExit, that a library turned into the error.
+        UsageError: the source needs asyncio, which does not run here.
         SourceError: any other; `SourceTimeoutError` if it is a timeout.
     """
     if isinstance(error, StreamkitError):
         raise error
+    if isinstance(error, RuntimeError) and str(error) == "no running event loop":  # asyncio's words
+        raise UsageError("the source needs asyncio, and none runs here: this is trio, or a thread") from error
     if (interrupt := _interrupt_in(error)) is not None:
         raise interrupt
     names = {kind.__name__ for kind in type(error).__mro__}

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import inspect
 import json
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+import trio
 
 import streamkit as sk
 from streamkit import errors
@@ -167,6 +169,17 @@ def test_a_chained_stream_begins_a_step_without_how_it_ended() -> None:
     with pytest.raises(sk.StreamkitError):
         sk.stream(events, Sees()).until_done()
     assert seen == [("in_progress", None, None, None)]
+
+
+def test_a_source_that_needs_asyncio_says_so_on_trio() -> None:
+    """As the runs of most frameworks do."""
+
+    async def items() -> AsyncIterator[Any]:
+        asyncio.get_running_loop()
+        yield b""
+
+    with pytest.raises(sk.UsageError, match="the source needs asyncio"):
+        trio.run(sk.astream(items()).until_done)
 
 
 def replayed(content: bytes) -> Any:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import anyio
+import msgspec
 
 from ..errors import raise_source_error
 from ..limits import DEFAULT_LIMITS, Limits
@@ -98,7 +99,9 @@ async def _open(value: Any, limits: Limits, after: str | None) -> AsyncSource:
     if offers(value, "__aiter__") and is_unsent_request(value):
         return await open_async(request_of(value), limits)
     if is_pydantic_run(value):
-        return await _of_async_iterable(PydanticRun(value))
+        source = await _of_async_iterable(PydanticRun(value))
+        source.traits = msgspec.structs.replace(source.traits, protocol="pydantic_ai")
+        return source
     if is_ai_run(value):
         return await _of_async_iterable(AiRun(value))
     if offers(value, "__aiter__"):  # before awaitables: a stream that is one too gives its end where it is awaited

@@ -6,6 +6,7 @@ Each is recognised by its methods. No framework is imported.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from collections import deque
 from collections.abc import AsyncIterator
@@ -32,7 +33,7 @@ def is_pydantic_run(value: Any) -> bool:
 class PydanticRun(AsyncIterator[Any]):
     """The events of a run, and each response of the model (`ModelResponse`, with its model, tokens and finish reason) once it is over:
     before the event that follows it, also where the run fails. After the first event come the tokens that the run's conversation
-    had before (`RunUsage`), if it goes on with one."""
+    had before (`RunUsage`), if it goes on with one. Where the application has cancelled the run, the last item is its `RunCancelled`."""
 
     def __init__(self, run: Any) -> None:
         self._run = run
@@ -55,8 +56,12 @@ class PydanticRun(AsyncIterator[Any]):
         except StopAsyncIteration:
             raise
         except Exception as error:
-            self._items += self._new_responses() if self._has_begun else ()
-            self._error = error
+            with contextlib.suppress(Exception):  # of a run that never began, which has no messages
+                responses = self._new_responses()
+                self._items += responses if self._has_begun else [one for one in responses if one.usage.has_values()]
+            is_cancelled = type(error).__name__ == "RunCancelled"
+            self._items += [error] if is_cancelled else []
+            self._error = StopAsyncIteration() if is_cancelled else error
             return
         if getattr(event, "event_kind", None) not in _WITHIN_RESPONSE:
             self._items += self._new_responses()

@@ -409,6 +409,29 @@ async def test_stopping_the_stream_stops_the_run_and_its_request(api: str, way: 
     assert stream.messages[0].content == "Hell"
 
 
+@on_asyncio
+async def test_a_run_that_is_cancelled_by_its_own_handle_is_cancelled() -> None:
+    async with agent_on(Reply("Hello there.", never_ends=True)) as (agent, _), agent.run_stream_events("Go.") as run:
+        stream = sk.astream(run)
+        async for _ in stream.text_deltas:
+            run.cancel()
+    assert (stream.status, stream.messages[0].content) == ("cancelled", "Hell")
+    assert not stream.error
+
+
+@on_asyncio
+async def test_responses_without_a_part_have_tokens_where_the_run_fails() -> None:
+    async with agent_on(*[Reply(usage=Tokens(9, 4))] * 4) as (agent, server):
+        stream = sk.astream(agent.run_stream_events("Go."))
+        with pytest.raises(sk.SourceError):
+            await stream.until_done()
+    assert stream.usage is not None
+    assert (stream.usage.input_tokens, stream.usage.output_tokens) == (
+        9 * len(server.requests),
+        4 * len(server.requests),
+    )
+
+
 # -- the other forms of a run
 
 

@@ -189,6 +189,10 @@ class Decoder(FrameworkDecoder):
             yield self._ask(as_text(call.get("tool_call_id")), text_or_json(args), name=name)
         yield from self._end("requires_action" if "approvals" in result else None)
 
+    def _read_cancelled(self, item: WireObject) -> Iterator[Event]:
+        """The application has cancelled the run by its handle."""
+        yield from self._end("cancelled")
+
     def _end(self, status: RunStatus | None = None) -> Iterator[Event]:
         cut_short = self._finish_reason in _CUT_SHORT
         yield from self._end_run(status or ("incomplete" if cut_short else "completed"))
@@ -227,6 +231,7 @@ class Decoder(FrameworkDecoder):
         "usage": _read_usage,
         "response": _read_response,
         "agent_run_result": _read_result,
+        "cancelled": _read_cancelled,
     }
 
 

@@ -17,7 +17,8 @@ _TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_to
 
 
 def item_of(value: Any) -> Any:
-    """Return a dict of an event, of a response (`ModelResponse`) or of a run's tokens (`RunUsage`); any other value as it is."""
+    """Return a dict of an event, of a response (`ModelResponse`), of a run's tokens (`RunUsage`) or of its cancellation
+    (`RunCancelled`); any other value as it is."""
     if isinstance(getattr(value, "event_kind", None), str):
         return _event(value)
     if getattr(value, "kind", None) == "response":
@@ -28,6 +29,8 @@ def item_of(value: Any) -> Any:
         }
     if hasattr(value, "input_tokens") and hasattr(value, "requests"):
         return {"event_kind": "usage", "usage": _usage(value)}
+    if isinstance(value, Exception):
+        return {"event_kind": "cancelled"}
     return value
 
 
