@@ -252,6 +252,9 @@ class StoredData:
 _UNREADABLE = (UsageError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 
+_NO_LOOP = {"no running event loop": "asyncio", "must be called from async context": "trio"}  # in the words of each
+
+
 def raise_source_error(error: Exception) -> NoReturn:
     """Raise an error of a client as a `SourceError`, with the client's own as its cause.
 
@@ -260,13 +263,13 @@ def raise_source_error(error: Exception) -> NoReturn:
     Raises:
         StreamkitError: the error itself, if it is one already.
         KeyboardInterrupt: or SystemExit, that a library turned into the error.
-        UsageError: the source needs asyncio, which does not run here.
+        UsageError: the source needs asyncio or trio, which does not run here.
         SourceError: any other; `SourceTimeoutError` if it is a timeout.
     """
     if isinstance(error, StreamkitError):
         raise error
-    if isinstance(error, RuntimeError) and str(error) == "no running event loop":  # asyncio's words
-        raise UsageError("the source needs asyncio, and none runs here: this is trio, or a thread") from error
+    if isinstance(error, RuntimeError) and (needed := _NO_LOOP.get(str(error))) is not None:
+        raise UsageError(f"the source needs {needed}, which does not run here") from error
     if (interrupt := _interrupt_in(error)) is not None:
         raise interrupt
     names = {kind.__name__ for kind in type(error).__mro__}

@@ -178,7 +178,7 @@ def test_a_source_that_needs_asyncio_says_so_on_trio() -> None:
         asyncio.get_running_loop()
         yield b""
 
-    with pytest.raises(sk.UsageError, match="the source needs asyncio"):
+    with pytest.raises(sk.UsageError, match="the source needs asyncio, which does not run here"):
         trio.run(sk.astream(items()).until_done)
 
 

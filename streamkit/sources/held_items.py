@@ -129,7 +129,7 @@ def failed_run(held: Sequence[Any]) -> Sequence[Event]:
 
 def _unrecognised(first: Any) -> ProtocolError:
     """Return the error about a source whose protocol was not recognised, by its first item."""
-    kind, hint = "", f"give `protocol=`, one of: {', '.join(registry.names())}"
+    kind, hint = "", f"give `protocol=`, one of: {', '.join(registry.names())}, or text for plain text"
     if not isinstance(first, _PLAIN_ITEMS):
         kind = f"the {type(first).__module__}.{type(first).__qualname__} "
         hint = source_of_framework(first) or (

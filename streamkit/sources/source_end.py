@@ -50,7 +50,9 @@ def cut_off(decoder: Decoder | None, seen: bytes, *, in_item: bool, has_run: boo
         return _unknown_framing(seen[:_SHOWN])
     if decoder is None:
         how = f"without {'a complete' if seen else 'any'} item"
-        shown = f"; it begins with {seen[:_SHOWN]!r}" if seen else "; one that was read before has none left"
+        shown = "; one that was read before has none left"
+        if seen:
+            shown = f'; it begins with {seen[:_SHOWN]!r}. If it is plain text, pass `protocol="text"`'
         return IncompleteStreamError(f"the source was cut off: it ended {how}, before its protocol's end{shown}")
     if not has_run and decoder.index:
         return IncompleteStreamError(

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import anyio
 import anyio.to_thread
 
-from ..errors import SourceError
+from ..errors import SourceError, UsageError
 from .interrupt import Interruptible
 from .source import AsyncSource, Batch, Source, call_source
 
@@ -31,12 +31,13 @@ async def call_off_loop(function: Callable[[], Any]) -> Any:
 
     Raises:
         SourceError: the function raised.
+        UsageError: it needs the event loop.
     """
     if _returns_at_once(function):
         return call_source(function)
     try:
         return await in_thread(partial(call_source, function))
-    except SourceError as error:
+    except (SourceError, UsageError) as error:
         cause = error.__cause__
         if isinstance(cause, RuntimeError) and re.search("event loop|async context", str(cause)):
             error.add_note(

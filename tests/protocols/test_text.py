@@ -65,7 +65,7 @@ def test_pieces_of_str_are_plain_text_where_they_begin_as_no_protocol_does(piece
 @pytest.mark.parametrize("start", ["data: x", "event", ": x", "{", "[", "id: 1\n"])
 def test_what_begins_as_a_protocol_does_is_plain_text_by_name_alone(start: str) -> None:
     for source in ([start, "\n\ny"], iter([start, "\n\ny"])):
-        with pytest.raises(sk.StreamkitError):
+        with pytest.raises(sk.StreamkitError, match="plain text"):
             sk.stream(source).until_done()
     assert text_of([start, "\n\ny"], protocol="text") == start + "\n\ny"
 
