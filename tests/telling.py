@@ -65,7 +65,6 @@ def tell_bytes(kind: type[Decoder], chunks: Iterable[bytes], *, strict: bool = F
     framer.expect_names(kind.sse_event_names)
     engine = Engine(strict=strict)
     decoder = kind(engine.messages.new_id)
-    engine.warning_list.decoder = decoder
     story = Story(engine, decoder)
     for chunk in chunks:
         story.take(engine.complete(decoder.feed_frames(framer.feed(chunk))))
@@ -77,7 +76,6 @@ def tell_items(kind: type[Decoder], items: Sequence[Any], *, strict: bool = Fals
     """The story of items that are parsed already."""
     engine = Engine(strict=strict)
     decoder = kind(engine.messages.new_id)
-    engine.warning_list.decoder = decoder
     story = Story(engine, decoder)
     for item in items:
         story.take(engine.complete(decoder.feed_items([item])))

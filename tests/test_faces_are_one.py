@@ -39,7 +39,6 @@ SHARED = (
     "get_final_run_steps",
     "chunks",
     "sse",
-    "wait_for",
     "_close_source",
 )
 

@@ -815,7 +815,6 @@ def value_at(value: Any, path: tuple[Any, ...]) -> Any:
 def story(decoder: protocols.Decoder, batches: list[Any], feed: Callable[[Any], Any]) -> str:
     """All events that an engine makes of these batches, with the content of their messages when they came."""
     engine = Engine()
-    engine.warning_list.decoder = decoder
     found: list[Any] = []
 
     def take(events: Iterable[Event]) -> None:

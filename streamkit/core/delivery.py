@@ -29,7 +29,13 @@ _Calls: TypeAlias = Sequence[Call | _DeltaHook]  # those of one kind of event
 
 
 class BatchDecoder(Protocol):
-    """Makes the events of a source's batches."""
+    """Makes the events of a source's batches.
+
+    Attributes:
+        decoder: of its protocol; None before that is recognised.
+    """
+
+    decoder: Any
 
     def decode(self, batch: Any, /) -> Sequence[Any] | None:
         """Return the events of a batch; None at the source's end."""
@@ -111,7 +117,6 @@ class Delivery:
         delta of an open message is complete as it is: the common case. The engine completes all other events."""
         engine, pull, warnings = self._engine, self._pull_now, self._engine.warning_list
         open_messages, pending = engine.messages.open_by_id, engine.pending
-        coroutine = CoroutineType if self._awaits else None
         others: Iterator[Any] = iter(())  # the hooks of a delta that are still to be called
         try:
             while True:
@@ -143,15 +148,17 @@ class Delivery:
                         self._look_for_content(event)
                     for hook in (others := iter(self._hooks[event.__class__])):
                         result = hook(event, message)
-                        if result is not None and (type(result) is coroutine or self._must_await(hook, result)):
-                            result = _check_returned(hook, (yield result))  # no coroutine is held once it was awaited
+                        if result is not None:
+                            yield from self._await(hook, result)
+                            result = None  # no coroutine is held once it was awaited
                         if self._closing:
                             raise Stopped
                     if self._iterated:
                         yield event
                         if self._closing:
                             self._check()
-                if pending.waiting or pending.not_approved or warnings.decoder.exhausted:
+                decoder = source.decoder
+                if pending.waiting or pending.not_approved or (decoder is not None and decoder.exhausted):
                     return True
         except BaseException as error:
             yield from self._end_delta(others, error)
@@ -233,9 +240,8 @@ class Delivery:
             if self._closing and isinstance(event, Delta):
                 return
             try:
-                result = _invoke(call, event)
-                if result is not None and self._must_await(call, result):
-                    _check_returned(call, (yield result))
+                if (result := _invoke(call, event)) is not None:
+                    yield from self._await(call, result)
             except BaseException as error:
                 yield from self._emit_to_rest(calls[number:], event, error)
                 raise
@@ -248,9 +254,8 @@ class Delivery:
         try:
             for call in calls:
                 try:
-                    result = _invoke(call, event)
-                    if result is not None and self._must_await(call, result):
-                        _check_returned(call, (yield result))
+                    if (result := _invoke(call, event)) is not None:
+                        yield from self._await(call, result)
                 except Exception as another:
                     add_note(error, event, another)
         finally:
@@ -264,30 +269,26 @@ class Delivery:
         """Note what an event means for the stream itself."""
         raise NotImplementedError("the managers implement it")
 
-    def _must_await(self, hook: Any, result: Any) -> bool:
-        """Whether the value that a hook returned has to be awaited.
+    def _await(self, hook: Any, result: Any) -> Steps:
+        """Await what a hook returned, and warn if it, or what it gives, is a value.
 
         Raises:
-            UsageError: it has to be, and this is a sync stream.
+            UsageError: it is an awaitable, and this is a sync stream.
         """
-        if not inspect.isawaitable(result):
-            _check_returned(hook, result)
-            return False
-        if self._awaits:
-            return True
-        if isinstance(hook, Call):
-            hook = hook.function
-        if inspect.iscoroutine(result):
-            result.close()
-        name = getattr(hook, "__qualname__", repr(hook))
-        raise UsageError(f"{name} returned an awaitable, which a sync stream cannot await: use `astream`")
+        function = hook.function if isinstance(hook, Call) else hook
+        if type(result) is CoroutineType or inspect.isawaitable(result):
+            if not self._awaits:
+                raise _cannot_await(function, result)
+            result = yield result
+        if result is not None:
+            warn_of_returned_value(function, result)
 
 
-def _check_returned(hook: Any, value: object) -> Any:
-    """Warn if a hook returned a value, also when it was awaited. Returns None."""
-    if value is not None:
-        warn_of_returned_value(hook.function if isinstance(hook, Call) else hook, value)
-    return None
+def _cannot_await(hook: Any, awaitable: Any) -> UsageError:
+    if inspect.iscoroutine(awaitable):
+        awaitable.close()
+    name = getattr(hook, "__qualname__", repr(hook))
+    return UsageError(f"{name} returned an awaitable, which a sync stream cannot await: use `astream`")
 
 
 def _invoke(call: Call | _DeltaHook, event: Any) -> Any:

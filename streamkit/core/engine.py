@@ -29,7 +29,7 @@ from .pending import PendingAnswers
 from .run_tracker import RunTracker
 from .split_text import SplitDelta
 from .waker import NoWaker, Waker
-from .warning_list import ItemDecoder, WarningList
+from .warning_list import WarningList
 
 __all__ = ["Engine"]
 
@@ -96,19 +96,14 @@ class Engine:
         self.ends_before: Collection[type[e.Event]] = ()
         self._forget_above = 0  # up to this length lists are left alone: little could be forgotten the last time
 
-    # -- its source, and its memory
-
-    def begin_source(self, decoder: ItemDecoder, *, is_canonical: bool) -> None:
-        """Set the decoder of the next source. A canonical source has the events of another stream, and ends this one with its
-        end."""
-        self.warning_list.decoder = decoder
-        self.pending.is_canonical = is_canonical
+    # -- its memory
 
     def release(self) -> None:
-        """Drop the references to the decoder and to the stream, because no more events come: so the garbage collector is not
-        needed to free them. What users read stays: messages, the run and its steps, warnings."""
-        for part in (self.messages, self.content, self.pending, self.runs, self.warning_list):
-            part.release()
+        """Drop the references to the newest item and to the stream, because no more events come: so the garbage collector is
+        not needed to free them. What users read stays: messages, the run and its steps, warnings."""
+        self.messages.release()
+        self.pending.release()
+        self.warning_list.cause = None
         self.source_ends = {}
 
     def forget_oldest(self, limit: int) -> None:
@@ -229,6 +224,8 @@ class Engine:
         elif self.failure is not None:
             status = "failed"
         yield from self._close_open(status, e.StreamEnd())
+        if not self.pending.waiting:
+            return
         yield from self.pending.source_done()
         failed = outcome is not None and outcome.status in _FAILED
         if complete and not failed and not self.runs.requires_action and self.pending.open_calls:
@@ -299,20 +296,25 @@ class Engine:
             outcome = "requires_action"
         how: e.RunStatus = status or outcome
         yield from self._close_open(how, e.StreamEnd())
-        for confirmation in self.pending.undecided:
-            if status is None:
-                yield from self.pending.settle(confirmation, "unanswered")
-            else:
-                yield from self.pending.settle(confirmation, "declined", reason=NOT_ANSWERED)
-        for call in self.pending.unanswered:
-            if call.answer_slot is not None:
-                call.answer_slot.close()
+        if self.pending.waiting:
+            yield from self._end_questions(is_early=status is not None)
         if how == "requires_action" and not runs.requires_action and runs.run is not None:
             yield from runs.require_action(e.Run(), e.StreamEnd())
         yield from runs.end_last_step(how, error)
         run_done = runs.end(how, error)
         if run_done is not None and self.assign_cursor(run_done):
             yield run_done
+
+    def _end_questions(self, *, is_early: bool) -> Iterator[e.Event]:
+        """Settle the questions that are still open at the end."""
+        for confirmation in self.pending.undecided:
+            if is_early:
+                yield from self.pending.settle(confirmation, "declined", reason=NOT_ANSWERED)
+            else:
+                yield from self.pending.settle(confirmation, "unanswered")
+        for call in self.pending.unanswered:
+            if call.answer_slot is not None:
+                call.answer_slot.close()
 
     def assign_cursor(self, event: e.Event) -> bool:
         """Give one of the stream's last events the cursor of the canonical source's. Returns whether to deliver it: False if

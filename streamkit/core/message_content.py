@@ -62,11 +62,6 @@ class MessageContent:
         self._halves: dict[str, str] = {}
         self._annotated: dict[str, set[bytes]] = {}  # the annotations of open messages
 
-    def release(self) -> None:
-        """Forget what only further events would need, because nothing more comes."""
-        self._halves.clear()
-        self._annotated.clear()
-
     # -- deltas
 
     def complete_delta(self, event: e.Delta) -> Iterator[e.Event]:
@@ -78,7 +73,8 @@ class MessageContent:
         if message is None:
             yield from self._create_for(event, event)
             message = self._messages.all[-1]
-        yield from self._end_half(event.message_id, message, event)
+        if self._halves:
+            yield from self._end_half(event.message_id, message, event)
         if event.replace:
             message.replace_content(event.value)
         else:
@@ -161,7 +157,8 @@ class MessageContent:
                 message.pieces.append(final.content)
                 yield self._delta(message, final.content, event)
         else:
-            yield from self._end_half(final.id, message, event)
+            if self._halves:
+                yield from self._end_half(final.id, message, event)
             if final.has_content:
                 yield from self._compare(message, final.content, event)
         _take_header(message, final)
@@ -197,7 +194,8 @@ class MessageContent:
         key = event.message_id
         if (message := self._messages.get_open(key)) is None:
             return
-        yield from self._end_half(key, message, event)
+        if self._halves:
+            yield from self._end_half(key, message, event)
         self._messages.sizes.measure(message, is_last=True)
         yield from self._close(key, message, event.status, event)
 
@@ -246,7 +244,8 @@ class MessageContent:
         messages = self._messages
         for key, message in [*messages.open_by_id.items(), *messages.renamed.items()]:
             if ids is None or message.id in ids:
-                yield from self._end_half(key, message, cause)
+                if self._halves:
+                    yield from self._end_half(key, message, cause)
                 yield from self._close(key, message, status, cause)
 
     # -- about a message

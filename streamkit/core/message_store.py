@@ -94,7 +94,6 @@ class MessageStore:
             self._answered_early,
         ):
             held.clear()
-        self.sizes.release()
         self.new_id = self._numbered_id
 
     # -- sizes
@@ -128,11 +127,6 @@ class MessageStore:
     def open(self) -> list[Message]:
         """The messages that have not ended."""
         return [message for message in self.all if message.status == "in_progress"]
-
-    @property
-    def has_open(self) -> bool:
-        """Whether there is an open message to which the decoder can refer."""
-        return bool(self.open_by_id or self.renamed)
 
     def get(self, id: str) -> Message | None:
         """Return the message with this id, open or not."""

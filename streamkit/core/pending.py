@@ -219,6 +219,8 @@ class PendingAnswers:
     @property
     def has_open_questions(self) -> bool:
         """Whether the run cannot go on without an answer: to a confirmation that is not decided, or to a tool call."""
+        if not self.confirmations:
+            return bool(self.waiting)
         undecided = ("pending", "unanswered")
         return any(confirmation.status in undecided for confirmation in self.confirmations) or bool(self.unanswered)
 

@@ -42,10 +42,6 @@ class RunTracker(msgspec.Struct, eq=False):
     _step_count: int = 0  # forgotten steps count as well
     _made_by_id: dict[str, e.RunStep] | None = None  # most sources give their steps no ids
 
-    def release(self) -> None:
-        """Forget the ids of steps, because nothing more comes."""
-        self._made_by_id = None
-
     @property
     def _by_id(self) -> dict[str, e.RunStep]:
         """The steps by their ids."""

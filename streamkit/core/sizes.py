@@ -43,11 +43,6 @@ class MessageSizes:
         self._besides: dict[str, int] = {}  # characters that they have beside their content
         self._metadata: dict[str, int] = {}  # the part of these that is metadata
 
-    def release(self) -> None:
-        """Forget all sizes, because nothing more comes. The limits stay."""
-        for sizes in (self._contents, self._besides, self._metadata):
-            sizes.clear()
-
     def measure(self, message: Message, *, is_last: bool = False) -> None:
         """Compare the size of a message, and that of all messages, with the limits.
 

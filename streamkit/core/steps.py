@@ -14,10 +14,9 @@ nothing, and every decision is made in one place, for the sync and the async man
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
-from ..answers import Answer
 from ..errors import StreamkitError
 from ..limits import Limits
 
@@ -96,14 +95,12 @@ class CallForSource(Step):
 
 
 class WaitForAnswers(Step):
-    """Wait until something is answered, or the time of a deferral is over: of these answers, which were deferred since
-    the last wait, or of those of earlier waits. The result is those whose time is over, each with the number of its
-    deferral. The wait may end early."""
+    """Wait until something is answered, at most so many seconds; None for any time. The wait may end early."""
 
-    __slots__ = ("deferred",)
+    __slots__ = ("seconds",)
 
-    def __init__(self, deferred: Sequence[Answer]) -> None:
-        self.deferred = deferred
+    def __init__(self, seconds: float | None) -> None:
+        self.seconds = seconds
 
 
 class Pause(Step):

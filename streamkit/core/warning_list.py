@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import msgspec
 
 from ..errors import ProtocolError
 from ..events import Event, StreamWarning
 
-__all__ = ["ADVICE", "ItemDecoder", "NoDecoder", "WarningList"]
+__all__ = ["ADVICE", "WarningList"]
 
 _MOST_WARNINGS = 1000
 _LONG_ITEM = 1 << 14  # bytes; `warnings` holds no longer items
@@ -17,21 +15,6 @@ _LONG_ITEM = 1 << 14  # bytes; `warnings` holds no longer items
 
 ADVICE = frozenset({"missing-outputs"})
 """The codes of warnings about the application, not its source: a strict stream does not raise them."""
-
-
-class ItemDecoder(Protocol):
-    """The decoder of a source's items."""
-
-    exhausted: bool
-
-
-class NoDecoder:
-    """Stands for the decoder before the first source and after the end."""
-
-    __slots__ = ("exhausted",)
-
-    def __init__(self) -> None:
-        self.exhausted = False
 
 
 class WarningList:
@@ -42,7 +25,6 @@ class WarningList:
 
     Attributes:
         warnings: the first 1000 warnings.
-        decoder: the decoder of the present source.
         cause: the event that is being completed, or was last.
         item_index: the number of the item that `cause` came from.
     """
@@ -51,22 +33,16 @@ class WarningList:
         "_faults",
         "_strict",
         "cause",
-        "decoder",
         "item_index",
         "warnings",
     )
 
     def __init__(self, *, strict: bool) -> None:
         self.warnings: list[StreamWarning] = []
-        self.decoder: ItemDecoder = NoDecoder()
         self.cause: Event | None = None
         self.item_index: int | None = None
         self._strict = strict
         self._faults: dict[str, None] = {}  # the faults of the warnings
-
-    def release(self) -> None:
-        """Refer to no item any more, because nothing more comes."""
-        self.decoder, self.cause = NoDecoder(), None
 
     def has_fault(self, fault: str) -> bool:
         """Whether a warning with this fault was added."""

@@ -21,7 +21,7 @@ from ..messages import ToolCallMessage
 from ..protocols import codec
 from ..protocols.base import OwnEvents
 from ..sources.source import AsyncSource, Readable, Source, SourceTraits
-from ..streams.deadlines import Deadlines
+from ..streams.timing import Deadlines
 from .answers import RelayAnswer, answer_of
 from .cursors import Entry, position_of
 from .reading import RunSource

@@ -125,7 +125,8 @@ class Writer(StreamState):
                 return
             try:
                 self._write(self._end_feed())
-                self._check_failure()
+                if (failure := self._failure()) is not None:
+                    raise failure
             except StreamkitError as error:
                 self._end(error)
                 raise
@@ -187,7 +188,8 @@ class Writer(StreamState):
                 self._begin()
                 self._end_message()
                 self._write(self._end_feed() if self._feed is not None else self._engine.source_done(complete=True))
-                self._check_failure()
+                if (failure := self._failure()) is not None:
+                    raise failure
             except Exception as error:
                 self._end(error)
                 return
@@ -331,7 +333,8 @@ class Writer(StreamState):
             return
         self._feed = None
         yield from chain(self._decoder_finished(), self._source_done())
-        self._check_cut_off()
+        if (cut := self._cut_off()) is not None:
+            raise cut
         self._source_decoder = None
 
     def _end(self, error: BaseException) -> None:

@@ -35,7 +35,7 @@ _ENDED = Source(iter(()), lambda: None)  # the source of a stream that is over
 
 
 class Stage(Protocol):
-    """Changes the events of a stream, between the decoder and the engine."""
+    """Changes the events of a stream, or looks at them, between the decoder and the engine."""
 
     def feed(self, events: Sequence[Event]) -> Sequence[Event]:
         """Return these events, changed."""
@@ -53,7 +53,7 @@ class SourceDecoder:
         kind: the decoder's class; None if the protocol is to be recognised.
         receivers: are called with each batch of frames or items before it is decoded: those of recorders.
         after: the cursor after which the stream resumes; None for the beginning.
-        stages: change its events, one after the other: those of `reasoning_tag=` and `fields=`.
+        stages: get its events, one after the other, and change them: those of `reasoning_tag=`, `fields=` and `timeouts=`.
 
     Attributes:
         source: what is read.
@@ -276,7 +276,7 @@ class SourceDecoder:
         """Make the decoder of the source's items."""
         self._engine.messages.begin_source()
         self.decoder = decoder = kind(self._engine.messages.new_id)
-        self._engine.begin_source(decoder, is_canonical=decoder.name == "streamkit")
+        self._engine.pending.is_canonical = decoder.name == "streamkit"
         self._first_bytes = b""
         if self.source.traits.may_ask:
             self._foreign_questions = foreign_questions(decoder, self._engine, live=self.source.traits.live)

@@ -24,6 +24,7 @@ from types import FrameType, GeneratorType
 from typing import Any, Protocol, TypeVar, cast
 
 from ..core.steps import Stopped
+from .graph_nodes import node_threads, runs_nodes
 
 __all__ = ["Interruptible", "Stopped", "close_graph", "hang_up", "hang_up_response", "stop_with_caller"]
 
@@ -221,7 +222,6 @@ class Interruptible:
 def _break_nodes(waiting: FrameType | None) -> None:
     """Stop the nodes of a graph that a thread waits for, as far as they wait for the network."""
     from .network_wait import awaited_connection
-    from .node_threads import node_threads
 
     python, current = _python_api(), sys._current_frames  # pyright: ignore[reportPrivateUsage]
     for thread, top in node_threads(current(), waiting):
@@ -234,9 +234,7 @@ def _break_nodes(waiting: FrameType | None) -> None:
 
 def close_graph(close: Callable[[], object]) -> None:
     """Close an iterator. If it is a graph's, it waits for its nodes, which are stopped where they wait for the network."""
-    from .node_threads import are_nodes_running
-
-    if not are_nodes_running(sys._current_frames()):  # pyright: ignore[reportPrivateUsage]
+    if not runs_nodes(sys._current_frames()):  # pyright: ignore[reportPrivateUsage]
         close()
         return
     closing, is_closed = threading.get_ident(), threading.Event()

@@ -17,6 +17,7 @@ from ..errors import raise_source_error
 from ..events import Run, RunDone, StreamEnd
 from ..limits import DEFAULT_LIMITS, Limits
 from .chunks import SyncChunks
+from .graph_nodes import is_graph_possible
 from .interrupt import Interruptible, close_graph
 from .items import Items, batches_of
 from .recognition import (
@@ -182,7 +183,7 @@ class _IterableSource(Source):
         try:
             for thing in (*runs_behind(self._iterator), *distinct(self._iterator, self._value)):
                 if callable(close := attribute(thing, "close") or attribute(thing, "abort")):
-                    close_graph(close)
+                    close_graph(close) if is_graph_possible() else close()
         except Exception as error:
             raise_source_error(error)
         finally:

@@ -19,8 +19,8 @@ from ..limits import DEFAULT_LIMITS, Limits
 from .awaiting import as_coroutines, innermost_scope
 from .chunks import AsyncChunks, SyncChunks
 from .generators import GeneratorSource
+from .graph_nodes import close_nodes
 from .items import Items
-from .node_tasks import close_nodes
 from .open import CANCELLED, distinct, open_sync
 from .openai_runs import of_openai_run, openai_run_of
 from .recognition import (

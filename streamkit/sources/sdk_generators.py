@@ -95,8 +95,7 @@ def _may_lead_on(value: Any) -> bool:
 def runs_behind(generator: Any) -> Iterator[Any]:
     """Yield what has to be closed before a generator, where an agent's run of smolagents is in it or is itself: the stream of the model's
     client, which refers to itself, so that otherwise only the garbage collector closes it; then the run."""
-    frame = _frame_of(generator)
-    if frame is None:
+    if "smolagents" not in sys.modules or (frame := _frame_of(generator)) is None:
         return
     module = frame.f_globals.get("__name__")
     # What a loop iterates has no name in the frame.

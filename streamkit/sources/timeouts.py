@@ -1,7 +1,7 @@
 """Ends a wait for a source that sends no content for too long, though it may send pings.
 
 The clock counts the time that the stream waits for its source, in which hooks and answers have no part. It is set back by
-content, which the decoded events are (`streams/lifecycle.py`), and not by bytes.
+content, which the decoded events are, and not by bytes.
 """
 
 from __future__ import annotations
@@ -9,11 +9,10 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from ..core.content import is_content
-from ..core.delivery import BatchDecoder
 from ..errors import SourceTimeoutError
 from ..events import Event
 from ..limits import Timeouts
@@ -68,15 +67,13 @@ class ContentClock:
         self._is_over = True
         self._look.set()
 
-    def note(self, events: Iterable[Event]) -> None:
-        """Events were decoded. If one of them is content, the time without content begins anew."""
+    def feed(self, events: Sequence[Event]) -> Sequence[Event]:
+        """Return these events, as a stage of the source's decoder. If one of them is content, the time without content begins
+        anew."""
         if any(map(is_content, events)):
             self._has_content = True
             self._since_content = 0.0
-
-    def noting(self, decoder: BatchDecoder) -> BatchDecoder:
-        """Return the same decoder, whose events are noted."""
-        return _NotedDecoder(decoder, self)
+        return events
 
     def _left(self) -> tuple[float, str]:
         """Return the seconds until the first timeout is over, and its name."""
@@ -216,18 +213,3 @@ class ContentClock:
             self._end()
             return result
         raise self._error() from cause
-
-
-class _NotedDecoder:
-    """Decodes as another one does, and lets a clock note the events."""
-
-    __slots__ = ("_clock", "_decoder")
-
-    def __init__(self, decoder: BatchDecoder, clock: ContentClock) -> None:
-        self._decoder, self._clock = decoder, clock
-
-    def decode(self, batch: Any, /) -> Sequence[Any] | None:
-        """Return the events of a batch; None at the source's end."""
-        events = self._decoder.decode(batch)
-        self._clock.note(events or ())
-        return events

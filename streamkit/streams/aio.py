@@ -177,7 +177,8 @@ class AsyncStreamManager(EventLoopManager, Generic[T]):
         self._closing = True
         self._in_loop(self._stop_waiting)
 
-    def _release_steps(self) -> None:
+    def _release(self) -> None:
+        super()._release()
         self._course, self._sleeps = NO_STEPS, None
 
     # -- as another stream's source
@@ -330,8 +331,8 @@ class AsyncStreamManager(EventLoopManager, Generic[T]):
             case CallForSource(function=function):
                 value = call_source(function)
                 return await self._open_in(await_source(value)) if inspect.isawaitable(value) else value
-            case WaitForAnswers(deferred=deferred):
-                return await self._wait(deferred)
+            case WaitForAnswers(seconds=seconds):
+                return await self.wait_for(anyio.Event(), seconds, for_answers=True)
             case Pause(seconds=seconds):
                 return await self._pause_for(seconds)
             case _:  # CLOSE
@@ -369,10 +370,3 @@ class AsyncStreamManager(EventLoopManager, Generic[T]):
     async def _close_source(self) -> None:
         if self._source is not None:
             await self._source.close()
-
-    async def wait_for(self, event: anyio.Event) -> None:
-        """As `StreamManager.wait_for`."""
-        self._wakeup = event
-        if not self._closing:
-            await event.wait()
-        self._wakeup = None

@@ -106,20 +106,18 @@ class EventLoopManager(Manager):
         finally:
             sleeps.is_opening = False
 
-    async def _wait(self, deferred: Any) -> Any:
-        self._wakeup = wakeup = anyio.Event()  # before the changes are looked at: none is missed
-        left = self._deadlines.left(deferred)
-        if not self._closing and not self._engine.pending.changes:
-            with anyio.move_on_after(left):
-                await wakeup.wait()
-        return self._deadlines.over()
+    async def wait_for(self, event: anyio.Event, seconds: float | None = None, *, for_answers: bool = False) -> None:
+        """As `StreamManager.wait_for`."""
+        self._wakeup = event  # before the changes are looked at: none is missed
+        if not self._closing and not (for_answers and self._engine.pending.changes):
+            with anyio.move_on_after(seconds):
+                await event.wait()
+        self._wakeup = None
 
     async def _pause_for(self, seconds: float) -> None:
         with anyio.move_on_after(seconds):
             while not self._closing:
-                self._wakeup = wakeup = anyio.Event()
-                await wakeup.wait()
-        self._wakeup = None
+                await self.wait_for(anyio.Event())
 
     # -- a stream that is dropped
 

@@ -19,7 +19,9 @@ from ..core.delivery import HookStopped, Steps, add_note
 from ..core.steps import CLOSE, ApplicationFailed, Stopped, WaitForAnswers
 from ..errors import RunFailedError, StreamkitError
 from ..events import Event, RunDone
+from ..sources.decoding import SourceDecoder
 from .opening import SourceOpener
+from .timing import Deadlines
 
 __all__ = ["NO_STEPS", "Lifecycle"]
 
@@ -38,6 +40,8 @@ class Lifecycle(SourceOpener):
     """The course of a stream, as steps for a manager."""
 
     _source_argument: Any
+    _reader: Any  # what `sse` reads it with, while it does
+    _deadlines: Deadlines | None = None  # of what was deferred; few streams wait for anything
 
     # -- the whole course
 
@@ -49,12 +53,12 @@ class Lifecycle(SourceOpener):
                 return
             if self._source is None:
                 yield from self._open_source(self._source_argument)
-            while self._source_decoder is not None:
-                decoder = self._batch_decoder
+            while (source_decoder := self._source_decoder) is not None:
                 try:
-                    while (yield from self._deliver_batches(decoder)):
-                        yield from self._deliver_answers(at_end=False)
-                        if self._pulls_no_more:
+                    while (yield from self._deliver_batches(source_decoder)):
+                        if self._engine.pending.waiting:
+                            yield from self._deliver_answers(at_end=False)
+                        if self._pulls_no_more(source_decoder):
                             break
                     is_over = yield from self._finish_source()
                 except StreamkitError as error:
@@ -66,7 +70,9 @@ class Lifecycle(SourceOpener):
                     yield from self._open_attempt()
                 elif not (yield from self._go_on()):
                     break
-            yield from self._deliver(chain(self._missing_answers(), self._engine.end(), self._last()))
+            if self._then is not None:
+                yield from self._deliver(self._missing_answers(self._then))
+            yield from self._deliver(chain(self._engine.end(), self._last()))
         except GeneratorExit:  # garbage collected: the driver of the steps ends the stream
             raise
         except BaseException as error:
@@ -127,17 +133,12 @@ class Lifecycle(SourceOpener):
     def _release(self) -> None:
         """Drop references that lead back to the stream, so that it is freed as soon as nobody holds it."""
         self._handlers, self._receivers, self._own_hooks, self._hooks = (), [], (), {}
-        self._source_argument = self._source = self._then = self._clock = None
+        self._source_argument = self._source = self._then = self._clock = self._reader = None
         if self._attempts is not None:
             self._attempts = None
         self._engine.release()
         if self._source_decoder is not None:
             self._source_decoder.end()
-        self._release_steps()
-
-    def _release_steps(self) -> None:
-        """Drop the generators that have ended."""
-        raise NotImplementedError("the managers implement it")
 
     # -- sources
 
@@ -146,7 +147,8 @@ class Lifecycle(SourceOpener):
         assert self._source_decoder is not None
         if (recorded := self._source_decoder.source.traits.recorded_end) is not None:
             yield from self._deliver(self._recorded_answers(recorded))
-        yield from self._deliver_answers(at_end=True)
+        if self._engine.pending.waiting:
+            yield from self._deliver_answers(at_end=True)
         return (next_source := self._next_source()) is not None and (yield from self._open_next(next_source))
 
     def _finish_source(self) -> Generator[Any, Any, bool]:
@@ -157,14 +159,15 @@ class Lifecycle(SourceOpener):
             StreamkitError: it failed, or was cut off, and there is no other attempt.
         """
         yield CLOSE
-        self._check()
+        if self._closing:
+            self._check()
         assert self._source_decoder is not None
         recorded = self._source_decoder.source.traits.recorded_end
         # With recorded retries, the transport failed: the decoder's items have no end.
         if recorded is None or not recorded.retries:
             yield from self._deliver(self._decoder_finished())
         is_attempt = self._attempts is not None or recorded is not None
-        error = self._cut_off(of_attempt=True) or self._failure() if is_attempt else None
+        error = self._failure(of_attempt=True) if is_attempt else None
         # A recording has its attempts one after the other: the failed one ends here, and the next source is the one after it.
         if recorded is not None and (error is not None or recorded.retries) and (retries := recorded.take_retries()):
             yield from self._deliver(chain.from_iterable(map(self._engine.end_attempt, retries)))
@@ -172,16 +175,15 @@ class Lifecycle(SourceOpener):
         if error is not None and (yield from self._ask_again(error)):
             return False
         yield from self._deliver(self._source_done())
-        self._check_failure()
+        if (error := self._failure()) is not None:
+            raise error
         return True
 
-    @property
-    def _pulls_no_more(self) -> bool:
+    def _pulls_no_more(self, source_decoder: SourceDecoder) -> bool:
         """Whether the source is not pulled again, though it may have more."""
-        engine, source_decoder = self._engine, self._source_decoder
-        if engine.pending.not_approved and not engine.pending.pull_approved:  # a recording is read to its end
-            return True
-        return source_decoder is not None and source_decoder.exhausted
+        pending = self._engine.pending
+        is_declined = pending.not_approved and not pending.pull_approved  # a recording is read to its end
+        return is_declined or source_decoder.exhausted
 
     def _next_source(self) -> Callable[[], Any] | None:
         """Return the function that makes the run's next source; None where the run ends."""
@@ -215,8 +217,9 @@ class Lifecycle(SourceOpener):
             try:
                 yield from self._open(value)
                 yield from self._deliver(self._action_taken())
-                decoder = self._batch_decoder
-                while not self._pulls_no_more and (yield from self._deliver_batches(decoder)):
+                source_decoder = self._source_decoder
+                assert source_decoder is not None
+                while not self._pulls_no_more(source_decoder) and (yield from self._deliver_batches(source_decoder)):
                     pass
                 yield from self._finish_source()
                 self._nested_outcome = self._engine.runs.outcome
@@ -237,7 +240,7 @@ class Lifecycle(SourceOpener):
         flags = self._nested, self._iterated
         attempts, self._attempts = self._attempts, None  # there is no other attempt at a nested source
         saved = self._source, self._source_decoder, engine.pending.takes_edits
-        decoder, pending = engine.warning_list.decoder, engine.pending
+        pending = engine.pending
         pulls = pending.pull_approves, pending.pull_approved, pending.has_outcomes
         self._nested = self._iterated = True
         try:
@@ -246,7 +249,6 @@ class Lifecycle(SourceOpener):
             self._nested, self._iterated = flags
             self._attempts, self._pulling = attempts, False
             self._source, self._source_decoder, engine.pending.takes_edits = saved
-            engine.warning_list.decoder = decoder
             pending.pull_approves, pending.pull_approved, pending.has_outcomes = pulls
 
     # -- answers
@@ -254,16 +256,18 @@ class Lifecycle(SourceOpener):
     def _deliver_answers(self, *, at_end: bool) -> Steps:
         """Deliver the outcomes of questions that were answered. If the source cannot continue without an answer, wait for those
         that were deferred; a confirmation that nobody deferred is `unanswered`."""
+        pending = self._engine.pending
         while True:
-            for events in self._events_of_answers():
-                yield from self._deliver(events)
-            if not self._engine.pending.must_wait(at_end=at_end):
+            while (waiting := pending.next_answered()) is not None:
+                yield from self._deliver(self._events_of_answer(waiting))
+            if not pending.must_wait(at_end=at_end):
                 return
             if self.on_wait is not None:
                 self.on_wait()
-            over = yield WaitForAnswers(self._engine.pending.take_deferred())
+            deadlines = self._deadlines = self._deadlines or Deadlines()
+            yield WaitForAnswers(deadlines.left(pending.take_deferred()))
             self._check()
-            for answer, deferral in over:
+            for answer, deferral in deadlines.over():
                 answer.expire(deferral)
 
     @property
@@ -276,11 +280,11 @@ class Lifecycle(SourceOpener):
             return any(one.status in ("pending", "unanswered") for one in pending.confirmations)
         return pending.has_open_questions
 
-    def _missing_answers(self) -> Iterator[Event]:
+    def _missing_answers(self, then: Callable[[Any], Any]) -> Iterator[Event]:
         """Yield a warning that the run ends here because `then` waits for answers that did not come."""
         engine = self._engine
         pending = engine.pending
-        if self._then is None or pending.not_approved or engine.cut_short or not self._has_open_questions:
+        if pending.not_approved or engine.cut_short or not self._has_open_questions:
             return
         missing = [f"{call.call_id or call.id} ({call.name})" for call in engine.pending.unanswered]
         missing += [f"{one.id} (a confirmation)" for one in engine.pending.confirmations if one.status == "unanswered"]

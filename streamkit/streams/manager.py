@@ -1,9 +1,9 @@
-"""The base of both managers: the clock, the deadlines of deferred answers, and the values that the end leaves."""
+"""The base of both managers: the clock, and the values that the end leaves."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
 from typing_extensions import TypeVar
 
@@ -18,9 +18,6 @@ from ..protocols.base import Encoder
 from ..sources.source import Readable
 from .lifecycle import Lifecycle
 from .options import StreamOptions
-
-if TYPE_CHECKING:
-    from .deadlines import Deadlines
 
 __all__ = ["AnswerText", "I", "Manager", "T", "is_answer_text"]
 
@@ -41,8 +38,7 @@ class Manager(Lifecycle, Readable):
         self._source_argument = source
         self.driver: int | None = None  # the id of the thread or task that drives it, once it has started
         self._made_answer_text: AnswerText | None = None
-        self._made_deadlines: Deadlines | None = None
-        self._reader: Any = None  # what `sse` reads it with, while it does
+        self._reader = None
         self._waiting_since = 0.0  # when the oldest confirmation that is pending came; 0 where none is
         super().__init__(handlers, options, waker=self, awaitables=awaitables)
 
@@ -76,15 +72,6 @@ class Manager(Lifecycle, Readable):
         if self._made_answer_text is None:
             self._made_answer_text = AnswerText()
         return self._made_answer_text
-
-    @property
-    def _deadlines(self) -> Deadlines:
-        """When the time of what was deferred is over. Few streams wait for anything."""
-        if self._made_deadlines is None:
-            from .deadlines import Deadlines
-
-            self._made_deadlines = Deadlines()
-        return self._made_deadlines
 
     def answer_came(self) -> None:
         """Something was answered or deferred, perhaps in another thread. For streamkit itself."""
@@ -134,10 +121,6 @@ class Manager(Lifecycle, Readable):
         self._reader = reader
         if not reader.withdraws:
             self._is_encoded = True
-
-    def _release(self) -> None:
-        self._reader = None
-        super()._release()
 
     def _look_for_content(self, event: Event) -> None:
         if is_content(event):

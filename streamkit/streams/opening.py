@@ -12,7 +12,7 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from ..core.delivery import BatchDecoder, Steps, add_note
+from ..core.delivery import Steps, add_note
 from ..core.steps import CLOSE, CallForSource, ChosenSource, OpenSource, Pause, RepeatableSource, Stopped
 from ..errors import SourceError, StreamkitError, UsageError
 from ..events import Event, RunStep, StreamEnd
@@ -91,12 +91,6 @@ class SourceOpener(StreamState):
         if self._times.start is None:
             self._claim_handlers()
             self._times.start = monotonic()
-
-    @property
-    def _batch_decoder(self) -> BatchDecoder:
-        """The decoder of the present source's batches. It notes when content comes, if there is a timeout for that."""
-        assert self._source_decoder is not None
-        return self._source_decoder if self._clock is None else self._clock.noting(self._source_decoder)
 
     def _claim_handlers(self) -> None:
         """The stream starts: its handlers are its own from here on.

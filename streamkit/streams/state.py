@@ -130,7 +130,7 @@ class StreamState(StreamView):
         after = None if self._source_number else self._after
         self._source_number += 1
         self._take_traits(source.traits)
-        stages = [stage for stage in (self._tag, self._fields) if stage is not None]
+        stages = [stage for stage in (self._tag, self._fields, self._clock) if stage is not None]
         self._source_decoder = SourceDecoder(source, self._engine, self._protocol, self._receivers, after, stages)
 
     def _take_traits(self, traits: SourceTraits) -> None:
@@ -218,20 +218,11 @@ class StreamState(StreamView):
             merge(runs.run, nested, keep=("status", "usage"))
             runs.outcome = nested
 
-    def _check_failure(self) -> None:
-        """Raise the failure with which the source has ended.
-
-        Raises:
-            IncompleteStreamError: it was cut off.
-            RunFailedError: its run failed or expired.
-            StreamkitError: it was another stream, which ended with this error.
-        """
-        if (error := self._failure()) is not None:
-            raise error
-
-    def _failure(self) -> StreamkitError | None:
-        """Return the failure with which the source has ended, None if it has not failed."""
-        if (cut := self._cut_off()) is not None:
+    def _failure(self, *, of_attempt: bool = False) -> StreamkitError | None:
+        """Return the failure with which the source has ended, None if it has not failed: an `IncompleteStreamError` if it was cut
+        off, a `RunFailedError` if its run failed or expired, the error of the other stream that it was. `of_attempt` is as in
+        `_cut_off`."""
+        if (cut := self._cut_off(of_attempt=of_attempt)) is not None:
             return cut
         failure, outcome = self._engine.failure, self._engine.runs.outcome
         if failure is not None:
@@ -242,15 +233,6 @@ class StreamState(StreamView):
             code = error.get("code") or error.get("type")
             return RunFailedError(str(text), None if code is None else str(code), dict(error) or None)
         return None
-
-    def _check_cut_off(self) -> None:
-        """Check that the source was not cut off.
-
-        Raises:
-            IncompleteStreamError: it was.
-        """
-        if (error := self._cut_off()) is not None:
-            raise error
 
     def _cut_off(self, *, of_attempt: bool = False) -> StreamkitError | None:
         """Return the error of a source that was cut off; None where it was not.
@@ -272,17 +254,15 @@ class StreamState(StreamView):
 
     # -- answers and endings
 
-    def _events_of_answers(self) -> Iterator[Iterator[Event]]:
-        """Yield the events of each answer that has come since the last call."""
-        while (waiting := self._engine.pending.next_answered()) is not None:
-            answer = waiting.answer_slot
-            assert answer is not None
-            self._answers_taken += answer.answered
-            if isinstance(waiting, ToolCallMessage):
-                yield self._engine.content.output(waiting, answer.result())
-            else:
-                decision: Any = answer.value
-                yield self._decided(waiting, *decision)
+    def _events_of_answer(self, waiting: Confirmation | ToolCallMessage) -> Iterator[Event]:
+        """Return the events of an answer that has come."""
+        answer, engine = waiting.answer_slot, self._engine
+        assert answer is not None
+        self._answers_taken += answer.answered
+        if isinstance(waiting, ToolCallMessage):
+            return engine.content.output(waiting, answer.result())
+        decision: Any = answer.value
+        return self._decided(waiting, *decision)
 
     def _decided(self, confirmation: Confirmation, outcome: Outcome, more: str | None = None) -> Iterator[Event]:
         edited, reason = (more, None) if outcome == "approved" else (None, more)

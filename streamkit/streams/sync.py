@@ -243,7 +243,8 @@ class StreamManager(Manager, Generic[T]):
         if (source := self._source) is not None:
             source.interrupt()
 
-    def _release_steps(self) -> None:
+    def _release(self) -> None:
+        super()._release()
         self._events = NO_STEPS
 
     # -- as another stream's source
@@ -305,8 +306,8 @@ class StreamManager(Manager, Generic[T]):
                 return self._call_to_open(clock, open_sync, value, limits)
             case CallForSource(function=function):
                 return self._call_to_open(None, call_source, function)
-            case WaitForAnswers(deferred=deferred):
-                return self._wait(deferred)
+            case WaitForAnswers(seconds=seconds):
+                return self.wait_for(threading.Event(), seconds, for_answers=True)
             case Pause(seconds=seconds):
                 return self._pause_for(seconds)
             case _:
@@ -381,28 +382,18 @@ class StreamManager(Manager, Generic[T]):
         if (wakeup := self._wakeup) is not None:
             wakeup.set()
 
-    def wait_for(self, event: threading.Event) -> None:
-        """Wait in a hook for an event. A cancellation ends the wait, and so may an answer."""
-        self._wakeup = event
-        if not self._closing:
-            event.wait()
+    def wait_for(self, event: threading.Event, seconds: float | None = None, *, for_answers: bool = False) -> None:
+        """Wait for an event, at most so many seconds. A cancellation ends the wait, and so may an answer; with `for_answers` one
+        that has come already."""
+        self._wakeup = event  # before the changes are looked at: none is missed
+        if not self._closing and not (for_answers and self._engine.pending.changes):
+            event.wait(seconds)
         self._wakeup = None
-
-    def _wait(self, deferred: Any) -> Any:
-        self._wakeup = wakeup = threading.Event()  # before the changes are looked at: none is missed
-        left = self._deadlines.left(deferred)
-        if not self._closing and not self._engine.pending.changes:
-            wakeup.wait(left)
-        self._wakeup = None
-        return self._deadlines.over()
 
     def _pause_for(self, seconds: float) -> None:
         end = monotonic() + seconds
         while not self._closing and (left := end - monotonic()) > 0:
-            self._wakeup = wakeup = threading.Event()
-            if not self._closing:
-                wakeup.wait(left)
-        self._wakeup = None
+            self.wait_for(threading.Event(), left)
 
 
 def _is_of_generator(error: ValueError) -> bool:

@@ -118,7 +118,7 @@ def _lines_of(name: str, pieces: Sequence[bytes], strict: bool) -> list[dict[str
     engine = Engine(strict=strict)
     engine.messages.begin_source()
     decoder = kind(engine.messages.new_id)
-    engine.begin_source(decoder, is_canonical=decoder.name == "streamkit")
+    engine.pending.is_canonical = decoder.name == "streamkit"
     lines: list[dict[str, Any]] = []
 
     def take(events: Any) -> None:
