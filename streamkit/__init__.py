@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from .retry import Retry
     from .sources.recording import replay
     from .streams.aio import AsyncStreamManager
-    from .streams.source_types import AnySource, SyncSource
+    from .streams.options import AnySource, SyncSource
     from .throttled import Throttled
 
 __all__ = [
@@ -122,7 +122,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             "Agent": ".agent",
-            "AnySource": ".streams.source_types",
+            "AnySource": ".streams.options",
             "AsyncAgent": ".agent",
             "AsyncStreamManager": ".streams.aio",
             "Emitter": ".relay.emitter",
@@ -132,7 +132,7 @@ if not TYPE_CHECKING:
             "RedisRelay": ".relay.redis",
             "Retry": ".retry",
             "SSE_HEADERS": ".protocols.event_stream",
-            "SyncSource": ".streams.source_types",
+            "SyncSource": ".streams.options",
             "Throttled": ".throttled",
             "replay": ".sources.recording",
             "tool": ".agent",

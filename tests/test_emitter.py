@@ -1445,7 +1445,7 @@ def test_a_run_that_never_ends_takes_no_more_memory(act: Callable[[sk.Emitter], 
     assert after < before + 100_000
     assert 1_000 <= len(emitter.messages) <= 1_125
     assert len(emitter.confirmations) <= 1_125
-    assert len(emitter._engine.runs.steps) <= 1_125
+    assert len(emitter.engine.runs.steps) <= 1_125
 
 
 def test_what_an_emitter_let_go_of_changes_nothing_for_its_readers() -> None:

@@ -8,21 +8,20 @@ from streamkit import events as e
 from streamkit import messages as m
 from streamkit.answers import Confirmation
 from streamkit.core.message_store import MessageStore
-from streamkit.core.pending import PendingAnswers
+from streamkit.core.pending import PendingAnswers, wake_nothing
 from streamkit.core.run_tracker import RunTracker
-from streamkit.core.waker import NoWaker
 from streamkit.core.warning_list import WarningList
 from streamkit.errors import LimitError, ProtocolError
 from streamkit.limits import Limits
 
 
 def pending() -> PendingAnswers:
-    return PendingAnswers(RunTracker(), WarningList(strict=False), NoWaker())
+    return PendingAnswers(RunTracker(), WarningList(strict=False), wake_nothing)
 
 
 def store(*, strict: bool = False) -> MessageStore:
     runs, warning_list = RunTracker(), WarningList(strict=strict)
-    return MessageStore(runs, PendingAnswers(runs, warning_list, NoWaker()), warning_list)
+    return MessageStore(runs, PendingAnswers(runs, warning_list, wake_nothing), warning_list)
 
 
 def begin(messages: MessageStore, id: str) -> m.Message:

@@ -432,7 +432,7 @@ def test_a_stream_that_is_over_is_freed_when_nobody_has_it(protocol: str, how: s
     freed: list[str] = []
 
     def watch(stream: Any, handler: Any) -> None:
-        for name, thing in (("stream", stream), ("handler", handler), ("engine", stream._engine)):
+        for name, thing in (("stream", stream), ("handler", handler), ("engine", stream.engine)):
             weakref.finalize(thing, freed.append, name)
 
     class Texts(sk.EventHandler):

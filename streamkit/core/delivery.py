@@ -61,7 +61,6 @@ class Delivery:
         "_current",
         "_ended",
         "_ending",
-        "_engine",
         "_handlers",
         "_has_content",
         "_hooks",
@@ -71,10 +70,11 @@ class Delivery:
         "_position",
         "_pulling",
         "_version",
+        "engine",
     )
 
     def __init__(self, engine: Engine, handlers: Sequence[Handler], *, awaits: bool) -> None:
-        self._engine = engine
+        self.engine = engine
         self._awaits = awaits
         self._current: Event | None = None  # the event that is delivered now, or was last
         self._position: int | str | None = None  # of the newest event that has one: some servers number only some items
@@ -115,7 +115,7 @@ class Delivery:
     def _deliver_batches(self, source: BatchDecoder) -> Generator[Any, Any, bool]:
         """Pull batches and deliver their events, until the source has ended (False), or there is something to decide (True). A
         delta of an open message is complete as it is: the common case. The engine completes all other events."""
-        engine, pull, warnings = self._engine, self._pull_now, self._engine.warning_list
+        engine, pull, warnings = self.engine, self._pull_now, self.engine.warning_list
         open_messages, pending = engine.messages.open_by_id, engine.pending
         others: Iterator[Any] = iter(())  # the hooks of a delta that are still to be called
         try:
@@ -149,8 +149,7 @@ class Delivery:
                     for hook in (others := iter(self._hooks[event.__class__])):
                         result = hook(event, message)
                         if result is not None:
-                            yield from self._await(hook, result)
-                            result = None  # no coroutine is held once it was awaited
+                            result = yield from self._await(hook, result)  # no coroutine is held once it was awaited
                         if self._closing:
                             raise Stopped
                     if self._iterated:
@@ -269,8 +268,8 @@ class Delivery:
         """Note what an event means for the stream itself."""
         raise NotImplementedError("the managers implement it")
 
-    def _await(self, hook: Any, result: Any) -> Steps:
-        """Await what a hook returned, and warn if it, or what it gives, is a value.
+    def _await(self, hook: Any, result: Any) -> Generator[Any, Any, Any]:
+        """Await what a hook returned, and warn if it, or what it gives, is a value. Returns None.
 
         Raises:
             UsageError: it is an awaitable, and this is a sync stream.
@@ -282,6 +281,7 @@ class Delivery:
             result = yield result
         if result is not None:
             warn_of_returned_value(function, result)
+        return None
 
 
 def _cannot_await(hook: Any, awaitable: Any) -> UsageError:

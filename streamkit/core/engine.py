@@ -25,10 +25,9 @@ from .. import events as e
 from ..answers import NOT_ANSWERED, Confirmation
 from .message_content import MessageContent
 from .message_store import MessageStore
-from .pending import PendingAnswers
+from .pending import PendingAnswers, wake_nothing
 from .run_tracker import RunTracker
 from .split_text import SplitDelta
-from .waker import NoWaker, Waker
 from .warning_list import WarningList
 
 __all__ = ["Engine"]
@@ -52,7 +51,7 @@ class Engine:
 
     Args:
         strict: raise `ProtocolError` where a lenient engine warns and repairs.
-        waker: its `answer_came` is called in the answering thread when a question was answered.
+        wake: called in the answering thread when a question was answered.
 
     Attributes:
         messages: the messages, and which of them are open.
@@ -83,10 +82,10 @@ class Engine:
         "warning_list",
     )
 
-    def __init__(self, *, strict: bool = False, waker: Waker | None = None) -> None:
+    def __init__(self, *, strict: bool = False, wake: Callable[[], None] = wake_nothing) -> None:
         self.warning_list = WarningList(strict=strict)
         self.runs = RunTracker()
-        self.pending = PendingAnswers(self.runs, self.warning_list, waker or NoWaker())
+        self.pending = PendingAnswers(self.runs, self.warning_list, wake)
         self.messages = MessageStore(self.runs, self.pending, self.warning_list)
         self.content = MessageContent(self.messages, self.runs, self.pending, self.warning_list)
         self.failure: e.StreamException | None = None
@@ -172,9 +171,6 @@ class Engine:
 
     # -- runs and steps
 
-    def _complete_run_created(self, event: e.RunCreated) -> Iterable[e.Event]:
-        return self.runs.open(event.run, event)
-
     def _complete_run_done(self, event: e.RunDone) -> Iterator[e.Event]:
         """Record how the source's run ended. `RunDone` is emitted at the end of the stream, because another source may
         follow."""
@@ -192,12 +188,6 @@ class Engine:
     def _complete_requires_action(self, event: e.RunRequiresAction) -> Iterator[e.Event]:
         yield from self.runs.open(e.Run(), event)
         yield from self.runs.require_action(event.run, event)
-
-    def _complete_step_created(self, event: e.RunStepCreated) -> Iterator[e.Event]:
-        return self.runs.begin_step(event.run_step, event)
-
-    def _complete_step_done(self, event: e.RunStepDone) -> Iterator[e.Event]:
-        return self.runs.end_step(event.run_step, event)
 
     def _complete_usage(self, event: e.Usage) -> Iterator[e.Event]:
         yield from self.runs.open_step(event)
@@ -332,9 +322,6 @@ class Engine:
         """The first 1000 repairs."""
         return self.warning_list.warnings
 
-    def _complete_warning(self, event: e.StreamWarning) -> Iterator[e.Event]:
-        yield self.warning_list.add_checked(event)
-
     completions: ClassVar[_Completions] = _Completions(
         {
             e.Event: _emit_in_step,
@@ -350,15 +337,15 @@ class Engine:
             e.ActiveLine: lambda engine, event: engine.content.complete_active_line(event),
             e.AnnotationAdded: lambda engine, event: engine.content.complete_annotation(event),
             e.MetadataHeld: lambda engine, event: engine.content.count_metadata(event),
-            e.RunCreated: _complete_run_created,
+            e.RunCreated: lambda engine, event: engine.runs.open(event.run, event),
             e.RunRequiresAction: _complete_requires_action,
             e.RunDone: _complete_run_done,
-            e.RunStepCreated: _complete_step_created,
-            e.RunStepDone: _complete_step_done,
+            e.RunStepCreated: lambda engine, event: engine.runs.begin_step(event.run_step, event),
+            e.RunStepDone: lambda engine, event: engine.runs.end_step(event.run_step, event),
             e.Usage: _complete_usage,
             e.ConfirmationCreated: _complete_confirmation_created,
             e.ConfirmationDone: lambda engine, event: engine.pending.confirmation_done(event),
-            e.StreamWarning: _complete_warning,
+            e.StreamWarning: lambda engine, event: (engine.warning_list.add_checked(event),),
             e.StreamRetry: _complete_retry,
             e.StreamException: _note_failure,
             e.StreamTimeout: _note_source_end,

@@ -22,10 +22,13 @@ from ..answers import Answer, Confirmation, Outcome
 from ..messages import Message, ToolCallMessage
 from .run_tracker import RunTracker
 from .unique_ids import UniqueIds
-from .waker import NoWaker, Waker
 from .warning_list import WarningList
 
-__all__ = ["PendingAnswers"]
+__all__ = ["PendingAnswers", "wake_nothing"]
+
+
+def wake_nothing() -> None:
+    """Nothing waits for answers."""
 
 
 def _never(call: ToolCallMessage) -> bool:
@@ -38,7 +41,7 @@ class PendingAnswers:
     Args:
         runs: the run, which begins with a confirmation and may end with it.
         warning_list: takes the repairs.
-        waker: its `answer_came` is called from the answering thread when something was answered or deferred.
+        wake: called in the answering thread when something was answered or deferred.
 
     Attributes:
         waiting: confirmations by their id, tool calls by their call id.
@@ -77,6 +80,7 @@ class PendingAnswers:
         "_undecided",
         "_undeferred",
         "_unstarted",
+        "_wake",
         "_warning_list",
         "answered_later",
         "changes",
@@ -93,11 +97,10 @@ class PendingAnswers:
         "takes_edits",
         "takes_outputs",
         "waiting",
-        "waker",
     )
 
-    def __init__(self, runs: RunTracker, warning_list: WarningList, waker: Waker) -> None:
-        self.waker = waker
+    def __init__(self, runs: RunTracker, warning_list: WarningList, wake: Callable[[], None]) -> None:
+        self._wake = wake
         self.waiting: dict[str, Confirmation | ToolCallMessage] = {}
         self.confirmations: list[Confirmation] = []
         self.changes: list[Answer] = []
@@ -127,8 +130,8 @@ class PendingAnswers:
         self._undeferred: dict[Answer, None] = {}  # confirmations that nobody deferred
 
     def release(self) -> None:
-        """Refer to the waker and the source no more, because nothing more comes."""
-        self.waker = NoWaker()
+        """Refer to the stream and the source no more, because nothing more comes."""
+        self._wake = wake_nothing
         self.executes = _never
 
     # -- confirmations
@@ -282,7 +285,7 @@ class PendingAnswers:
 
     def _new_answer(self, what: str, key: str, *, awaitables: bool = False) -> Answer:
         """Make the `Answer` to the question with this key."""
-        answer = Answer(what, self.waker.answer_came, awaitables=awaitables, changes=self.changes)
+        answer = Answer(what, self._wake, awaitables=awaitables, changes=self.changes)
         self._own_count += 1
         self._own[answer] = (self._own_count, key)
         return answer

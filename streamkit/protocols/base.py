@@ -296,13 +296,19 @@ class Decoder:
         return events
 
     def feed_other_item(self, item: Any) -> list[Event]:
-        """Return the events of a parsed item that is not a plain one."""
-        item = self.item_of(item)
-        try:
-            events = self._feed_item(item)
-        except _HoldsObjects:
-            item = opened(item)
-            events = self._guarded(item)
+        """Return the events of a parsed item that is not a plain one. It may hold what JSON text cannot; what is too deep in it
+        reads as if it were absent."""
+        item, lenient = self.item_of(item), None
+        if (item.__class__ is dict and containers_in(item) is not None) or not is_nested_too_deep(item):
+            try:
+                _encode(item)
+            except UnicodeEncodeError:
+                lenient = well_formed(item)
+            except _HoldsObjects:
+                item = opened(item)
+            except Exception:
+                pass  # values that JSON lacks: the decoder passes over them
+        events = self._guarded(item) if lenient is None else self._feed_repaired(lenient.value, lenient)
         for event in events:
             event.raw_item, event.item_index = item, self.index
         self.index += 1
@@ -329,21 +335,6 @@ class Decoder:
             fault = "it has half of a surrogate pair, which is not text and was replaced by U+FFFD"
             warnings.append(self.warn("lone-surrogate", fault, kind))
         return warnings + events
-
-    def _feed_item(self, item: Any) -> list[Event]:
-        """Return the events of an item that is parsed already. It may hold what JSON text cannot."""
-        if (item.__class__ is not dict or containers_in(item) is None) and is_nested_too_deep(item):
-            return self._guarded(item)  # what is too deep in it reads as if it were absent
-        try:
-            _encode(item)
-        except UnicodeEncodeError:
-            lenient = well_formed(item)
-            return self._feed_repaired(lenient.value, lenient)
-        except _HoldsObjects:
-            raise
-        except Exception:
-            pass  # values that JSON lacks: the decoder passes over them
-        return self._guarded(item)
 
     def remainder(self) -> Self:
         """Return the decoder of a source that is over, without what it has read: its name, index and endings."""

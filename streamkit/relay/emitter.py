@@ -130,8 +130,8 @@ class Emitter(Writer, Readable):
             if message is None or kind is not self._kind or format != self._format or message.status != "in_progress":
                 self._end_message()
                 # With an id of the engine's, so that deltas are found by it.
-                self._complete(kind.created_event(kind(self._engine.messages.new_id(), format=format)))
-                self._message = message = self._engine.messages.all[-1]
+                self._complete(kind.created_event(kind(self.engine.messages.new_id(), format=format)))
+                self._message = message = self.engine.messages.all[-1]
                 self._kind, self._format = kind, format
             self._complete(split_or_whole(kind.delta_event(message.id, text, False, metadata)))
 
@@ -161,7 +161,7 @@ class Emitter(Writer, Readable):
         """Begin a message of this class, in a lane; for `Lane`."""
         with self._ready():
             self._complete(kind.created_event(kind(**header, metadata=_in_lane(lane))))
-            return EmittedMessage(self, self._engine.messages.all[-1])
+            return EmittedMessage(self, self.engine.messages.all[-1])
 
     def write_piece(self, message: Message, value: str, metadata: Mapping[str, Any] | None) -> None:
         """Write some more of a message that `begin_part` began; for `EmittedMessage`."""
@@ -217,9 +217,9 @@ class Emitter(Writer, Readable):
                     )
                 )
             )
-            call = self._engine.messages.all[-1]
+            call = self.engine.messages.all[-1]
             assert isinstance(call, ToolCallMessage)
-            return OutputRequest(self, self._engine.pending.key_of(call), call, timeout)
+            return OutputRequest(self, self.engine.pending.key_of(call), call, timeout)
 
     def tool_output(
         self, output: object, *, call_id: str | None = None, name: str | None = None, lane: str | None = None
@@ -228,10 +228,10 @@ class Emitter(Writer, Readable):
         content = output_text(output)
         with self._ready():
             self._end_message()
-            self._calls.update(self._engine.messages.all)
+            self._calls.update(self.engine.messages.all)
             if call_id is None and (newest := self._calls.newest_call) is not None:
                 call_id = newest.call_id or newest.id
-            for call in self._engine.pending.unanswered_with(call_id):
+            for call in self.engine.pending.unanswered_with(call_id):
                 if call.answer_slot is not None:
                     call.answer_slot.close()
             name = name or self._calls.name_of(call_id)
@@ -267,21 +267,21 @@ class Emitter(Writer, Readable):
         check_seconds("timeout", timeout, or_none=True)
         with self._ready():
             self._end_message()
-            self._calls.update(self._engine.messages.all)
+            self._calls.update(self.engine.messages.all)
             subject = subject or self._calls.newest_subject
             if subject is None:
                 raise UsageError("there is nothing to confirm: emit code or a tool call first, or pass `subject=`")
             id = id or self._unused_id("confirmation")
-            if id in self._engine.pending.waiting:
+            if id in self.engine.pending.waiting:
                 raise UsageError(f"confirmation {id!r} is pending already: use another `id`")
-            self._engine.pending.takes_approvals, self._engine.pending.takes_edits = True, editable
+            self.engine.pending.takes_approvals, self.engine.pending.takes_edits = True, editable
             self._complete(ConfirmationCreated(Confirmation(id, subject)))
-            self._engine.pending.takes_edits = True
-            return ApprovalRequest(self, self._engine.pending.confirmations[-1], timeout)
+            self.engine.pending.takes_edits = True
+            return ApprovalRequest(self, self.engine.pending.confirmations[-1], timeout)
 
     def _unused_id(self, name: str) -> str:
         self._question_count += 1
-        while f"{name}-{self._question_count}" in self._engine.pending.waiting:
+        while f"{name}-{self._question_count}" in self.engine.pending.waiting:
             self._question_count += 1
         return f"{name}-{self._question_count}"
 

@@ -48,19 +48,6 @@ __all__ = ["Writer"]
 _FEWEST = 1000  # messages that a writer keeps at least, however small its log is
 
 
-class _CallingWaker:
-    """Calls a function when an answer came."""
-
-    __slots__ = ("_function",)
-
-    def __init__(self, function: Callable[[], None]) -> None:
-        self._function = function
-
-    def answer_came(self) -> None:
-        """An answer came."""
-        self._function()
-
-
 class Writer(StreamState):
     """Completes events, and writes them into a run. Any thread may call it, several at once."""
 
@@ -77,10 +64,8 @@ class Writer(StreamState):
             if (this := writer()) is not None:
                 this.receive(control)
 
-        super().__init__((), StreamOptions(strict=strict), waker=_CallingWaker(answered), awaitables=False)
-        self._engine.pending.takes_approvals = self._engine.pending.takes_edits = self._engine.pending.takes_outputs = (
-            True
-        )
+        super().__init__((), StreamOptions(strict=strict), wake=answered, awaitables=False)
+        self.engine.pending.takes_approvals = self.engine.pending.takes_edits = self.engine.pending.takes_outputs = True
         check_kind("relay", relay, Relay)
         check_plain_methods("relay", relay, Relay)
         check_kind("run_id", run_id, str)
@@ -95,7 +80,7 @@ class Writer(StreamState):
         self._log = self.relay.open(self.run_id, {"model": model} if model else {}, control=received)
         self._lock = threading.RLock()
         self._most = None if self.relay.limit is None else max(self.relay.limit, _FEWEST)  # messages that are held
-        self._events = RunWriter(self._engine, self._log, self.relay.limit, resumable=False)
+        self._events = RunWriter(self.engine, self._log, self.relay.limit, resumable=False)
 
     @property
     def cursor(self) -> str | None:
@@ -120,7 +105,7 @@ class Writer(StreamState):
             self._end_message()
             step = RunStepCreated(RunStep(id=id or ""))
             if self._feed is None:  # messages that others are writing stay open
-                self._engine.runs.resume()
+                self.engine.runs.resume()
                 self._complete(step)
                 return
             try:
@@ -130,7 +115,7 @@ class Writer(StreamState):
             except StreamkitError as error:
                 self._end(error)
                 raise
-            self._write(chain(self._engine.next_source(), self._engine.complete_event(step)))
+            self._write(chain(self.engine.next_source(), self.engine.complete_event(step)))
 
     def step_done(self) -> None:
         """End the run step."""
@@ -166,7 +151,7 @@ class Writer(StreamState):
                 self._write(self._end_feed())
                 self._source_opened(Source(iter(()), _nothing, SourceTraits(protocol=protocol, edits=True)))
                 self._feed = Items()
-            self._write(self._engine.complete(self._decoded(self._feed.batch(item))))
+            self._write(self.engine.complete(self._decoded(self._feed.batch(item))))
 
     def heartbeat(self) -> None:
         """Report that the agent is alive, although it has nothing to emit yet."""
@@ -187,13 +172,13 @@ class Writer(StreamState):
             try:
                 self._begin()
                 self._end_message()
-                self._write(self._end_feed() if self._feed is not None else self._engine.source_done(complete=True))
+                self._write(self._end_feed() if self._feed is not None else self.engine.source_done(complete=True))
                 if (failure := self._failure()) is not None:
                     raise failure
             except Exception as error:
                 self._end(error)
                 return
-            self._write(chain(self._engine.end(), self._last()))
+            self._write(chain(self.engine.end(), self._last()))
             self._finish()
 
     def fail(self, error: BaseException | str) -> None:
@@ -245,23 +230,23 @@ class Writer(StreamState):
         answer counts; the lock is not held while it is asked, so that other threads can write."""
         while True:
             with self._lock:
-                waiting = None if self._ended else self._engine.pending.next_answered()
+                waiting = None if self._ended else self.engine.pending.next_answered()
             if waiting is None:
                 return
             assert waiting.answer_slot is not None
             value: Any = self._events.winning_value(waiting, waiting.answer_slot)
             with self._lock:
-                if self.is_pending(self._engine.pending.key_of(waiting), waiting):
+                if self.is_pending(self.engine.pending.key_of(waiting), waiting):
                     self._answers_taken += 1
                     if isinstance(waiting, ToolCallMessage):
-                        self._write(self._engine.content.output(waiting, value))
+                        self._write(self.engine.content.output(waiting, value))
                     else:
                         self._write(self._decided(waiting, *value))
             self._wake_watchers()
 
     def is_pending(self, question_id: str, waiting: Confirmation | ToolCallMessage) -> bool:
         """Whether the outcome of a question is still to be written."""
-        return not self._ended and self._engine.pending.waiting.get(question_id) is waiting
+        return not self._ended and self.engine.pending.waiting.get(question_id) is waiting
 
     def close_unanswered(self, question_id: str) -> bool:
         """Close a question without an answer. Returns False if there is one, which is about to come."""
@@ -297,20 +282,20 @@ class Writer(StreamState):
         """
         if self._ended:
             raise UsageError(f"run {self.run_id!r} has ended ({self.status}): nothing more can be emitted")
-        if self._engine.runs.run is None:
+        if self.engine.runs.run is None:
             run = Run(id=self.run_id, model=self._model, created_at=time.time())
-            self._append(self._engine.complete([RunCreated(run)]))
+            self._append(self.engine.complete([RunCreated(run)]))
 
     def _complete(self, event: Event) -> None:
         """Complete an event, and write it."""
-        self._write(self._engine.complete([event]))
+        self._write(self.engine.complete([event]))
 
     def _write(self, events: Iterable[Event]) -> None:
         """Write events of the engine, each before it completes the next one."""
         self._begin()
         self._append(events)
         if self._most is not None:
-            self._engine.forget_oldest(self._most)
+            self.engine.forget_oldest(self._most)
 
     def _append(self, events: Iterable[Event]) -> None:
         try:
@@ -335,7 +320,7 @@ class Writer(StreamState):
         yield from chain(self._decoder_finished(), self._source_done())
         if (cut := self._cut_off()) is not None:
             raise cut
-        self._source_decoder = None
+        self.source_decoder = None
 
     def _end(self, error: BaseException) -> None:
         """End the run as failed, or as cancelled."""

@@ -17,12 +17,11 @@ from ..protocols import registry
 from ..protocols.base import Decoder
 from ..protocols.framing import Framer, Frames, as_data, as_frame, framer_for, is_frame, without_leading_space
 from .body import Piece
-from .chained import UpstreamConfirmations
-from .held_items import failed_run, is_text, protocol_among
+from .chunks import UpstreamConfirmations
+from .held_items import cut_off, events_at_end, failed_run, is_complete, is_text, protocol_among
 from .items import Items, is_parsed
 from .live import ForeignQuestions, ends_with_question, foreign_questions
 from .source import AsyncSource, Source, SourceTraits
-from .source_end import cut_off, events_at_end, is_complete
 
 if TYPE_CHECKING:
     from ..core.resume import Resumption

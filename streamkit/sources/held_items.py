@@ -1,4 +1,4 @@
-"""The items of a source before its protocol is recognised, and the first bytes of one that has no item yet."""
+"""Where a source shows too little: its items before its protocol is recognised, the first bytes of one without items, and its end."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import ProtocolError
-from ..events import Event, Run, RunDone
+from ..errors import IncompleteStreamError, ProtocolError, StreamkitError
+from ..events import Event, Run, RunDone, StreamWarning
 from ..messages.json_text import read_json
 from ..messages.sdk_objects import as_item
 from ..protocols import registry
@@ -17,9 +17,10 @@ from ..protocols.framing import is_frame
 from ..protocols.values import is_object
 from .live import decoder_of_possible_question
 
-__all__ = ["failed_run", "is_plain", "is_text", "parsed_item", "protocol_among"]
+__all__ = ["cut_off", "events_at_end", "failed_run", "is_complete", "is_text", "parsed_item", "protocol_among"]
 
 _UNRECOGNISED_LIMIT = 200  # items held while the protocol is not recognised
+_SHOWN = 60  # bytes of an unknown source that an error shows
 _PLAIN_ITEMS = (str, bytes, dict, tuple)  # any of which may be an item of a protocol: a frame is a tuple
 
 _SSE_FIELDS = (b"data", b"event", b"id", b"retry")
@@ -91,7 +92,7 @@ def _error_in(held: Any) -> dict[str, Any] | None:
     return dict(error) if is_object(error) else {"message": str(error)}
 
 
-def is_plain(start: bytes) -> bool:
+def _is_plain(start: bytes) -> bool:
     """Whether a body that begins like this is neither Server-Sent Events nor JSON nor Amazon's messages, even if only its beginning is here."""
     text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
     return text[:1] not in _NO_TEXT and not any(name.startswith(_field(text)) for name in _SSE_FIELDS)
@@ -138,4 +139,61 @@ def _unrecognised(first: Any) -> ProtocolError:
         )
     return ProtocolError(
         "unknown-protocol", f"no protocol has items like {kind}{repr(parsed_item(first))[:200]}; {hint}", index=0
+    )
+
+
+# -- the end
+
+
+def events_at_end(decoder: Decoder) -> list[Event]:
+    """Return what a decoder reports at the end. A fault that it finds there is no single item's."""
+    events = [*decoder.finish()]
+    for event in events:
+        if isinstance(event, StreamWarning) and event.index == decoder.index:
+            event.index = None
+    return events
+
+
+def is_complete(data: bytes) -> bool:
+    """Whether the data of a frame that only the end of the stream closed is complete."""
+    return data.startswith(b"[DONE") or read_json(data) is not None
+
+
+def _unknown_framing(beginning: bytes) -> ProtocolError:
+    """Return the error about a source that is text, but neither Server-Sent Events nor lines of JSON."""
+    return ProtocolError(
+        "unknown-protocol",
+        f"the source is text in no known framing: it begins with {beginning!r}. Known are Server-Sent Events and lines of "
+        'JSON. Plain text is read with `protocol="text"`',
+        index=0,
+    )
+
+
+def cut_off(decoder: Decoder | None, seen: bytes, *, in_item: bool, has_run: bool) -> StreamkitError:
+    """Return the error about a source that was cut off, or never was a stream.
+
+    Args:
+        decoder: None if its protocol was not recognised.
+        seen: its first bytes, until there is a decoder.
+        in_item: whether it ended in the middle of an item of its protocol.
+        has_run: whether a run began.
+    """
+    if decoder is None and _is_plain(seen):
+        return _unknown_framing(seen[:_SHOWN])
+    if decoder is None:
+        how = f"without {'a complete' if seen else 'any'} item"
+        shown = "; one that was read before has none left"
+        if seen:
+            shown = f'; it begins with {seen[:_SHOWN]!r}. If it is plain text, pass `protocol="text"`'
+        return IncompleteStreamError(f"the source was cut off: it ended {how}, before its protocol's end{shown}")
+    if not has_run and decoder.index:
+        return IncompleteStreamError(
+            f"none of the source's {decoder.index} items is one of {decoder.name}; is `protocol=` right?"
+        )
+    how = "in the middle of an item" if in_item else f"after {decoder.index} items"
+    unread_index, unread_message = decoder.unread
+    message = unread_message if unread_index == decoder.index - 1 else ""
+    shown = f"; its last item says: {message}" if message else ""
+    return IncompleteStreamError(
+        f"the {decoder.name} stream was cut off: it ended {how}, before its protocol's end{shown}"
     )

@@ -22,7 +22,6 @@ from .generators import GeneratorSource
 from .graph_nodes import close_nodes
 from .items import Items
 from .open import CANCELLED, distinct, open_sync
-from .openai_runs import of_openai_run, openai_run_of
 from .recognition import (
     async_iterator_of,
     attribute,
@@ -42,7 +41,7 @@ from .recognition import (
     unknown_source,
     unread_body,
 )
-from .runs import AiRun, PydanticRun, is_ai_run, is_pydantic_run
+from .runs import AiRun, PydanticRun, is_ai_run, is_pydantic_run, of_openai_run, openai_run_of
 from .sdk_generators import is_unsent_request, request_of, responses_behind
 from .sdk_streams import async_amazon_body, iterators_of, unread_response
 from .source import (

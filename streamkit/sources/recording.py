@@ -96,7 +96,8 @@ def recording_in(file: Any) -> Source | None:
         marked = is_marked(_as_bytes(file.read(MARK_LENGTH))) is not None
     else:
         if offset == 0 and isinstance(file, io.TextIOWrapper):
-            file = _bytes_of(file)  # a recording is UTF-8, whatever encoding the text file has
+            binary: Any = file.buffer
+            file = binary  # a recording is UTF-8, whatever encoding the text file has
             file.seek(0)
         marked = _has_mark(file, offset)
         file.seek(offset)
@@ -104,11 +105,6 @@ def recording_in(file: Any) -> Source | None:
             return None
         rest = _as_bytes(file.read())
     return _source(_content(lambda: io.BytesIO(rest), marked, len(rest)), None, close=file.close)
-
-
-def _bytes_of(file: Any) -> Any:
-    """Return the binary file under a text file."""
-    return file.buffer
 
 
 def _has_mark(file: Any, offset: int) -> bool:

@@ -15,14 +15,13 @@ from ..limits import Limits, Timeouts
 from ..protocols import Decoder
 from ..sources.source import Readable
 from .manager import T
-from .options import MAX_STEPS, StreamOptions
+from .options import MAX_STEPS, AnySource, StreamOptions, SyncSource
 from .state import StreamState
 from .sync import StreamManager
 
 if TYPE_CHECKING:
     from ..retry import Retry
     from .aio import AsyncStreamManager
-    from .source_types import AnySource, SyncSource
 
 __all__ = ["StreamManager", "astream", "stream"]
 

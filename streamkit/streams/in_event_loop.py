@@ -74,7 +74,7 @@ class EventLoopManager(Manager):
     def _take_answers(self) -> None:
         """Start the awaitables that tool calls were answered with, beside the stream, and end its wait."""
         if not self._closing and not self._ending:
-            for answer in self._engine.pending.take_awaitables():
+            for answer in self.engine.pending.take_awaitables():
                 self._work = self._work or Work()
                 self._work.start(answer, self._token)
         self._wake()
@@ -109,7 +109,7 @@ class EventLoopManager(Manager):
     async def wait_for(self, event: anyio.Event, seconds: float | None = None, *, for_answers: bool = False) -> None:
         """As `StreamManager.wait_for`."""
         self._wakeup = event  # before the changes are looked at: none is missed
-        if not self._closing and not (for_answers and self._engine.pending.changes):
+        if not self._closing and not (for_answers and self.engine.pending.changes):
             with anyio.move_on_after(seconds):
                 await event.wait()
         self._wakeup = None
@@ -122,7 +122,7 @@ class EventLoopManager(Manager):
     # -- a stream that is dropped
 
     def _finish(self) -> None:
-        for answer in self._engine.pending.take_awaitables():  # the stream ended before them
+        for answer in self.engine.pending.take_awaitables():  # the stream ended before them
             close_unused(answer)
         super()._finish()
         if not self._course.gi_running:  # the steps were garbage collected before what drives them

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from time import monotonic
-from typing import Any
+from typing import Any, Never
 
 from ..core.delivery import HookStopped, Steps, add_note
 from ..core.steps import CLOSE, ApplicationFailed, Stopped, WaitForAnswers
@@ -53,10 +53,10 @@ class Lifecycle(SourceOpener):
                 return
             if self._source is None:
                 yield from self._open_source(self._source_argument)
-            while (source_decoder := self._source_decoder) is not None:
+            while (source_decoder := self.source_decoder) is not None:
                 try:
                     while (yield from self._deliver_batches(source_decoder)):
-                        if self._engine.pending.waiting:
+                        if self.engine.pending.waiting:
                             yield from self._deliver_answers(at_end=False)
                         if self._pulls_no_more(source_decoder):
                             break
@@ -72,14 +72,12 @@ class Lifecycle(SourceOpener):
                     break
             if self._then is not None:
                 yield from self._deliver(self._missing_answers(self._then))
-            yield from self._deliver(chain(self._engine.end(), self._last()))
+            yield from self._deliver(chain(self.engine.end(), self._last()))
         except GeneratorExit:  # garbage collected: the driver of the steps ends the stream
             raise
         except BaseException as error:
             if (yield from self._end_early(_own_error(error))):
-                if isinstance(error, _CARRIERS):
-                    raise _own_error(error) from _own_error(error).__cause__
-                raise
+                _raise_own(error)
         finally:
             self._finish()
 
@@ -111,9 +109,7 @@ class Lifecycle(SourceOpener):
             yield from self._fail(Stopped())
         except BaseException as error:
             yield from self._fail(_own_error(error))
-            if isinstance(error, _CARRIERS):
-                raise _own_error(error) from _own_error(error).__cause__
-            raise
+            _raise_own(error)
 
     def _stop(self) -> Steps:
         """End a stream that is not running."""
@@ -136,18 +132,18 @@ class Lifecycle(SourceOpener):
         self._source_argument = self._source = self._then = self._clock = self._reader = None
         if self._attempts is not None:
             self._attempts = None
-        self._engine.release()
-        if self._source_decoder is not None:
-            self._source_decoder.end()
+        self.engine.release()
+        if self.source_decoder is not None:
+            self.source_decoder.end()
 
     # -- sources
 
     def _go_on(self) -> Generator[Any, Any, bool]:
         """Deliver the answers that came until the source's end, and open the next source. Returns whether there is one."""
-        assert self._source_decoder is not None
-        if (recorded := self._source_decoder.source.traits.recorded_end) is not None:
+        assert self.source_decoder is not None
+        if (recorded := self.source_decoder.source.traits.recorded_end) is not None:
             yield from self._deliver(self._recorded_answers(recorded))
-        if self._engine.pending.waiting:
+        if self.engine.pending.waiting:
             yield from self._deliver_answers(at_end=True)
         return (next_source := self._next_source()) is not None and (yield from self._open_next(next_source))
 
@@ -161,8 +157,8 @@ class Lifecycle(SourceOpener):
         yield CLOSE
         if self._closing:
             self._check()
-        assert self._source_decoder is not None
-        recorded = self._source_decoder.source.traits.recorded_end
+        assert self.source_decoder is not None
+        recorded = self.source_decoder.source.traits.recorded_end
         # With recorded retries, the transport failed: the decoder's items have no end.
         if recorded is None or not recorded.retries:
             yield from self._deliver(self._decoder_finished())
@@ -170,7 +166,7 @@ class Lifecycle(SourceOpener):
         error = self._failure(of_attempt=True) if is_attempt else None
         # A recording has its attempts one after the other: the failed one ends here, and the next source is the one after it.
         if recorded is not None and (error is not None or recorded.retries) and (retries := recorded.take_retries()):
-            yield from self._deliver(chain.from_iterable(map(self._engine.end_attempt, retries)))
+            yield from self._deliver(chain.from_iterable(map(self.engine.end_attempt, retries)))
             return True
         if error is not None and (yield from self._ask_again(error)):
             return False
@@ -181,13 +177,13 @@ class Lifecycle(SourceOpener):
 
     def _pulls_no_more(self, source_decoder: SourceDecoder) -> bool:
         """Whether the source is not pulled again, though it may have more."""
-        pending = self._engine.pending
+        pending = self.engine.pending
         is_declined = pending.not_approved and not pending.pull_approved  # a recording is read to its end
         return is_declined or source_decoder.exhausted
 
     def _next_source(self) -> Callable[[], Any] | None:
         """Return the function that makes the run's next source; None where the run ends."""
-        source_decoder, engine = self._source_decoder, self._engine
+        source_decoder, engine = self.source_decoder, self.engine
         assert source_decoder is not None
         if engine.pending.not_approved:
             return None
@@ -217,12 +213,12 @@ class Lifecycle(SourceOpener):
             try:
                 yield from self._open(value)
                 yield from self._deliver(self._action_taken())
-                source_decoder = self._source_decoder
+                source_decoder = self.source_decoder
                 assert source_decoder is not None
                 while not self._pulls_no_more(source_decoder) and (yield from self._deliver_batches(source_decoder)):
                     pass
                 yield from self._finish_source()
-                self._nested_outcome = self._engine.runs.outcome
+                self._nested_outcome = self.engine.runs.outcome
             except GeneratorExit:  # garbage collected
                 raise
             except Stopped:
@@ -236,10 +232,10 @@ class Lifecycle(SourceOpener):
     @contextmanager
     def _saved_source(self) -> Generator[None, None, None]:
         """Put the state of the present source back at the end of the block."""
-        engine = self._engine
+        engine = self.engine
         flags = self._nested, self._iterated
         attempts, self._attempts = self._attempts, None  # there is no other attempt at a nested source
-        saved = self._source, self._source_decoder, engine.pending.takes_edits
+        saved = self._source, self.source_decoder, engine.pending.takes_edits
         pending = engine.pending
         pulls = pending.pull_approves, pending.pull_approved, pending.has_outcomes
         self._nested = self._iterated = True
@@ -248,7 +244,7 @@ class Lifecycle(SourceOpener):
         finally:
             self._nested, self._iterated = flags
             self._attempts, self._pulling = attempts, False
-            self._source, self._source_decoder, engine.pending.takes_edits = saved
+            self._source, self.source_decoder, engine.pending.takes_edits = saved
             pending.pull_approves, pending.pull_approved, pending.has_outcomes = pulls
 
     # -- answers
@@ -256,7 +252,7 @@ class Lifecycle(SourceOpener):
     def _deliver_answers(self, *, at_end: bool) -> Steps:
         """Deliver the outcomes of questions that were answered. If the source cannot continue without an answer, wait for those
         that were deferred; a confirmation that nobody deferred is `unanswered`."""
-        pending = self._engine.pending
+        pending = self.engine.pending
         while True:
             while (waiting := pending.next_answered()) is not None:
                 yield from self._deliver(self._events_of_answer(waiting))
@@ -274,7 +270,7 @@ class Lifecycle(SourceOpener):
     def _has_open_questions(self) -> bool:
         """Whether the next source has to wait for an answer. Where the source runs its calls itself and was interrupted by questions, the
         calls beside these run when it goes on."""
-        pending, source = self._engine.pending, self._source_decoder
+        pending, source = self.engine.pending, self.source_decoder
         runs_calls = source is not None and source.decoder is not None and source.decoder.runs_calls
         if runs_calls and pending.confirmations:
             return any(one.status in ("pending", "unanswered") for one in pending.confirmations)
@@ -282,7 +278,7 @@ class Lifecycle(SourceOpener):
 
     def _missing_answers(self, then: Callable[[Any], Any]) -> Iterator[Event]:
         """Yield a warning that the run ends here because `then` waits for answers that did not come."""
-        engine = self._engine
+        engine = self.engine
         pending = engine.pending
         if pending.not_approved or engine.cut_short or not self._has_open_questions:
             return
@@ -346,6 +342,14 @@ _CARRIERS = (ApplicationFailed, HookStopped)
 def _own_error(error: BaseException) -> BaseException:
     """Return the application's error if this one carries it, else this one."""
     return (error.__cause__ or error) if isinstance(error, _CARRIERS) else error
+
+
+def _raise_own(error: BaseException) -> Never:
+    """Raise the application's error."""
+    own = _own_error(error)
+    if own is error:
+        raise own
+    raise own from own.__cause__
 
 
 def _weight(error: BaseException) -> int:

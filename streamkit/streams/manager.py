@@ -40,10 +40,10 @@ class Manager(Lifecycle, Readable):
         self._made_answer_text: AnswerText | None = None
         self._reader = None
         self._waiting_since = 0.0  # when the oldest confirmation that is pending came; 0 where none is
-        super().__init__(handlers, options, waker=self, awaitables=awaitables)
+        super().__init__(handlers, options, wake=self.answer_came, awaitables=awaitables)
 
     def __repr__(self) -> str:
-        decoder, count = self._decoder, len(self._engine.messages.all)
+        decoder, count = self._decoder, len(self.engine.messages.all)
         protocol = "" if decoder is None else f" {decoder.name}"
         return f"<{type(self).__name__}{protocol} {self._status}, {count} message{'' if count == 1 else 's'}>"
 
@@ -134,14 +134,14 @@ class Manager(Lifecycle, Readable):
             self._check_taken_back(event)
         elif isinstance(event, ConfirmationCreated):
             self._waiting_since = self._waiting_since or time.monotonic()
-        elif isinstance(event, ConfirmationDone) and self._waiting_since and not self._engine.pending.undecided:
+        elif isinstance(event, ConfirmationDone) and self._waiting_since and not self.engine.pending.undecided:
             self._times.waiting += time.monotonic() - self._waiting_since
             self._waiting_since = 0.0
 
     def _check_taken_back(self, retry: StreamRetry) -> None:
         """Raise what an answer failed with that began again elsewhere, where its content was handed out here to somebody who
         cannot take it back."""
-        withdrawn = map(self._engine.messages.get, retry.withdrawn)
+        withdrawn = map(self.engine.messages.get, retry.withdrawn)
         if self._hands_out and any(one is not None and one.parent_id is None and has_content(one) for one in withdrawn):
             raise retry.exception or SourceError(retry.message)
 
@@ -155,7 +155,7 @@ class Manager(Lifecycle, Readable):
         """Return all messages, or the error that the stream ended with."""
         if (error := self._error or self._interruption) is not None:
             raise error
-        return list(self._engine.messages.all)
+        return list(self.engine.messages.all)
 
     def _final_text(self) -> str:
         texts = [m for m in self._final() if isinstance(m, TextMessage) and is_of_answer(m) and m.content]
@@ -167,13 +167,13 @@ class Manager(Lifecycle, Readable):
 
     def _final_run(self) -> Run:
         self._final()
-        if self._engine.runs.run is None:
+        if self.engine.runs.run is None:
             raise UsageError("the stream ended before any run began")
-        return self._engine.runs.run
+        return self.engine.runs.run
 
     def _final_run_steps(self) -> list[RunStep]:
         self._final()
-        return list(self._engine.runs.steps)
+        return list(self.engine.runs.steps)
 
     def _encoder(self, protocol: str) -> Encoder:
         encoder: Encoder = registry.find(protocol).Encoder()

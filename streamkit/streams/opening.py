@@ -39,18 +39,18 @@ class SourceOpener(StreamState):
 
     def _open_source(self, value: Any) -> Steps:
         """Open a source of the run. Where that fails, ask it again as often as `retry=` has it."""
+        if isinstance(value, ChosenSource):
+            self._start()
+            value = yield CallForSource(value.function)
+            self._check()
         if (attempts := self._attempts) is None:
             yield from self._open(value)
             return
-        if isinstance(value, ChosenSource):
-            value = yield from self._chosen(value)
         attempts.begin(value)
         yield from self._open_attempt()
 
     def _open(self, value: Any) -> Steps:
         self._start()
-        if isinstance(value, ChosenSource):
-            value = yield from self._chosen(value)
         if isinstance(value, RepeatableSource):
             attempt, fallback = (1, 0) if self._attempts is None else (self._attempts.number, self._attempts.fallback)
             value = yield CallForSource(partial(value.choose, attempt, fallback))
@@ -60,12 +60,12 @@ class SourceOpener(StreamState):
         if self.agent_name is None:
             self.announce_request()
         try:
-            source = yield OpenSource(value, self._engine.messages.sizes.limits, self._clock)
+            source = yield OpenSource(value, self.engine.messages.sizes.limits, self._clock)
         except StreamkitError as error:
             if self._closing:
                 raise Stopped from None
             if isinstance(error, SourceError):
-                yield from self._deliver(self._engine.next_source())  # the step before is over, and has not failed
+                yield from self._deliver(self.engine.next_source())  # the step before is over, and has not failed
             raise
         if source is None:
             raise Stopped
@@ -75,13 +75,6 @@ class SourceOpener(StreamState):
         self._source_opened(source)
         if self._closing:  # `cancel` may have come when the call had returned and there was no source yet
             raise Stopped
-
-    def _chosen(self, value: ChosenSource) -> Generator[Any, Any, Any]:
-        """Return the run's first source."""
-        self._start()
-        value = yield CallForSource(value.function)
-        self._check()
-        return value
 
     def _start(self) -> None:
         """Note that the stream starts, if it has not started yet."""
@@ -118,16 +111,16 @@ class SourceOpener(StreamState):
         if value is None:
             return False
         yield from self._open_source(value)
-        assert self._source_decoder is not None
-        traits = self._source_decoder.source.traits
-        begin = self._action_taken() if traits.was_nested else self._engine.next_source(same_step=traits.same_step)
+        assert self.source_decoder is not None
+        traits = self.source_decoder.source.traits
+        begin = self._action_taken() if traits.was_nested else self.engine.next_source(same_step=traits.same_step)
         yield from self._deliver(begin)
         return True
 
     def _action_taken(self) -> Iterator[Event]:
         """End the step of the calls that the nested source has the outputs of: they cannot be answered here any more."""
-        runs = self._engine.runs
-        self._engine.pending.drop_calls()
+        runs = self.engine.runs
+        self.engine.pending.drop_calls()
         if runs.step is not None:
             yield from runs.end_step(RunStep(status="completed"), StreamEnd())
         runs.resume()
@@ -138,7 +131,7 @@ class SourceOpener(StreamState):
         """Open the present source, again where that fails, as often as `retry=` has it."""
         assert self._attempts is not None
         while True:
-            self._attempts.begin_attempt(len(self._engine.messages.all))
+            self._attempts.begin_attempt(len(self.engine.messages.all))
             try:
                 yield from self._open(self._attempts.source)
             except StreamkitError as error:
@@ -151,7 +144,7 @@ class SourceOpener(StreamState):
     def _ask_again(self, error: StreamkitError) -> Generator[Any, Any, bool]:
         """End an attempt that has failed, and wait for the next one. Returns whether there is one: otherwise the error is
         to be raised."""
-        attempts, engine = self._attempts, self._engine
+        attempts, engine = self._attempts, self.engine
         if attempts is None or self._closing:
             return False
         retry = attempts.next_after(

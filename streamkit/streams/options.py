@@ -1,20 +1,51 @@
-"""The options that `stream` and `astream` take beside a source and handlers, checked before anything is opened."""
+"""What `stream` and `astream` take: the types of values that may be a source, and the options, checked before anything is opened.
+
+The types are for functions around these two:
+
+    def answer(source: sk.SyncSource) -> str:
+        return sk.stream(source, Log()).get_final_text()
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
 
 from ..errors import UsageError
 from ..limits import Limits, Timeouts
 from ..protocols import Decoder, registry
+from ..sources.source import AsyncSource, Readable, Source
 
 if TYPE_CHECKING:
     from ..retry import Retry
 
-__all__ = ["MAX_STEPS", "StreamOptions", "decoder_of"]
+__all__ = ["MAX_STEPS", "AnySource", "HttpResponse", "StreamOptions", "SyncSource", "decoder_of"]
+
+
+class HttpResponse(Protocol):
+    """The part of an httpx or httpx2 response that a stream reads."""
+
+    @property
+    def status_code(self) -> int:
+        """The HTTP status."""
+        ...
+
+    def iter_bytes(self) -> Iterator[bytes]:
+        """Return the body's bytes, as they arrive."""
+        ...
+
+
+SyncSource: TypeAlias = (
+    Iterable[Any] | PathLike[str] | AbstractContextManager[Any] | Callable[[], Any] | HttpResponse | Source | Readable
+)
+"""What `stream` takes."""
+
+AnySource: TypeAlias = SyncSource | AsyncIterable[Any] | AbstractAsyncContextManager[Any] | Awaitable[Any] | AsyncSource
+"""What `astream` takes."""
 
 MAX_STEPS = 100
 """How many sources a run may have with `then=`, unless `max_steps=` says otherwise."""

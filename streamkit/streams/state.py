@@ -11,7 +11,6 @@ from ..answers import Confirmation, Outcome
 from ..core.engine import Engine
 from ..core.run_tracker import merge
 from ..core.steps import Stopped
-from ..core.waker import Waker
 from ..errors import IncompleteStreamError, RunFailedError, SourceTimeoutError, StreamkitError, UsageError
 from ..events import (
     ConfirmationDone,
@@ -35,9 +34,7 @@ from .view import StreamView
 if TYPE_CHECKING:
     from ..core.argument_fields import ArgumentFields
     from ..core.reasoning_tag import ReasoningTag
-    from ..limits import Timeouts
     from ..sources.timeouts import ContentClock
-    from .output import StreamOutput
 
 __all__ = ["StreamState"]
 
@@ -60,9 +57,11 @@ class StreamState(StreamView):
     agent_name: str | None = None
     """The name of the stream's agent, "" if it has none; None for a stream without an agent."""
 
-    def __init__(self, handlers: Sequence[Handler], options: StreamOptions, *, waker: Waker, awaitables: bool) -> None:
+    def __init__(
+        self, handlers: Sequence[Handler], options: StreamOptions, *, wake: Callable[[], None], awaitables: bool
+    ) -> None:
         attached = [_attachable(handler) for handler in handlers]
-        super().__init__(Engine(strict=options.strict, waker=waker), attached, awaits=awaitables)
+        super().__init__(Engine(strict=options.strict, wake=wake), attached, awaits=awaitables)
         self.on_wait = self.before_actions = None
         self._receivers = [receive for one in attached if (receive := one.streamkit_receiver()) is not None]
         self._source: Any = None
@@ -70,7 +69,7 @@ class StreamState(StreamView):
         self._interruption: IncompleteStreamError | None = None  # for the next reader after an interrupted one
         self._answers_taken = 0
         self._take(options)
-        self._engine.pending.takes_awaitables = awaitables
+        self.engine.pending.takes_awaitables = awaitables
         self._bind(attached)
 
     def _take(self, options: StreamOptions) -> None:
@@ -86,12 +85,18 @@ class StreamState(StreamView):
         self._then: Callable[[Any], Any] | None = options.then
         self._after: str | None = options.after
         self._max_steps: int = options.max_steps
-        self._engine.pending.takes_outputs = self._engine.pending.takes_approvals = options.then is not None
+        self.engine.pending.takes_outputs = self.engine.pending.takes_approvals = options.then is not None
         if options.limits is not None:
-            self._engine.messages.sizes.limits = options.limits
-        self._clock = None if options.timeouts is None else _content_clock(options.timeouts)
+            self.engine.messages.sizes.limits = options.limits
+        self._clock: ContentClock | None = None
+        if options.timeouts is not None:
+            from ..sources.timeouts import ContentClock  # few streams have these options
+
+            self._clock = ContentClock(options.timeouts)
         if options.output_type is not None:
-            self._output = _output(self._engine, options.output_type)
+            from .output import StreamOutput
+
+            self._output = StreamOutput(self.engine, options.output_type)
 
     def _bind(self, handlers: Sequence[Handler]) -> None:
         """Attach the handlers: all of them or, if one refuses, none.
@@ -131,31 +136,31 @@ class StreamState(StreamView):
         self._source_number += 1
         self._take_traits(source.traits)
         stages = [stage for stage in (self._tag, self._fields, self._clock) if stage is not None]
-        self._source_decoder = SourceDecoder(source, self._engine, self._protocol, self._receivers, after, stages)
+        self.source_decoder = SourceDecoder(source, self.engine, self._protocol, self._receivers, after, stages)
 
     def _take_traits(self, traits: SourceTraits) -> None:
         """Apply the traits of a source that is opened."""
         self._source_number -= traits.same_step  # such a source is not counted
-        self._engine.pending.takes_edits = traits.edits
+        self.engine.pending.takes_edits = traits.edits
         if traits.fields and self._fields is None:
             self._fields = _argument_fields(traits.fields)
         if traits.reasoning_tag and self._tag is None:
             self._tag = _reasoning_tag(traits.reasoning_tag)
         if executed := traits.executed:
-            self._engine.pending.executes = lambda call: (call.call_id or call.id) in executed
+            self.engine.pending.executes = lambda call: (call.call_id or call.id) in executed
 
     @property
     def _decoder(self) -> Decoder | None:
-        return self._source_decoder.decoder if self._source_decoder is not None else None
+        return self.source_decoder.decoder if self.source_decoder is not None else None
 
     def _decoded(self, batch: Any) -> Sequence[Event]:
         """Return the events of a batch of the source, as its decoder reports them."""
-        assert self._source_decoder is not None
-        return self._source_decoder.decode(batch) or ()
+        assert self.source_decoder is not None
+        return self.source_decoder.decode(batch) or ()
 
     def _has_answered_before(self, error: Exception) -> bool:
-        source_decoder = self._source_decoder
-        if source_decoder is None or self._engine.runs.outcome is None or not source_decoder.complete:
+        source_decoder = self.source_decoder
+        if source_decoder is None or self.engine.runs.outcome is None or not source_decoder.complete:
             return False
         library = source_decoder.source.traits.http_library
         is_connections = isinstance(error, (OSError, SourceTimeoutError)) or package_of(type(error)) == library
@@ -163,7 +168,7 @@ class StreamState(StreamView):
 
     def _decoder_finished(self) -> Iterator[Event]:
         """Yield the events of the source's last bytes, and those that its decoder reports at the end."""
-        source_decoder, engine = self._source_decoder, self._engine
+        source_decoder, engine = self.source_decoder, self.engine
         assert source_decoder is not None
         if self._nested_outcome is not None:
             self._take_nested_outcome(self._nested_outcome)
@@ -175,7 +180,7 @@ class StreamState(StreamView):
 
     def _source_done(self) -> Iterator[Event]:
         """Yield the ends of messages that are still open, because the source has ended."""
-        source_decoder, engine = self._source_decoder, self._engine
+        source_decoder, engine = self.source_decoder, self.engine
         assert source_decoder is not None
         complete = engine.pending.not_approved or source_decoder.complete
         if self._tag is not None:
@@ -193,26 +198,26 @@ class StreamState(StreamView):
             StreamkitError: the failure that came after them.
             Stopped: the stream was stopped after them.
         """
-        yield from self._engine.complete(recorded.answers)
+        yield from self.engine.complete(recorded.answers)
         for retry in recorded.next_retries:
-            yield from self._engine.next_source()
-            yield from self._engine.complete_event(retry)
+            yield from self.engine.next_source()
+            yield from self.engine.complete_event(retry)
         if recorded.reason == "declined":
-            self._engine.pending.end_declined()
+            self.engine.pending.end_declined()
         elif recorded.reason == "max_steps":
             self._end_at_max_steps()
         if recorded.failure is not None:
             if recorded.is_between_steps:
-                yield from self._engine.next_source()
+                yield from self.engine.next_source()
             raise recorded.failure
 
     def _end_at_max_steps(self) -> None:
         """End the run here, because it had as many sources as it may have."""
-        self._engine.runs.end_with(Run(status="incomplete", finish_reason="max_steps"))
+        self.engine.runs.end_with(Run(status="incomplete", finish_reason="max_steps"))
 
     def _take_nested_outcome(self, nested: Run) -> None:
         """Use the outcome of a nested source as the run's, if the run waited for the action that the source performed."""
-        runs = self._engine.runs
+        runs = self.engine.runs
         required = runs.outcome is not None and runs.outcome.status == "requires_action"
         if runs.run is not None and required:
             merge(runs.run, nested, keep=("status", "usage"))
@@ -224,7 +229,7 @@ class StreamState(StreamView):
         `_cut_off`."""
         if (cut := self._cut_off(of_attempt=of_attempt)) is not None:
             return cut
-        failure, outcome = self._engine.failure, self._engine.runs.outcome
+        failure, outcome = self.engine.failure, self.engine.runs.outcome
         if failure is not None:
             return error_of(failure)
         if outcome is not None and outcome.status in ("failed", "expired"):
@@ -241,7 +246,7 @@ class StreamState(StreamView):
             of_attempt: whether to return the error also where a source names the one after it: the attempt has failed then,
                 although the run goes on.
         """
-        source_decoder, engine = self._source_decoder, self._engine
+        source_decoder, engine = self.source_decoder, self.engine
         if (
             source_decoder is None
             or source_decoder.complete
@@ -256,7 +261,7 @@ class StreamState(StreamView):
 
     def _events_of_answer(self, waiting: Confirmation | ToolCallMessage) -> Iterator[Event]:
         """Return the events of an answer that has come."""
-        answer, engine = waiting.answer_slot, self._engine
+        answer, engine = waiting.answer_slot, self.engine
         assert answer is not None
         self._answers_taken += answer.answered
         if isinstance(waiting, ToolCallMessage):
@@ -266,12 +271,12 @@ class StreamState(StreamView):
 
     def _decided(self, confirmation: Confirmation, outcome: Outcome, more: str | None = None) -> Iterator[Event]:
         edited, reason = (more, None) if outcome == "approved" else (None, more)
-        return self._engine.pending.settle(confirmation, outcome, edited=edited, reason=reason)
+        return self.engine.pending.settle(confirmation, outcome, edited=edited, reason=reason)
 
     def _last(self, status: str | None = None) -> Iterator[Event]:
         """Yield the `StreamEnd`, if there was none yet."""
         if not self._ended:
-            engine = self._engine
+            engine = self.engine
             self._status = status or ("completed" if (run := engine.runs.run) is None else run.status)
             self._ended = True
             yield StreamEnd(status=self._status, position=engine.source_ends.get(StreamEnd))
@@ -282,7 +287,7 @@ class StreamState(StreamView):
         interrupted = IncompleteStreamError(
             f"the stream was interrupted while it was read ({kind}), and has ended: what arrived is in `messages`"
         )
-        interrupted.messages = self._engine.messages.all
+        interrupted.messages = self.engine.messages.all
         return interrupted
 
     def _failed(self, error: BaseException) -> Iterator[Event]:
@@ -290,23 +295,23 @@ class StreamState(StreamView):
         stopped = not isinstance(error, Exception)
         cut = isinstance(error, IncompleteStreamError)
         status: RunStatus = "cancelled" if stopped else "incomplete" if cut else "failed"
-        outcome = self._engine.runs.outcome
+        outcome = self.engine.runs.outcome
         if outcome is not None and outcome.status in ("failed", "expired", "cancelled"):
             status = outcome.status
         if isinstance(error, StreamkitError) and not error.messages:
-            error.messages = self._engine.messages.all
+            error.messages = self.engine.messages.all
         if not stopped:
             self._error = error
         elif not isinstance(error, Stopped) and not self._ended:
             self._interruption = self._interrupted(error)
         summary = {"type": type(error).__name__, "message": str(error)}
-        yield from self._engine.end(status, None if stopped else summary)
+        yield from self.engine.end(status, None if stopped else summary)
         if not stopped and not self._ended:
             ends: list[Event] = [StreamTimeout()] if isinstance(error, SourceTimeoutError) else []
-            yield from filter(self._engine.assign_cursor, ends)
+            yield from filter(self.engine.assign_cursor, ends)
             error = self._error or error  # perhaps another one by now, of a hook that has seen the run fail
             event = StreamException(type(error).__name__, str(error), details_of(error), error)
-            yield from filter(self._engine.assign_cursor, (event,))
+            yield from filter(self.engine.assign_cursor, (event,))
         yield from self._last("cancelled" if stopped else "incomplete" if cut else "failed")
 
 
@@ -330,19 +335,7 @@ def _argument_fields(fields: Mapping[str, str]) -> ArgumentFields:
     return ArgumentFields(fields)
 
 
-def _output(engine: Engine, kind: Any) -> StreamOutput:
-    from .output import StreamOutput
-
-    return StreamOutput(engine, kind)
-
-
 def _reasoning_tag(tag: str) -> ReasoningTag:
     from ..core.reasoning_tag import ReasoningTag
 
     return ReasoningTag(tag)
-
-
-def _content_clock(timeouts: Timeouts) -> ContentClock:
-    from ..sources.timeouts import ContentClock
-
-    return ContentClock(timeouts)

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from ..core.delivery import Steps
-from ..core.steps import CLOSE, CallForSource, OpenSource, Pause, Step, Stopped, WaitForAnswers
+from ..core.steps import CallForSource, OpenSource, Pause, Step, Stopped, WaitForAnswers
 from ..events import Event, Run, RunStep
 from ..handlers import Handler
 from ..messages import Message
@@ -299,8 +299,6 @@ class StreamManager(Manager, Generic[T]):
             pass
 
     def _perform(self, step: Any) -> Any:
-        if step is CLOSE:
-            return self._close_source()
         match step:
             case OpenSource(value=value, limits=limits, clock=clock):
                 return self._call_to_open(clock, open_sync, value, limits)
@@ -310,8 +308,8 @@ class StreamManager(Manager, Generic[T]):
                 return self.wait_for(threading.Event(), seconds, for_answers=True)
             case Pause(seconds=seconds):
                 return self._pause_for(seconds)
-            case _:
-                raise AssertionError(f"a sync stream does not perform {step!r}")
+            case _:  # CLOSE
+                return self._close_source()
 
     def _call_to_open(self, clock: ContentClock | None, function: Callable[..., Any], *arguments: Any) -> Any:
         """Make a call that opens a source. `cancel` ends it, in whichever thread."""
@@ -386,7 +384,7 @@ class StreamManager(Manager, Generic[T]):
         """Wait for an event, at most so many seconds. A cancellation ends the wait, and so may an answer; with `for_answers` one
         that has come already."""
         self._wakeup = event  # before the changes are looked at: none is missed
-        if not self._closing and not (for_answers and self._engine.pending.changes):
+        if not self._closing and not (for_answers and self.engine.pending.changes):
             event.wait(seconds)
         self._wakeup = None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
 from html import escape
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from ..answers import Confirmation
 from ..core.delivery import Delivery
 from ..core.engine import Engine
-from ..core.questions import Pending
 from ..events import Event, Run, RunStep, StreamWarning, Usage
 from ..handlers import Handler
 from ..messages import Message, ToolCallMessage, ToolOutputMessage
@@ -27,16 +26,21 @@ __all__ = ["StreamView"]
 
 
 class StreamView(Delivery):
-    """The part of a stream's state that is read from outside."""
+    """The part of a stream's state that is read from outside.
 
-    __slots__ = ("_error", "_fields", "_output", "_source_decoder", "_source_number", "_status", "_tag", "_times")
+    Attributes:
+        engine: completes the stream's events. For streamkit's own packages, which may change with it.
+        source_decoder: the decoder of the source that is being read, or was read last. For streamkit's own packages, too.
+    """
+
+    __slots__ = ("_error", "_fields", "_output", "_source_number", "_status", "_tag", "_times", "source_decoder")
 
     def __init__(self, engine: Engine, handlers: Sequence[Handler], *, awaits: bool) -> None:
         super().__init__(engine, handlers, awaits=awaits)
         self._fields: ArgumentFields | None = None
         self._tag: ReasoningTag | None = None
         self._output: StreamOutput | None = None  # once it is read, or has a type
-        self._source_decoder: SourceDecoder | None = None  # of the source that is being read, or was read last
+        self.source_decoder: SourceDecoder | None = None
         self._source_number: int = 0
         self._error: BaseException | None = None
         self._status = "in_progress"
@@ -47,7 +51,7 @@ class StreamView(Delivery):
     @property
     def messages(self) -> Sequence[Message]:
         """All messages so far, in the order they were created; the open ones are live."""
-        return tuple(self._engine.messages.all)
+        return tuple(self.engine.messages.all)
 
     @property
     def status(self) -> str:
@@ -72,17 +76,17 @@ class StreamView(Delivery):
     @property
     def usage(self) -> Usage | None:
         """The run's tokens: the sum over its steps, each with its provider's last count. None if none were counted."""
-        return self._engine.runs.usage
+        return self.engine.runs.usage
 
     @property
     def warnings(self) -> Sequence[StreamWarning]:
         """The warnings so far, at most the first 1000."""
-        return tuple(self._engine.warnings)
+        return tuple(self.engine.warnings)
 
     @property
     def pending(self) -> Mapping[str, Confirmation | ToolCallMessage]:
         """The questions that wait for an answer: confirmations by their id, tool calls by their call id. It is live."""
-        return Pending(self._engine.pending.waiting)
+        return Pending(self.engine.pending.waiting)
 
     @property
     def tool_outputs(self) -> Sequence[ToolOutputMessage]:
@@ -90,7 +94,7 @@ class StreamView(Delivery):
         Those that the provider's own tools gave are among them; `to_input` leaves these out. A sub-agent's are not."""
         step = self.current_run_step_snapshot
         of_step = takewhile(
-            lambda message: step is not None and message.step_id == step.id, reversed(self._engine.messages.all)
+            lambda message: step is not None and message.step_id == step.id, reversed(self.engine.messages.all)
         )
         outputs = (one for one in of_step if isinstance(one, ToolOutputMessage) and one.parent_id is None)
         return tuple(outputs)[::-1]
@@ -98,7 +102,7 @@ class StreamView(Delivery):
     @property
     def confirmations(self) -> Sequence[Confirmation]:
         """All confirmations so far, decided ones too."""
-        return tuple(self._engine.pending.confirmations)
+        return tuple(self.engine.pending.confirmations)
 
     @property
     def cursor(self) -> str | None:
@@ -114,7 +118,7 @@ class StreamView(Delivery):
     @property
     def timing(self) -> Timing:
         """How long the stream took."""
-        deltas = self._engine.forgotten_deltas + sum(message.delta_count for message in self._engine.messages.all)
+        deltas = self.engine.forgotten_deltas + sum(message.delta_count for message in self.engine.messages.all)
         return timing_of(self._times, deltas)
 
     @property
@@ -148,18 +152,18 @@ class StreamView(Delivery):
     @property
     def current_run(self) -> Run | None:
         """The run, None before it begins. Its `id` is the newest response's, from which a next request can continue."""
-        return self._engine.runs.run
+        return self.engine.runs.run
 
     @property
     def current_run_step_snapshot(self) -> RunStep | None:
         """The present run step, else the last one. None before the first."""
-        return self._engine.runs.step or (self._engine.runs.steps[-1] if self._engine.runs.steps else None)
+        return self.engine.runs.step or (self.engine.runs.steps[-1] if self.engine.runs.steps else None)
 
     @property
     def current_message_snapshot(self) -> Message | None:
         """The message of the newest event, else the newest message. None before the first."""
         snapshot = getattr(self._current, "snapshot", None)
-        return snapshot or (self._engine.messages.all[-1] if self._engine.messages.all else None)
+        return snapshot or (self.engine.messages.all[-1] if self.engine.messages.all else None)
 
     def cancel(self) -> None:
         """Stop the stream, from any thread, without waiting. Messages that arrived stay; nothing is raised.
@@ -182,28 +186,18 @@ class StreamView(Delivery):
     # -- for streamkit's own packages
 
     @property
-    def engine(self) -> Engine:
-        """The engine that completes the stream's events. For streamkit's own packages, which may change with it."""
-        return self._engine
-
-    @property
     def output(self) -> StreamOutput:
         """The reader of the typed output. For streamkit's own packages."""
         if self._output is None:
             from .output import StreamOutput  # few streams have an output that is read
 
-            self._output = StreamOutput(self._engine)
+            self._output = StreamOutput(self.engine)
         return self._output
 
     @property
     def has_output_type(self) -> bool:
         """Whether the answer is read as a type (`output_type=`). For streamkit's own packages."""
         return self._output is not None and self._output.kind is not None
-
-    @property
-    def source_decoder(self) -> SourceDecoder | None:
-        """The decoder of the present source, else of the last one. For streamkit's own packages, as `engine`."""
-        return self._source_decoder
 
     @property
     def is_closing(self) -> bool:
@@ -214,3 +208,28 @@ class StreamView(Delivery):
     def is_nested(self) -> bool:
         """Whether the source that is read now was opened by a hook, inside another. For streamkit's own packages."""
         return self._nested
+
+
+class Pending(Mapping[str, Confirmation | ToolCallMessage]):
+    """A live mapping of what waits for an answer. A loop over it goes over what waits when the loop begins."""
+
+    def __init__(self, waiting: Mapping[str, Confirmation | ToolCallMessage]) -> None:
+        self._waiting = waiting
+
+    def __getitem__(self, key: str) -> Confirmation | ToolCallMessage:
+        return self._waiting[key]
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self._waiting])
+
+    def items(self) -> ItemsView[str, Confirmation | ToolCallMessage]:
+        return dict(self._waiting).items()
+
+    def values(self) -> ValuesView[Confirmation | ToolCallMessage]:
+        return dict(self._waiting).values()
+
+    def __repr__(self) -> str:
+        return repr(self._waiting)

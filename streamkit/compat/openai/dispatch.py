@@ -282,7 +282,7 @@ class Dispatcher:
         answered while its source goes on."""
         engine, slot = self.stream.engine, call.answer_slot
         is_ours = call.status == "completed" and not call.provider_executed and not engine.pending.executes(call)
-        return is_ours and (slot is None or slot.wake == engine.pending.waker.answer_came)
+        return is_ours and (slot is None or engine.pending.is_own(slot))
 
     def _finish_latest_call(self) -> Iterator[HookCall]:
         """Dispatch the end of the call that is complete. That of a run's last one is left until the run requires action
