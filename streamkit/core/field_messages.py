@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from io import StringIO
 from typing import Any, TypeVar
 
 from ..events import Delta, Event, MessageDone, ToolCallDelta
-from ..messages import CodeMessage, Message, Status
+from ..messages import COMPACT_AT, CodeMessage, Message, Status
 from ..messages.json_tokens import all_plain
 from .field_choices import FieldChoice, FieldChoices
 from .json_fields import FieldText, JsonFields
@@ -18,6 +17,40 @@ __all__ = ["CallFields", "caused_by"]
 _LONGEST_LANGUAGE = 100  # characters; a longer text is not the name of a language
 
 _E = TypeVar("_E", bound=Event)
+
+
+class _GrowingText:
+    """A text that grows in pieces, joined when there are many.
+
+    Attributes:
+        pieces: the newest pieces. Code that appends to it directly calls `compact` when there are `COMPACT_AT`.
+    """
+
+    __slots__ = ("_joined", "_length_joined", "pieces")
+
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+        self._joined: list[str] = []
+        self._length_joined = 0
+
+    def add(self, piece: str) -> None:
+        self.pieces.append(piece)
+        if len(self.pieces) >= COMPACT_AT:
+            self.compact()
+
+    def compact(self) -> None:
+        text = "".join(self.pieces)
+        self._joined.append(text)
+        self._length_joined += len(text)
+        self.pieces.clear()
+
+    @property
+    def length(self) -> int:
+        return self._length_joined + sum(map(len, self.pieces))
+
+    @property
+    def value(self) -> str:
+        return "".join((*self._joined, *self.pieces))
 
 
 class _Field:
@@ -35,13 +68,13 @@ class _Field:
         self.done = False  # whether the string is complete
         self.message_id = message.id
         self.make_delta: Any = message.delta_event
-        self.emitted = StringIO()
+        self.emitted = _GrowingText()
         self.replaced = False  # after a replacement, no text can be added
-        self._waiting: StringIO | None = None  # the text of a repeated key
+        self._waiting: _GrowingText | None = None  # the text of a repeated key
 
     def begin_again(self) -> None:
         """Prepare for the new text of a key that comes again."""
-        self._waiting = StringIO()
+        self._waiting = _GrowingText()
 
     @property
     def grows(self) -> bool:
@@ -50,18 +83,18 @@ class _Field:
 
     def has_emitted(self, text: str) -> bool:
         """Whether exactly this text was emitted, and more can be added to it."""
-        return self._waiting is None and not self.replaced and self.emitted.getvalue() == text
+        return self._waiting is None and not self.replaced and self.emitted.value == text
 
     def add(self, text: str, *, done: bool) -> tuple[str, bool]:
         """Add a piece. Returns the text to emit, and whether it replaces what was emitted."""
         self.done = done
         waiting = self._waiting
         if waiting is None:
-            self.emitted.write(text)
+            self.emitted.add(text)
             return text, False
-        waiting.write(text)
-        if not self.replaced and waiting.tell() >= self.emitted.tell():
-            emitted, value = self.emitted.getvalue(), waiting.getvalue()
+        waiting.add(text)
+        if not self.replaced and waiting.length >= self.emitted.length:
+            emitted, value = self.emitted.value, waiting.value
             self.replaced = not value.startswith(emitted)
             if not self.replaced:
                 self.emitted, self._waiting = waiting, None
@@ -71,10 +104,10 @@ class _Field:
     def release(self) -> tuple[str, bool]:
         """Return the text that waited, and whether it replaces what was emitted."""
         waiting, self._waiting = self._waiting, None
-        if waiting is None or waiting.getvalue() == self.emitted.getvalue():
+        if waiting is None or waiting.value == self.emitted.value:
             return "", False
         self.emitted, self.replaced = waiting, True
-        return waiting.getvalue(), True
+        return waiting.value, True
 
 
 class CallFields:
@@ -93,7 +126,7 @@ class CallFields:
         self._all_choices = choices
         self._name = call.name
         self._choose()
-        self._arguments = StringIO()
+        self._arguments = _GrowingText()
         # The field with an unfinished text, while plain text does no more than extend it.
         self._growing: _Field | None = None
 
@@ -125,8 +158,9 @@ class CallFields:
         if field is None or delta.replace or not all_plain(text):
             events += self.feed(delta)
             return
-        self._arguments.write(text)
-        field.emitted.write(text)
+        pieces = self._arguments.pieces
+        pieces.append(text)
+        field.emitted.pieces.append(text)
         make = field.make_delta
         events.append(
             make(
@@ -137,13 +171,17 @@ class CallFields:
                 item_index=delta.item_index,
             )
         )
+        if len(pieces) >= COMPACT_AT:
+            self._arguments.compact()
+            field.emitted.compact()
 
     def feed(self, delta: Delta) -> Iterable[Event]:
         """Return the fields' events of a delta of the arguments."""
         reader, self._growing = self._reader, None
         if delta.replace:
             return self._replace(delta.value, delta)
-        self._arguments.write(delta.value)
+        if delta.value:
+            self._arguments.add(delta.value)
         if not delta.value or reader is None:
             return ()
         events = [*self._add_pieces(reader.feed(delta.value), delta)]
@@ -160,7 +198,7 @@ class CallFields:
             yield from self._rename(call.name, cause)
         self._call_id = call.call_id or self._call_id
         if self._reader is not None and call.has_content:
-            if call.content and not self._arguments.tell():
+            if call.content and not self._arguments.value:
                 yield caused_by(cause, ToolCallDelta(call.id, call.content))
                 yield from self._read(call.content, cause)
             else:
@@ -195,13 +233,13 @@ class CallFields:
         yield from self.end("incomplete", cause)
         self._name = name
         self._choose()
-        yield from self._read(self._arguments.getvalue(), cause)
+        yield from self._read(self._arguments.value, cause)
 
     def _replace(self, text: str, cause: Event) -> Iterator[Event]:
         """Read the arguments again from this text. Fields with another text are emitted again."""
-        before = self._arguments.getvalue()
-        self._arguments = StringIO()
-        self._arguments.write(text)
+        before = self._arguments.value
+        self._arguments = _GrowingText()
+        self._arguments.add(text)
         if text == before or self._reader is None:
             return
         self._reader = self._new_reader()

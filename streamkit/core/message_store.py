@@ -6,6 +6,7 @@ A decoder refers to a message by an id of its own. That is the message's id too,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from msgspec.structs import replace
@@ -23,6 +24,7 @@ from .warning_list import WarningList
 
 __all__ = ["MessageStore"]
 
+_NO_RETRIES: Mapping[str, e.StreamRetry] = MappingProxyType({})  # of most streams
 _MEASURE_AT = 128  # deltas of a message, after which it is measured
 
 
@@ -69,7 +71,7 @@ class MessageStore:
         self.open_by_id: dict[Any, Message] = {}
         self.renamed: dict[str, Message] = {}
         self.early_lines: dict[str, int | None] = {}
-        self.retries: Mapping[str, e.StreamRetry] = {}
+        self.retries = _NO_RETRIES
         self.sizes = MessageSizes()
         self._runs = runs
         self._pending = pending

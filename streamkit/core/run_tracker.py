@@ -40,7 +40,14 @@ class RunTracker(msgspec.Struct, eq=False):
     step_reason: str | None = None
     _usage_before: e.Usage | None = None  # of the steps before this one
     _step_count: int = 0  # forgotten steps count as well
-    _by_id: dict[str, e.RunStep] = {}
+    _made_by_id: dict[str, e.RunStep] | None = None  # most sources give their steps no ids
+
+    @property
+    def _by_id(self) -> dict[str, e.RunStep]:
+        """The steps by their ids."""
+        if self._made_by_id is None:
+            self._made_by_id = {step.id: step for step in self.steps}
+        return self._made_by_id
 
     # -- the run
 
@@ -132,7 +139,8 @@ class RunTracker(msgspec.Struct, eq=False):
             completed_at=None,
         )
         self.steps.append(step)
-        self._by_id[step.id] = step
+        if self._made_by_id is not None:
+            self._made_by_id[step.id] = step
         self.requires_action = False
         self.step_reason = None
         yield e.RunStepCreated(step, position=cause.position, raw_item=cause.raw_item)
@@ -158,8 +166,9 @@ class RunTracker(msgspec.Struct, eq=False):
 
     def forget_steps(self, steps: Iterable[e.RunStep]) -> None:
         """Forget the ids of steps that are over."""
-        for step in steps:
-            self._by_id.pop(step.id, None)
+        if (made := self._made_by_id) is not None:
+            for step in steps:
+                made.pop(step.id, None)
 
     def count(self, usage: e.Usage) -> None:
         """Set the tokens of the open step, and the run's: the sum of its steps'."""

@@ -19,12 +19,14 @@ class UniqueIds:
 
     def __init__(self, used: Container[str] | None = None, *, separator: str = ".") -> None:
         self._separator = separator
-        self._own: dict[str, None] = {}
-        self.used: Container[str] = self._own if used is None else used
+        self._own: dict[str, None] | None = None
+        if used is None:
+            used = self._own = {}
+        self.used: Container[str] = used
         self._times: dict[str, int] = {}  # how often ids came that were in use
 
     def __len__(self) -> int:
-        return len(self._own)
+        return len(self._own or ())
 
     def __contains__(self, id: str) -> bool:
         return id in self.used
@@ -39,14 +41,16 @@ class UniqueIds:
 
     def forget(self, id: str) -> None:
         """Mark an id as free again."""
-        self._own.pop(id, None)
+        if self._own is not None:
+            self._own.pop(id, None)
         self._times.pop(id, None)
 
     def unused(self, id: str) -> str:
         """Return what `free` returns, and mark it as used."""
         if id in self.used:
             id = self.free(id)
-        self._own[id] = None
+        if self._own is not None:
+            self._own[id] = None
         return id
 
 

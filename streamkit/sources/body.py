@@ -59,18 +59,25 @@ class BodyJoiner:
 
     """
 
-    __slots__ = ("_are_lines", "_empty", "_head", "_json")
+    __slots__ = ("_are_lines", "_empty", "_head", "_made_json")
 
     def __init__(self) -> None:
         self._are_lines: bool | None = None
         self._empty = 0  # empty items so far: blank lines, if the items are lines
         self._head = b""  # the beginning of the line that the undecided items form
-        self._json = _Json()  # follows a JSON body whose items are undecided
+        self._made_json: _Json | None = None
 
     @property
     def is_plain(self) -> bool:
         """Whether every further item is a piece that needs no feeding."""
         return self._are_lines is False
+
+    @property
+    def _json(self) -> _Json:
+        """Follows a JSON body whose items are undecided."""
+        if self._made_json is None:
+            self._made_json = _Json()
+        return self._made_json
 
     def feed(self, item: bytes) -> bytes:
         """Return the bytes of the body that an item stands for."""
