@@ -52,6 +52,7 @@ from ..events import Event, StreamRetry
 from ..messages.json_text import NOT_JSON, damaged, decode_json, shallow
 from ..messages.typed_json import converter, decoder
 from ..protocols import codec
+from .recognition import attribute
 from .source import RecordedEnd, Source, SourceTraits
 
 __all__ = ["MARK_LENGTH", "is_marked", "read_recording", "recording_in", "replay"]
@@ -96,8 +97,7 @@ def recording_in(file: Any) -> Source | None:
         marked = is_marked(_as_bytes(file.read(MARK_LENGTH))) is not None
     else:
         if offset == 0 and isinstance(file, io.TextIOWrapper):
-            binary: Any = file.buffer
-            file = binary  # a recording is UTF-8, whatever encoding the text file has
+            file = attribute(file, "buffer")  # a recording is UTF-8, whatever encoding the text file has
             file.seek(0)
         marked = _has_mark(file, offset)
         file.seek(offset)
