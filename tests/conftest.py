@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from _pytest.runner import runtestprotocol
 from hypothesis import settings
 
 # Collecting makes a hundred thousand objects and no garbage; `pytest_collection_finish` switches it on.
@@ -25,7 +26,7 @@ gc.disable()
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-settings.register_profile("repeatable", derandomize=True, database=None, deadline=None)
+settings.register_profile("repeatable", derandomize=True, database=None, deadline=None, max_examples=50)
 settings.register_profile("search", database=None, deadline=None)
 settings.load_profile("repeatable")
 
@@ -62,6 +63,19 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     if config.option.dist == "no":
         config.option.dist = "worksteal"
     return (os.cpu_count() or 1) + 2
+
+
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Of a test that passed, a worker sends one report in place of three: to send and to read them took longer than many tests.
+    `--durations` needs all."""
+    if not hasattr(item.config, "workerinput") or item.config.option.durations is not None:
+        return None
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed:
+            item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
 
 
 def pytest_collection(session: pytest.Session) -> None:

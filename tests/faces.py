@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import threading
+import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -317,6 +318,18 @@ FACES: Mapping[str, Face] = {"sync": Face(), "asyncio": AsyncFace("asyncio"), "t
 
 every_face = pytest.mark.parametrize("face", list(FACES.values()), ids=list(FACES))
 async_faces = pytest.mark.parametrize("face", [FACES["asyncio"], FACES["trio"]], ids=["asyncio", "trio"])
+
+
+def both_shells(test: Callable[..., Any]) -> Callable[..., Any]:
+    """Run a test on the sync face and on one event loop: its name decides on which, so that half of the tests run on each.
+
+    For what comes before and after a stream's shells. Where it is the shell that matters, as for whatever waits, is stopped, or runs
+    beside something else, `every_face` has all three.
+    """
+    loop = ("asyncio", "trio")[zlib.crc32(test.__name__.encode()) % 2]
+    return pytest.mark.parametrize("face", [FACES["sync"], FACES[loop]], ids=["sync", loop])(test)
+
+
 sync_face = pytest.mark.parametrize("face", [FACES["sync"]], ids=["sync"])
 
 

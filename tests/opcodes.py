@@ -79,7 +79,7 @@ def steep(function: Callable[[int], Callable[[], object]], size: int = 4) -> dic
     """
     function(size)()  # so that what is done only once is done
     small, large = _lines_by_function(function(size)), _lines_by_function(function(5 * size))
-    return {name: (small[name], count) for name, count in large.items() if count > max(7 * small[name], 100)}
+    return {name: (small[name], count) for name, count in large.items() if count > max(7 * small[name], 60)}
 
 
 def _lines_by_function(function: Callable[[], object]) -> collections.Counter[str]:

@@ -56,6 +56,7 @@ def each_recording(
     own: bool = True,
     complete: bool = False,
     only: Callable[[Path], bool] = lambda _: True,
+    one_of: int = 1,
 ) -> Callable[[Test], Test]:
     """Calls the test for each recording of these protocols, as its argument `path`: a case for each folder. Those of shared
     recordings are `slow`.
@@ -65,12 +66,13 @@ def each_recording(
             stands beside the shared recordings.
         complete: without the own ones that are cut off or end with an error.
         only: which of the shared recordings.
+        one_of: one of so many of these. Other tests read all of them, so that each is read as it should be.
     """
     cases = (
         [pytest.param(own_recordings(name, complete=complete), id=f"own {name}") for name in protocols] if own else []
     )
     for name in protocols:
-        paths = [path for path in streams_in(SHARED / name) if only(path)]
+        paths = [path for path in streams_in(SHARED / name) if only(path)][::one_of]
         marks = [pytest.mark.slow]
         if not paths:
             marks.append(pytest.mark.skip(reason=f"the recorded {name} streams are not beside this checkout"))

@@ -31,7 +31,7 @@ from streamkit.testing import (
     ToolCall,
 )
 
-from .faces import Face, async_faces, body, every_face, every_pair
+from .faces import Face, async_faces, body, both_shells, every_face, every_pair
 from .telling import recordings
 
 REQUEST: dict[str, Any] = {"model": "m", "max_tokens": 99, "messages": [{"role": "user", "content": "Hello"}]}
@@ -90,7 +90,7 @@ KINDS = ["callable", "stream", "helper", "helper, lazily", "streaming response",
 KINDS += ["beta callable", "beta stream", "beta helper"]
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize("kind", KINDS)
 @body
 async def test_every_kind_of_stream_that_the_client_gives_is_a_source(face: Face, kind: str) -> None:
@@ -117,7 +117,7 @@ async def test_every_kind_of_stream_is_closed_when_with_is_left(face: Face, kind
             assert await face.in_thread(server.wait_for_disconnect)
 
 
-@every_face
+@both_shells
 @body
 async def test_an_entered_helper_is_a_source(face: Face) -> None:
     """Its bytes are read: the helper itself stays where it is."""
@@ -170,7 +170,7 @@ def test_the_clients_typed_objects_are_a_source(beta: bool) -> None:
         assert stream.status == "requires_action"
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize("library", [httpx, httpx2])
 @body
 async def test_an_http_response_is_a_source(face: Face, library: Any) -> None:
@@ -197,7 +197,7 @@ async def test_the_sync_client_works_on_an_async_stream(face: Face) -> None:
             assert await face.stream(client.messages.stream(**REQUEST)).get_final_text() == "Hello"
 
 
-@every_face
+@both_shells
 @body
 async def test_the_bytes_of_an_unread_stream_are_used(face: Face) -> None:
     """The client's own iterator is never begun: its objects are not built."""
@@ -211,7 +211,7 @@ async def test_the_bytes_of_an_unread_stream_are_used(face: Face) -> None:
 # -- what it says
 
 
-@every_face
+@both_shells
 @body
 async def test_thinking_text_code_and_calls_are_told_apart(face: Face) -> None:
     """With the signature and the usage."""
@@ -238,7 +238,7 @@ async def test_thinking_text_code_and_calls_are_told_apart(face: Face) -> None:
             assert stream.status == "requires_action"
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize("interleave", [True, False])
 @body
 async def test_parallel_calls_are_answered_and_the_answer_goes_on(face: Face, interleave: bool) -> None:
@@ -281,7 +281,7 @@ PAUSED = raw(
 )
 
 
-@every_face
+@both_shells
 @body
 async def test_a_paused_turn_is_incomplete_and_can_be_sent_back(face: Face) -> None:
     """As it came."""
@@ -297,7 +297,7 @@ async def test_a_paused_turn_is_incomplete_and_can_be_sent_back(face: Face) -> N
     assert sent == {"role": "assistant", "content": [use]}
 
 
-@every_face
+@both_shells
 @body
 async def test_a_paused_turn_goes_on_with_then(face: Face) -> None:
     """Nothing has to be answered for that: one run, a step for each response."""
@@ -314,7 +314,7 @@ async def test_a_paused_turn_goes_on_with_then(face: Face) -> None:
     assert len(server.requests) == 2, "what is over is not asked to go on"
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [
@@ -335,7 +335,7 @@ async def test_an_answer_that_was_cut_short_returns(face: Face, reply: Reply, re
             assert [m.status for m in stream.messages] == ["incomplete"]
 
 
-@every_face
+@both_shells
 @body
 async def test_a_stream_is_told_in_another_protocol(face: Face) -> None:
     """A chat client can read it."""
@@ -359,7 +359,7 @@ BLOCKS_OUT_OF_ORDER = raw(
 )
 
 
-@every_face
+@both_shells
 @body
 async def test_blocks_that_begin_out_of_order_are_kept_apart_by_their_index(face: Face) -> None:
     """The client's own helper goes by the order in which they begin, and gives each the other's text."""
@@ -378,7 +378,7 @@ async def test_blocks_that_begin_out_of_order_are_kept_apart_by_their_index(face
 # -- how it ends
 
 
-@every_face
+@both_shells
 @body
 async def test_an_error_that_the_service_sends_mid_stream_is_a_failed_run(face: Face) -> None:
     """With its type as the code; what was said is kept."""
@@ -461,7 +461,7 @@ async def test_arguments_that_are_no_json_at_the_models_own_end_are_waited_for(f
             assert (stream.status, [*stream.pending]) == ("requires_action", ["a"])
 
 
-@every_face
+@both_shells
 @body
 async def test_an_answer_that_was_cut_in_its_second_call_does_not_go_on(face: Face) -> None:
     """The first one was whole, and is answered; `then` is not called."""
@@ -481,7 +481,7 @@ async def test_an_answer_that_was_cut_in_its_second_call_does_not_go_on(face: Fa
     assert len(server.requests) == 1
 
 
-@every_face
+@both_shells
 @body
 async def test_a_whole_call_is_told_while_the_next_one_is_said(face: Face) -> None:
     """Its tool may run by then."""
@@ -495,7 +495,7 @@ async def test_a_whole_call_is_told_while_the_next_one_is_said(face: Face) -> No
             assert [call.status for call in told.of("on_tool_call_done")] == ["completed"]
 
 
-@every_face
+@both_shells
 @body
 async def test_a_server_that_goes_in_the_middle_of_an_event_is_a_source_error(face: Face) -> None:
     with ModelServer(Reply("Hello there", cut_after=3)) as server:
@@ -528,7 +528,7 @@ STATUSES = [
 
 
 @every_pair
-@every_face
+@both_shells
 @pytest.mark.parametrize(("status", "kind", "type"), STATUSES)
 @pytest.mark.parametrize("helper", [True, False])
 @body
@@ -549,7 +549,7 @@ async def test_a_refused_request_is_a_source_error(face: Face, status: int, kind
             assert told.hooks == ["on_exception", "on_end"]
 
 
-@every_face
+@both_shells
 @body
 async def test_a_connection_that_cannot_be_made_is_a_source_error(face: Face) -> None:
     async with client_of(face, "http://127.0.0.1:1") as client:
@@ -599,7 +599,7 @@ def as_the_client_reads(body: bytes) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # the client's own types lag behind the recordings
-@pytest.mark.parametrize("path", recordings("anthropic-messages"))
+@pytest.mark.parametrize("path", recordings("anthropic-messages")[::2])
 def test_the_client_reads_the_same_message_in_what_is_told_of_a_recorded_stream(path: Path) -> None:
     """Without an exception: signatures, citations, encrypted summaries, every count of its usage. Nulls are as good
     as absent."""

@@ -59,7 +59,7 @@ def test_bytes_that_are_not_utf_8_mean_the_same_however_they_are_cut(protocol: s
     which everybody knows that it gives pieces, and not lines."""
     bodies = [*short_bodies(PROTOCOLS[protocol], framing)]
     for first, body in enumerate(bodies):
-        for number, place in enumerate(range(first, len(body), 1 + len(body) // 8)):
+        for number, place in enumerate(range(first, len(body), 1 + len(body) // 5)):
             wrong = NO_UTF_8[number % len(NO_UTF_8)]
             broken = body[:place] + wrong + body[place + number % 2 :]
             named = protocol if number % 3 else None

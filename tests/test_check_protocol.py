@@ -107,7 +107,7 @@ def body_of(name: str) -> bytes:
 @pytest.mark.parametrize("name", protocols.BUILT_IN)
 def test_every_protocol_of_ours_keeps_the_laws(name: str) -> None:
     """In a stream that its own encoder wrote."""
-    report = check(protocols.find(name), body_of(name), attempts=25)
+    report = check(protocols.find(name), body_of(name), attempts=10)
     assert report.protocol == name
     assert set(report.checks) > {"cuts", "faces", "junk", "encoding"}
     assert all(number > 0 for number in report.checks.values())

@@ -32,7 +32,7 @@ from .costs import assert_costs, seconds_of
 OWN = {name: kind for name, kind in EVENTS.items() if kind.__module__ == "streamkit.events"}
 
 
-law = settings(deadline=None, derandomize=True, database=None, max_examples=100)
+law = settings(deadline=None, derandomize=True, database=None, max_examples=50)
 
 # Every type of message of DESIGN's table, with the formats that it can have, and the class that tells of it.
 KINDS: list[tuple[str, str | None, str, type[m.Message]]] = [

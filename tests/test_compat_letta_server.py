@@ -86,7 +86,7 @@ def read_argument(pieces: Iterable[str], key: str = "message") -> str:
     st.booleans(),
     st.lists(st.integers(min_value=0), max_size=20),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_the_argument_is_what_json_says(
     rest: dict[str, Any], said: str, indent: int | None, ascii: bool, cuts: list[int]
 ) -> None:

@@ -871,7 +871,7 @@ def interleaved(draw: st.DrawFn) -> list[sk.Event]:
 
 @pytest.mark.slow
 @given(interleaved())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_messages_follow_each_other_in_whatever_order_they_grow(events: list[sk.Event]) -> None:
     """Messages do not overlap, nothing is lost, and the list has the content of the chunks."""
     sequencer, encoder, messages = MessageSequencer(_LEFT_OUT), Encoder(), list[dict[str, Any]]()

@@ -14,7 +14,7 @@ from streamkit.testing import ModelServer, Reply, ToolCall
 
 from . import assistants as a
 from .assistants import call, function, message, message_delta, run, step, step_delta, text
-from .faces import Face, ask, ask_responses, body, every_face, every_pair
+from .faces import Face, ask, ask_responses, body, both_shells, every_face, every_pair
 from .recorded import SHARED
 
 pytestmark = a.quiet
@@ -77,7 +77,7 @@ async def _in_on_end(face: Face, client: Any, first: Any, second: Any) -> None:
 PLACES = {"after until_done": _after, "inside with": _in_the_block, "in on_end": _in_on_end}
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize("place", list(PLACES.values()), ids=list(PLACES))
 @body
 async def test_another_handler_of_the_run_gets_no_call_of_an_earlier_stream(face: Face, place: Any) -> None:
@@ -159,7 +159,7 @@ class Guarded:
 
 
 @every_pair
-@every_face
+@both_shells
 @every_service
 @pytest.mark.parametrize("interleaved", [False, True], ids=["one by one", "interleaved"])
 @body
@@ -187,7 +187,7 @@ async def test_the_guard_on_requires_action_runs_each_tool_once(face: Face, serv
         assert [one.content[0].text.value for one in await call(handler.get_final_messages)] == ["All is fine."]
 
 
-@every_face
+@both_shells
 @body
 async def test_a_call_ends_where_the_next_one_begins(face: Face) -> None:
     """Not only at the run's requires_action, when the last one ends."""
@@ -209,7 +209,7 @@ async def test_a_call_ends_where_the_next_one_begins(face: Face) -> None:
     ]
 
 
-@every_face
+@both_shells
 @body
 async def test_the_last_function_sees_requires_action_also_behind_another_kind_of_call(face: Face) -> None:
     """The guard looks at functions alone."""
@@ -229,7 +229,7 @@ async def test_the_last_function_sees_requires_action_also_behind_another_kind_o
     assert seen == [("c1", "in_progress"), ("c0", "requires_action")]
 
 
-@every_face
+@both_shells
 @every_service
 @body
 async def test_a_call_may_be_answered_in_its_own_done_hook(face: Face, service: str) -> None:

@@ -17,7 +17,7 @@ from streamkit.testing import ModelServer, Reply, Text, ToolCall
 
 from . import assistants as a
 from .assistants import message, message_delta, run, text
-from .faces import Face, ask, ask_responses, body, every_face, every_pair
+from .faces import Face, ask, ask_responses, body, both_shells, every_face, every_pair
 from .test_compat_openai_sequences import submits
 
 pytestmark = a.quiet
@@ -111,7 +111,7 @@ def _number_citations(handler: Any, done: Any) -> None:
     handler.shown = content.value
 
 
-@every_face
+@both_shells
 @body
 async def test_numbering_the_citations_of_responses_leaves_the_text_whole(face: Face) -> None:
     """Responses has no marker in the text for a cited file, so nothing is to be replaced."""
@@ -166,7 +166,7 @@ def _named_like_ours(kind: type) -> type:
     return Service
 
 
-@every_face
+@both_shells
 @every_service
 @body
 async def test_a_subclass_may_have_methods_named_handle_receive_and_bind(face: Face, service: str) -> None:
@@ -233,7 +233,7 @@ class FrozenPlainHandler(sk.EventHandler):
         self.texts.append(message.content)
 
 
-@every_face
+@both_shells
 @every_service
 @body
 async def test_a_handler_may_be_a_frozen_dataclass(face: Face, service: str) -> None:
@@ -258,7 +258,7 @@ def _assign(handler: Any, texts: list[str]) -> None:
 
 
 @every_pair
-@every_face
+@both_shells
 @every_service
 @pytest.mark.parametrize("when", ["on_message_created", "on_text_created", "on_text_delta"])
 @body
@@ -272,7 +272,7 @@ async def test_a_hook_may_be_assigned_while_the_stream_runs(face: Face, service:
     assert texts == [ANSWER]
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize("when", ["constructed", "on_message_created", "on_text_created", "on_text_delta"])
 @body
 async def test_streamkits_own_handlers_may_be_assigned_hooks_too(face: Face, when: str) -> None:
@@ -398,7 +398,7 @@ def test_a_handler_of_the_wrong_kind_for_its_client_is_refused(kind: str) -> Non
 # -- what hooks read, and what they change
 
 
-@every_face
+@both_shells
 @every_service
 @body
 async def test_current_event_is_there_in_every_hook(face: Face, service: str) -> None:
@@ -422,7 +422,7 @@ async def test_current_event_is_there_in_every_hook(face: Face, service: str) ->
     assert handler.current_event is None
 
 
-@every_face
+@both_shells
 @every_service
 @body
 async def test_current_event_is_there_where_a_stream_was_cut_off(face: Face, service: str) -> None:
@@ -436,7 +436,7 @@ async def test_current_event_is_there_where_a_stream_was_cut_off(face: Face, ser
     assert seen == ["thread.message.delta" if service == "assistants" else "thread.message.incomplete"]
 
 
-@every_face
+@both_shells
 @body
 async def test_current_event_is_the_hooks_own_after_a_nested_stream(face: Face) -> None:
     """What the stream of the outputs brought is over where the outer hooks go on."""
@@ -455,7 +455,7 @@ async def test_current_event_is_the_hooks_own_after_a_nested_stream(face: Face) 
     assert seen == ["thread.run.requires_action"]
 
 
-@every_face
+@both_shells
 @every_service
 @body
 async def test_a_handler_may_flush_and_empty_the_snapshot(face: Face, service: str) -> None:
@@ -489,7 +489,7 @@ async def test_what_a_changed_snapshot_lacks_of_the_final_text_still_comes(face:
     assert [delta.value for delta, _ in handler.of("on_text_delta")] == ["He", "y"]
 
 
-@every_face
+@both_shells
 @body
 async def test_emptied_arguments_code_and_logs_do_not_come_twice(face: Face) -> None:
     """The same for the snapshots of tool calls."""
@@ -535,7 +535,7 @@ def _raises_at(*names: str) -> Callable[..., None]:
     return on_event
 
 
-@every_face
+@both_shells
 @every_service
 @body
 async def test_on_exception_gets_the_bug_of_on_event(face: Face, service: str) -> None:
@@ -549,7 +549,7 @@ async def test_on_exception_gets_the_bug_of_on_event(face: Face, service: str) -
 
 
 @every_pair
-@every_face
+@both_shells
 @every_service
 @pytest.mark.parametrize("ending", ["error", "response.failed"])
 @body
@@ -568,7 +568,7 @@ async def test_what_a_handler_raises_for_a_failed_run_is_what_is_raised(face: Fa
     assert stream.error is caught.value
 
 
-@every_face
+@both_shells
 @body
 async def test_streamkits_own_handlers_may_raise_for_a_failed_run_too(face: Face) -> None:
     """In `on_run_done`; the run's failure is the context of the error."""
@@ -647,7 +647,7 @@ READINGS: dict[str, Any] = {
 
 
 @every_pair
-@every_face
+@both_shells
 @pytest.mark.parametrize("inner", READINGS.values(), ids=READINGS)
 @pytest.mark.parametrize("outer", ["iterates", "text_deltas", "until_done"])
 @body
@@ -702,7 +702,7 @@ def _returning(face: Face) -> Any:
     return AsyncReturns() if face.is_async else Returns()
 
 
-@every_face
+@both_shells
 @every_service
 @body
 async def test_a_hook_that_returns_a_value_is_warned_about_once(face: Face, service: str) -> None:

@@ -16,7 +16,7 @@ from streamkit.testing import ModelServer, Reply, ToolCall
 
 from . import assistants as a
 from .assistants import call, each, function, message, message_delta, run, step, step_delta, text
-from .faces import Face, ask_responses, async_faces, body, every_face, every_pair
+from .faces import Face, ask_responses, async_faces, body, both_shells, every_face, every_pair
 from .test_compat_openai_sequences import submits
 
 pytestmark = a.quiet
@@ -99,7 +99,7 @@ async def _check_whole(handler: Any, rounds: int) -> None:
 
 
 @every_pair
-@every_face
+@both_shells
 @every_use
 @every_count
 @body
@@ -119,7 +119,7 @@ async def test_each_round_may_have_a_handler_of_its_own(face: Face, use: Any, ro
 
 
 @every_pair
-@every_face
+@both_shells
 @every_use
 @every_count
 @body
@@ -157,7 +157,7 @@ def _answers(handler: Any, event: Any) -> Any:
     return handler.submit_tool_outputs(outputs, event.data.id)
 
 
-@every_face
+@both_shells
 @body
 async def test_the_guides_on_event_answers_calls_on_any_protocol(face: Face) -> None:
     """`thread.run.requires_action` is told before the calls have to be answered; `submit_tool_outputs` answers them."""
@@ -180,7 +180,7 @@ async def test_the_guides_on_event_answers_calls_on_any_protocol(face: Face) -> 
     assert stream.status == (await call(handler.get_final_run)).status == "completed"
 
 
-@every_face
+@both_shells
 @body
 async def test_requires_action_is_what_the_run_is_in_until_the_calls_are_answered(face: Face) -> None:
     """`current_run` has the calls, in the hooks after `on_event`, and at the end if nobody answers."""

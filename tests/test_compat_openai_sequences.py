@@ -32,7 +32,7 @@ from .assistants import (
     text,
 )
 from .costs import assert_costs, seconds_of
-from .faces import Face, body, every_face, every_pair
+from .faces import Face, body, both_shells, every_face, every_pair
 
 pytestmark = a.quiet
 
@@ -361,7 +361,7 @@ SEQUENCES: dict[str, tuple[list[a.Item], list[str]]] = {
 
 
 @every_pair
-@every_face
+@both_shells
 @every_way
 @pytest.mark.parametrize(("items", "told"), list(SEQUENCES.values()), ids=list(SEQUENCES))
 @body
@@ -373,7 +373,7 @@ async def test_a_sequence_is_told_right(face: Face, way: Any, items: list[a.Item
     assert handler.outline == told
 
 
-@every_face
+@both_shells
 @every_way
 @body
 async def test_05_a_completed_step_has_its_output_and_usage(face: Face, way: Any) -> None:
@@ -477,7 +477,7 @@ USES = {"until_done": a.until_done, "text_deltas": _prints, "iterated": _goes_th
 every_use = pytest.mark.parametrize("use", list(USES.values()), ids=list(USES))
 
 
-@every_face
+@both_shells
 @every_use
 @body
 async def test_06_outputs_sent_from_a_hook_go_on_in_the_same_handler(face: Face, use: Any) -> None:
@@ -496,7 +496,7 @@ async def test_06_outputs_sent_from_a_hook_go_on_in_the_same_handler(face: Face,
     assert handler.stream.status == "completed"
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize("same", [True, False], ids=["self", "another"])
 @body
 async def test_06_outputs_may_be_sent_where_stream_was_given_the_handler(face: Face, same: bool) -> None:
@@ -522,7 +522,7 @@ async def test_06_outputs_may_be_sent_where_stream_was_given_the_handler(face: F
         assert [one.content for one in await call(stream.get_final_messages)] == ["{}", "22", "It is 22."]
 
 
-@every_face
+@both_shells
 @every_use
 @body
 async def test_06_outputs_sent_from_a_hook_may_have_a_handler_of_their_own(face: Face, use: Any) -> None:
@@ -562,7 +562,7 @@ def _joining(other: Any, handler: Any) -> Any:
     return joined(plain, other.lines)
 
 
-@every_face
+@both_shells
 @body
 async def test_06_calls_may_be_answered_several_times(face: Face) -> None:
     """Each continuation may ask again; the run stays one."""
@@ -625,7 +625,7 @@ async def test_06_outputs_may_be_sent_from_a_loop_over_the_events(face: Face) ->
     assert await _final_texts(handler) == ["It is 22."]
 
 
-@every_face
+@both_shells
 @body
 async def test_06_a_continuation_that_fails_ends_the_stream(face: Face) -> None:
     """What fails in the second stream fails the run: told once, raised."""
@@ -658,7 +658,7 @@ async def test_06_close_in_a_continuation_ends_all(face: Face) -> None:
     assert handler.outline[-5:] == ["text_created ''", "text_done ''", "message_done m1", "run_step_done s2", "end"]
 
 
-@every_face
+@both_shells
 @body
 async def test_06_a_later_stream_of_the_same_run_tells_the_whole_run(face: Face) -> None:
     """The outputs are sent after the first stream has ended, to the same handler."""
@@ -679,7 +679,7 @@ async def test_06_a_later_stream_of_the_same_run_tells_the_whole_run(face: Face)
 # -- 8: reuse, and what is forgotten
 
 
-@every_face
+@both_shells
 @every_way
 @body
 async def test_08_a_handler_may_be_used_again(face: Face, way: Any) -> None:
@@ -693,7 +693,7 @@ async def test_08_a_handler_may_be_used_again(face: Face, way: Any) -> None:
     assert len(await call(handler.get_final_messages)) == 1
 
 
-@every_face
+@both_shells
 @body
 async def test_08_a_live_handler_is_refused_another_run(face: Face) -> None:
     """It says so, and the stream that it is on goes on."""
@@ -746,7 +746,7 @@ CLOSED_IN = {
 
 @every_pair
 @pytest.mark.slow
-@every_face
+@both_shells
 @every_way
 @pytest.mark.parametrize("fails", [False, True], ids=["closes", "fails"])
 @pytest.mark.parametrize(("hook", "rest"), list(CLOSED_IN.items()), ids=list(CLOSED_IN))
@@ -806,7 +806,7 @@ async def test_10_a_loop_that_breaks_ends_the_stream_with_its_block(face: Face) 
 # -- 11: what has no hook
 
 
-@every_face
+@both_shells
 @every_way
 @body
 async def test_11_a_refusal_is_in_the_message(face: Face, way: Any) -> None:
@@ -835,7 +835,7 @@ async def test_11_a_refusal_is_in_the_message(face: Face, way: Any) -> None:
 CITED = {"type": "file_citation", "text": "[1]", "start_index": 1, "end_index": 4, "file_citation": {"file_id": "f"}}
 
 
-@every_face
+@both_shells
 @every_way
 @body
 async def test_11_an_annotation_alone_is_a_delta_without_text(face: Face, way: Any) -> None:
@@ -903,7 +903,7 @@ def test_12_an_async_handler_on_a_sync_stream_is_refused_before_any_request() ->
 # -- 18: what is sent again
 
 
-@every_face
+@both_shells
 @every_way
 @body
 async def test_18_what_is_sent_again_is_not_more_of_it(face: Face, way: Any) -> None:
@@ -933,7 +933,7 @@ async def test_18_what_is_sent_again_is_not_more_of_it(face: Face, way: Any) -> 
 
 
 @every_pair
-@every_face
+@both_shells
 @every_way
 @pytest.mark.parametrize("data", [{"error": {"message": "Boom", "code": "x"}}, {"message": "Boom", "code": "x"}])
 @body
@@ -980,7 +980,7 @@ async def test_21_a_timeout_of_the_source_is_told_before_the_exception(face: Fac
     assert isinstance(caught.value.__cause__, httpx2.TimeoutException)
 
 
-@every_face
+@both_shells
 @body
 async def test_22_a_refused_request_is_told(face: Face) -> None:
     """Given to `stream`, a request that fails is told to `on_exception` and `on_end`, and raised."""
@@ -998,7 +998,7 @@ async def test_22_a_refused_request_is_told(face: Face) -> None:
     assert handler.lines == ["exception SourceError", "end"]
 
 
-@every_face
+@both_shells
 @body
 async def test_22_a_clients_stream_that_is_refused_is_told(face: Face) -> None:
     """The client's own call, given to `stream` before it is sent."""
@@ -1012,7 +1012,7 @@ async def test_22_a_clients_stream_that_is_refused_is_told(face: Face) -> None:
     assert handler.lines == ["exception SourceError", "end"]
 
 
-@every_face
+@both_shells
 @body
 async def test_22_where_the_client_sends_the_request_it_raises_before_it_knows_of_the_handler(face: Face) -> None:
     """No hook can be told: the client looks at the handler when it has an answer. The handler can be used again."""
@@ -1026,7 +1026,7 @@ async def test_22_where_the_client_sends_the_request_it_raises_before_it_knows_o
     assert handler.lines[-1] == "end"
 
 
-@every_face
+@both_shells
 @body
 async def test_22_a_connection_that_times_out_is_told(face: Face) -> None:
     """The request never gets an answer's head."""
@@ -1091,7 +1091,7 @@ class _Quiet(AssistantEventHandler):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("make", "count"), [(_logs, 2000), (_calls, 2000), (_texts, 8000), (_citations, 2000)])
+@pytest.mark.parametrize(("make", "count"), [(_logs, 1000), (_calls, 1000), (_texts, 4000), (_citations, 1000)])
 def test_23_the_cost_is_linear(make: Any, count: int) -> None:
     """Four times as much costs about four times as much."""
 

@@ -11,7 +11,7 @@ import pytest
 
 import streamkit as sk
 
-from .faces import Face, Source, async_faces, body, chat, every_face
+from .faces import Face, Source, async_faces, body, both_shells, chat
 
 
 @dataclass
@@ -39,7 +39,7 @@ FOREIGN: list[Any] = [
 ]
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize("item", FOREIGN, ids=lambda item: type(item).__name__)
 @body
 async def test_a_source_of_foreign_objects_is_refused_at_the_first_one(face: Face, item: Any) -> None:
@@ -51,7 +51,7 @@ async def test_a_source_of_foreign_objects_is_refused_at_the_first_one(face: Fac
     assert source.closed
 
 
-@every_face
+@both_shells
 @body
 async def test_what_has_a_json_form_may_still_be_recognised(face: Face) -> None:
     """A ping comes before the first item that only one protocol has."""

@@ -148,14 +148,14 @@ def assert_the_same(name: str, items: Items, random: Random, *, share: int = 0, 
 
 @pytest.mark.parametrize("name", SOURCES)
 @given(seed=st.integers(0, 2**64 - 1))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_every_form_of_input_gives_the_same_events(name: str, seed: int) -> None:
     random = Random(seed)
     assert_the_same(name, changed(name, random.choice(SOURCES[name]), random), random)
 
 
 @given(seed=st.integers(0, 2**64 - 1))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_every_form_of_a_short_stream_of_chat_gives_the_same_events(seed: int) -> None:
     random = Random(seed)
     assert_the_same("openai_chat", chat_stream(random), random)
@@ -164,14 +164,14 @@ def test_every_form_of_a_short_stream_of_chat_gives_the_same_events(seed: int) -
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FOLDERS)
 def test_every_form_of_a_real_stream_gives_the_same_events(name: str) -> None:
-    """As it came, each in a fifth of the forms; streams with a few changes are above."""
+    """As it came, each in one of the forms, or in two; streams with a few changes are above."""
     paths: list[Path] = [path for path in streams_in(SHARED / FOLDERS[name]) if "conformance" not in path.stem]
     if not paths:
         pytest.skip("the recorded streams are not beside this checkout")
     for number, path in enumerate(paths):
         items = [item for item in items_in(name, path.read_bytes()) if item.get("type") != "confirmation"]
         if items:  # a producer that asks is pulled only when it was answered; a body that asks comes too late
-            assert_the_same(name, items, Random(number), share=number % 5, of=5)
+            assert_the_same(name, items, Random(number), share=number % 9, of=9)
 
 
 @pytest.mark.parametrize("name", OBJECTS)

@@ -28,7 +28,7 @@ from streamkit.protocols.framing import (
     sse_frame,
 )
 
-law = settings(deadline=None, derandomize=True, database=None, max_examples=100)
+law = settings(deadline=None, derandomize=True, database=None, max_examples=50)
 
 Frames = list[tuple[bytes, bytes, bytes]]
 
@@ -448,9 +448,9 @@ def check_limit(kind: type[Framer], head: bytes, before: bytes, item: bytes, aft
     """Whole, in equal pieces of some sizes, and cut once: at many bytes, and at each near an end of the item."""
     body = head + before + item + after
     start = len(head + before)
-    places = {*range(0, len(body), 37), *range(start - 4, start + 20), *range(start + len(item) - 12, len(body) + 1)}
+    places = {*range(0, len(body), 97), *range(start - 4, start + 20), *range(start + len(item) - 12, len(body) + 1)}
     expected = frames_of(kind(), [head + before if too_long else body])
-    cuts = [[body[at : at + size] for at in range(0, len(body), size)] for size in (1, 2, 3, 7, 399, 400, 401, 999)]
+    cuts = [[body[at : at + size] for at in range(0, len(body), size)] for size in (1, 7, 399, 400, 401)]
     cuts += [[body[:place], body[place:]] for place in sorted(places)]
     for pieces in [[body], *cuts]:
         assert limited(kind(LONGEST), pieces) == (expected, too_long), [*map(len, pieces)]

@@ -194,7 +194,7 @@ def test_each_thing_that_is_read_costs_the_same(protocol: str, arranged: Any, wa
         chunks = in_chunks(protocol, events_to_read(count, arranged))
         return lambda: read(chunks, protocol, way)
 
-    assert not steep(reading)
+    assert not steep(reading, 3)
 
 
 @pytest.mark.parametrize("arranged", ARRANGEMENTS)
@@ -204,7 +204,7 @@ def test_each_thing_that_is_written_costs_the_same(protocol: str, arranged: Any)
         events, encoder = stream_of(count, arranged), protocols.find(protocol).Encoder()
         return lambda: [item for event in events for item in encoder.items(event)]
 
-    assert not steep(writing)
+    assert not steep(writing, 3)
 
 
 # -- what else a stream can have many of

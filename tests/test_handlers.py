@@ -22,6 +22,7 @@ from .faces import (
     SyncTold,
     async_faces,
     body,
+    both_shells,
     calls,
     chat,
     every_face,
@@ -37,7 +38,7 @@ async def raised_by(awaitable: Any) -> BaseException:
     return caught.value
 
 
-@every_face
+@both_shells
 @body
 async def test_the_hooks_of_a_text_nest_as_brackets(face: Face) -> None:
     """In the order that the design gives."""
@@ -51,7 +52,7 @@ async def test_the_hooks_of_a_text_nest_as_brackets(face: Face) -> None:
     ]
 
 
-@every_face
+@both_shells
 @body
 async def test_on_event_comes_before_the_other_hooks_of_its_event(face: Face) -> None:
     """And once for every event."""
@@ -64,7 +65,7 @@ async def test_on_event_comes_before_the_other_hooks_of_its_event(face: Face) ->
             assert names[index - 1] == "on_event"
 
 
-@every_face
+@both_shells
 @body
 async def test_handlers_are_told_in_their_order(face: Face) -> None:
     """Each of them all hooks of an event before the next handler is."""
@@ -92,7 +93,7 @@ async def test_a_loop_sees_an_event_after_the_handlers(face: Face) -> None:
             assert told.of("on_text_delta")[-1] is event
 
 
-@every_face
+@both_shells
 @body
 async def test_a_hook_sees_the_stream(face: Face) -> None:
     """Its `stream` is the manager's state, live."""
@@ -243,7 +244,7 @@ def test_what_is_no_handler_is_refused() -> None:
             sk.stream([], wrong)  # type: ignore[arg-type]
 
 
-@every_face
+@both_shells
 @body
 async def test_a_forgotten_super_init_is_harmless(face: Face) -> None:
     """A handler may also have attributes of any name, and be empty and false."""
@@ -269,7 +270,7 @@ async def test_a_forgotten_super_init_is_harmless(face: Face) -> None:
     assert own.calls == other.calls == ["Hel", "lo"]
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize(
     ("base", "named"),
     [(sk.Throttled, r"super\(\).__init__\(handler, interval\)"), (sk.Recorder, r"super\(\).__init__\(path\)")],
@@ -289,7 +290,7 @@ async def test_a_forgotten_super_init_that_has_arguments_is_told_at_once(face: F
     assert await face.stream(chat("Hi"), other).get_final_text() == "Hi"
 
 
-@every_face
+@both_shells
 @body
 async def test_hooks_may_be_attributes_of_one_object(face: Face) -> None:
     """Set on the handler itself."""
@@ -300,7 +301,7 @@ async def test_hooks_may_be_attributes_of_one_object(face: Face) -> None:
     assert texts == ["Hel", "lo"]
 
 
-@every_face
+@both_shells
 @body
 async def test_a_handler_may_be_used_again_after_the_end(face: Face) -> None:
     """However that stream ended."""
@@ -315,7 +316,7 @@ async def test_a_handler_may_be_used_again_after_the_end(face: Face) -> None:
     assert told.hooks.count("on_end") == 4
 
 
-@every_face
+@both_shells
 @body
 async def test_a_handler_serves_one_live_stream_at_a_time(face: Face) -> None:
     """The second is refused at construction; the first goes on, and the second's other handlers are free."""
@@ -333,7 +334,7 @@ async def test_a_handler_serves_one_live_stream_at_a_time(face: Face) -> None:
     await face.stream(chat("x"), other).until_done()
 
 
-@every_face
+@both_shells
 @body
 async def test_the_root_is_told_every_event(face: Face) -> None:
     """`Handler.handle`, which may be async on an async stream."""
@@ -354,7 +355,7 @@ async def test_the_root_is_told_every_event(face: Face) -> None:
     assert types[-1] == "stream_end"
 
 
-@every_face
+@both_shells
 @body
 async def test_a_handler_may_pass_events_on_to_another(face: Face) -> None:
     """`handle` of an event handler calls its hooks."""
@@ -379,7 +380,7 @@ def test_every_hook_is_declared_with_its_docstring() -> None:
 # -- Throttled
 
 
-@every_face
+@both_shells
 @body
 async def test_throttled_joins_deltas_and_loses_none(face: Face) -> None:
     """The first is told at once, the rest before the message is done."""
@@ -391,7 +392,7 @@ async def test_throttled_joins_deltas_and_loses_none(face: Face) -> None:
     assert names.index("on_text_done") > max(i for i, name in enumerate(names) if name == "on_text_delta")
 
 
-@every_face
+@both_shells
 @body
 async def test_throttled_without_an_interval_tells_everything(face: Face) -> None:
     """As without it."""
@@ -400,7 +401,7 @@ async def test_throttled_without_an_interval_tells_everything(face: Face) -> Non
     assert plain.hooks == throttled.hooks
 
 
-@every_face
+@both_shells
 @body
 async def test_throttled_tells_the_last_piece_of_a_stream_that_fails(face: Face) -> None:
     """Before its done hook."""
@@ -411,7 +412,7 @@ async def test_throttled_tells_the_last_piece_of_a_stream_that_fails(face: Face)
     told.check_brackets()
 
 
-@every_face
+@both_shells
 @body
 async def test_throttled_keeps_what_parallel_calls_say_apart(face: Face) -> None:
     """Each message has its own interval."""
@@ -422,7 +423,7 @@ async def test_throttled_keeps_what_parallel_calls_say_apart(face: Face) -> None
     }
 
 
-@every_face
+@both_shells
 @body
 async def test_an_error_behind_throttled_ends_the_stream(face: Face) -> None:
     """As any hook's."""
@@ -437,7 +438,7 @@ async def test_an_error_behind_throttled_ends_the_stream(face: Face) -> None:
     assert inner.hooks.count("on_end") == 1
 
 
-@every_face
+@both_shells
 @body
 async def test_throttled_hands_on_its_stream(face: Face) -> None:
     """The inner handler has `stream`, and may answer."""
@@ -581,7 +582,7 @@ def test_a_method_that_is_no_hook_is_warned_about_once_when_its_handler_is_bound
 
 
 @every_pair
-@every_face
+@both_shells
 @pytest.mark.parametrize("awaits", [False, True], ids=["plain", "async"])
 @pytest.mark.parametrize("wrapped", [False, True], ids=["", "throttled"])
 @body
@@ -637,7 +638,7 @@ def test_the_hook_of_an_application_s_event_is_none_of_them() -> None:
         sk.stream([], Waits())
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize("name", ["on_console_output", "on_console_delta"])
 @body
 async def test_console_output_has_two_names(face: Face, name: str) -> None:
@@ -741,7 +742,7 @@ def test_a_hook_that_was_assigned_and_cannot_take_its_arguments_is_refused_as_we
             sk.astream([], handler)
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize(("name", "hook"), RIGHT_HOOKS.values(), ids=RIGHT_HOOKS)
 @body
 async def test_a_hook_that_can_take_its_arguments_is_called(face: Face, name: str, hook: Any) -> None:

@@ -169,7 +169,7 @@ def test_any_document_in_any_pieces_gives_what_json_loads_gives() -> None:
     of places; so the cases are many more than the documents, of which there are 120 and more."""
     seen: set[tuple[str, tuple[str, ...], tuple[int, ...]]] = set()
 
-    @examples(200)
+    @examples(100)
     @given(q.drawn(documents, paths, q.integers(0, 2**32)))
     def check(case: tuple[str, list[str], int]) -> None:
         document, paths, seed = case
@@ -191,7 +191,7 @@ def test_any_document_in_any_pieces_gives_what_json_loads_gives() -> None:
 
 
 @pytest.mark.slow
-@examples(300)
+@examples(120)
 @given(
     q.drawn(
         q.recursive(
@@ -214,7 +214,7 @@ def test_what_json_dumps_writes_is_read(value: Any, ascii: bool, indent: int | N
 
 
 @pytest.mark.slow
-@examples(300)
+@examples(120)
 @given(q.drawn(objects), q.drawn(paths))
 def test_what_was_told_is_the_beginning_of_what_is_told_in_the_end(document: str, paths: list[str]) -> None:
     """At every place of the document, and nothing is held back but what an escape leaves open."""
@@ -275,9 +275,11 @@ TRICKY: list[tuple[str, tuple[str, ...]]] = [
 
 @pytest.mark.parametrize(("document", "paths"), TRICKY)
 def test_a_tricky_document_reads_the_same_at_every_two_cuts(document: str, paths: tuple[str, ...]) -> None:
-    """In three pieces, cut at every pair of places."""
+    """In three pieces: at every two places that are close together, and at one of three of the other pairs."""
     wanted = expected(document, paths)
     for places in itertools.combinations_with_replacement(range(len(document) + 1), 2):
+        if places[1] - places[0] > 2 and sum(places) % 3:
+            continue
         reading = read(cut(document, *places), *paths)
         assert (reading.values, reading.reader.complete, reading.reader.error) == (wanted, True, None), places
 
@@ -336,7 +338,7 @@ def test_a_path_is_its_keys_and_back(keys: tuple[str, ...]) -> None:
 
 
 @pytest.mark.slow
-@examples(200)
+@examples(100)
 @given(q.drawn(q.lists(q.none() | q.text(), min_size=1)))
 def test_any_keys_make_a_path(keys: list[str | None]) -> None:
     """None stands for any key."""
@@ -461,7 +463,7 @@ def check_prefix(text: str, reader: JsonFields) -> None:
 @pytest.mark.slow
 def test_every_short_text_is_faulty_exactly_where_no_document_can_begin_so() -> None:
     """All texts of up to three characters of an alphabet, and some of four, as far as their beginnings are sound: more
-    than 2,500."""
+    than 1,500."""
     alphabet = '{}[],:"\\u1d-.0eaIN \n'
     sound = [""]
     checked = 0
@@ -474,10 +476,10 @@ def test_every_short_text_is_faulty_exactly_where_no_document_can_begin_so() -> 
                     reader.feed(piece)
                 check_prefix(text + character, reader)
                 checked += 1
-                if reader.error is None and length < 3 and (length < 2 or sum(map(ord, text)) % 5 == 0):
+                if reader.error is None and length < 3 and (length < 2 or sum(map(ord, text)) % 9 == 0):
                     longer.append(text + character)
         sound = longer
-    assert checked > 2_500
+    assert checked > 1_500
 
 
 @pytest.mark.slow
@@ -487,7 +489,7 @@ def test_a_damaged_document_is_complete_exactly_where_json_loads_takes_it() -> N
     beginning of a damaged document."""
     seen: set[str] = set()
 
-    @examples(300)
+    @examples(120)
     @given(
         q.drawn(documents),
         q.drawn(q.integers(0, 10_000)),
@@ -521,7 +523,7 @@ def test_a_damaged_document_is_complete_exactly_where_json_loads_takes_it() -> N
     assert len(seen) > 3_000
 
 
-@examples(200)
+@examples(100)
 @given(q.drawn(q.lists(q.text(), max_size=6)), q.drawn(paths))
 def test_no_text_raises(pieces: list[str], paths: list[str]) -> None:
     """Whatever it is; and it is no document unless `json.loads` says so."""

@@ -27,8 +27,8 @@ from streamkit.protocols import codec
 from . import values as q
 from .telling import Story, tell_bytes, tell_items
 
-often = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-seldom = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+often = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+seldom = settings(max_examples=36, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 CANONICAL = protocols.find("streamkit").Decoder
 ENDINGS = ("completed", "incomplete", "failed", "cancelled")

@@ -20,7 +20,7 @@ import streamkit as sk
 from streamkit import events as e
 from streamkit.streams.output_type import OutputType
 
-from .faces import Face, body, calls, chat, every_face
+from .faces import Face, body, both_shells, calls, chat, every_face
 from .opcodes import growth, opcodes
 from .test_json_tree import DOCUMENTS, begun, pieces_of
 
@@ -120,7 +120,7 @@ def test_the_answer_is_read_as_its_type(name: str) -> None:
     assert stream.get_final_text() == text
 
 
-@every_face
+@both_shells
 @body
 async def test_every_face_returns_the_output(face: Face) -> None:
     async with face.stream(face.generator_of(answer(WEATHER_JSON)), output_type=Weather) as stream:
@@ -185,7 +185,7 @@ def test_the_partial_output_is_exactly_what_has_come(document: str) -> None:
     assert len(seen) == len(document)
 
 
-@every_face
+@both_shells
 @body
 async def test_partial_outputs_gives_the_live_value_after_each_delta_of_its_text(face: Face) -> None:
     """Once it has begun: the same objects each time."""
@@ -377,7 +377,7 @@ def test_an_answer_that_was_cut_short_after_its_json_has_an_output() -> None:
     assert sk.stream(answer('{"speed": 1} and', finish="length"), output_type=Wind).get_final_output() == {"speed": 1}
 
 
-@every_face
+@both_shells
 @body
 async def test_a_stream_that_failed_raises_its_own_error(face: Face) -> None:
     source = face.generator_of(answer('{"speed": 1}'), error=ConnectionError("gone"))

@@ -17,7 +17,7 @@ from streamkit import relay
 from streamkit.protocols import registry
 from streamkit.protocols.codec import decode_event, encode_event
 
-from .faces import Face, body, every_face
+from .faces import Face, body, both_shells
 
 
 def told(kind: type[Any], id: str, content: str, **fields: Any) -> list[sk.Event]:
@@ -77,7 +77,7 @@ def test_the_wire_form_of_an_event_has_the_parent(event: sk.Event) -> None:
     assert decode_event(encode_event(event)) == event
 
 
-@every_face
+@both_shells
 @body
 async def test_everything_is_in_the_messages_and_hooks(face: Face) -> None:
     handler = face.told()
@@ -89,7 +89,7 @@ async def test_everything_is_in_the_messages_and_hooks(face: Face) -> None:
     handler.check_brackets()
 
 
-@every_face
+@both_shells
 @body
 async def test_the_outer_answer_alone_is_the_text(face: Face) -> None:
     pieces = [piece async for piece in face.stream(EVENTS).text_deltas]
@@ -179,7 +179,7 @@ def test_flat_messages_as_input_have_everything() -> None:
     assert [one.get("parent_id") for one in sk.to_input(messages, "streamkit")] == PARENTS
 
 
-@every_face
+@both_shells
 @body
 async def test_a_recording_has_everything(face: Face, tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"

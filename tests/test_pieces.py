@@ -61,12 +61,12 @@ def cut(text: Any, places: list[int]) -> list[Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BODIES)
 def test_text_cut_once_anywhere_tells_what_its_bytes_tell(name: str) -> None:
-    """`test_recorded_streams` cuts bytes."""
+    """At each of the first places, and at one of seven later on. `test_recorded_streams` cuts bytes."""
     text = BODIES[name]
     data = text.encode()
     told = story(data)
     assert told[-1] == "completed"
-    for place in range(1, min(len(text), 600)):
+    for place in (*range(1, min(len(text), 120)), *range(120, min(len(text), 600), 7)):
         assert story(iter([text[:place], text[place:]])) == told, place
 
 
@@ -121,7 +121,7 @@ def test_each_line_is_told_before_the_next_is_pulled() -> None:
                 ][0]["delta"].get("content", "")
 
 
-@each_recording("openai-chat", "openai-responses")
+@each_recording("openai-chat", "openai-responses", one_of=3)
 def test_recorded_text_tells_what_its_bytes_tell(path: Any) -> None:
     """As pieces of 7 and as lines."""
     data = path.read_bytes()

@@ -17,7 +17,7 @@ from streamkit.protocols import to_input
 from streamkit.testing import ModelServer, Reply, Text, ToolCall
 
 from .agent.parts import agent_on, every_provider
-from .faces import Face, body, chat, every_face
+from .faces import Face, body, both_shells, chat
 
 # A text, and the reasoning and the text that it has; None where there is no such message.
 TEXTS: dict[str, tuple[str | None, str | None]] = {
@@ -66,7 +66,7 @@ def test_texts_of_any_kind_are_divided_the_same_at_random_cuts() -> None:
         assert read(cut) == read((text,)), (text, cut)
 
 
-@every_face
+@both_shells
 @body
 async def test_the_hooks_nest_as_those_of_any_messages(face: Face) -> None:
     """The text begins when its first character comes; the reasoning has ended then."""
@@ -88,7 +88,7 @@ async def test_the_hooks_nest_as_those_of_any_messages(face: Face) -> None:
     ]
 
 
-@every_face
+@both_shells
 @every_provider
 @body
 async def test_the_text_of_each_provider_is_divided(face: Face, provider: str) -> None:

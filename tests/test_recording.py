@@ -27,9 +27,9 @@ from .faces import (
     ask,
     ask_responses,
     body,
+    both_shells,
     calls,
     chat,
-    every_face,
     every_pair,
     interpreter,
 )
@@ -61,7 +61,7 @@ def handler_story(told: Any) -> list[str]:
     return [name for name, _ in told.told]
 
 
-@every_face
+@both_shells
 @body
 async def test_a_recording_is_read_with_the_fields_that_its_stream_had(face: Face, tmp_path: Path) -> None:
     """Unless others are asked for."""
@@ -88,7 +88,7 @@ REPLIES = {
 
 
 @every_pair
-@every_face
+@both_shells
 @pytest.mark.parametrize("request_of", [ask, ask_responses])
 @pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES)
 @body
@@ -107,7 +107,7 @@ async def test_a_recording_of_a_real_stream_tells_the_same_story(
     again.check_brackets()
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize(
     "items", [chat("Hel", "lo"), calls("one", "two"), interpreter(), chat("Hel", finish=None)], ids=range(4)
 )
@@ -119,7 +119,7 @@ async def test_a_recording_of_objects_tells_the_same_story(face: Face, items: An
     assert await story(face.stream(path)) == first
 
 
-@every_face
+@both_shells
 @body
 async def test_a_recording_of_a_recording_is_the_same_but_for_its_times(face: Face, tmp_path: Path) -> None:
     """Recording changes nothing."""
@@ -173,7 +173,7 @@ async def record(face: Face, path: Path) -> list[dict[str, Any]]:
     return await story(face.stream(path))
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize("kind", OPENED)
 @body
 async def test_an_open_file_of_a_recording_is_as_its_path(face: Face, kind: str, tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ async def test_an_open_file_of_a_recording_is_as_its_path(face: Face, kind: str,
 
 
 @every_pair
-@every_face
+@both_shells
 @pytest.mark.parametrize("kind", OPENED)
 @pytest.mark.parametrize("way", ["from its first item", "after something else", "from its second source", "looped"])
 @body
@@ -221,7 +221,7 @@ async def test_an_open_file_is_read_from_where_it_is(face: Face, kind: str, way:
         assert "another" in kind or texts == ["It rains in Troms\xf8."]
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize("kind", OPENED)
 @body
 async def test_an_open_file_of_a_body_is_read_from_where_it_is(face: Face, kind: str, tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ async def test_an_open_file_of_a_body_is_read_from_where_it_is(face: Face, kind:
         assert file.closed
 
 
-@every_face
+@both_shells
 @body
 async def test_a_file_that_cannot_be_read_is_a_source_error(face: Face, tmp_path: Path) -> None:
     """Closed, or open for writing alone."""
@@ -248,7 +248,7 @@ async def test_a_file_that_cannot_be_read_is_a_source_error(face: Face, tmp_path
         file.close()
 
 
-@every_face
+@both_shells
 @body
 async def test_a_pipe_is_read_as_it_comes(face: Face) -> None:
     """It cannot be sought in, and its end is not waited for."""
@@ -266,7 +266,7 @@ async def test_a_pipe_is_read_as_it_comes(face: Face) -> None:
         assert texts == ["Hel", "lo"]
 
 
-@every_face
+@both_shells
 @body
 async def test_an_approved_run_replays_as_it_was(face: Face, tmp_path: Path) -> None:
     """The recording is passive: nothing asks again."""
@@ -277,7 +277,7 @@ async def test_an_approved_run_replays_as_it_was(face: Face, tmp_path: Path) -> 
     assert await story(face.stream(path)) == first
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize("declines", [True, False], ids=["declined", "unanswered"])
 @body
 async def test_a_run_that_was_not_approved_replays_as_it_ended(face: Face, declines: bool, tmp_path: Path) -> None:
@@ -297,7 +297,7 @@ async def test_a_run_that_was_not_approved_replays_as_it_ended(face: Face, decli
     assert outcomes == [("declined", "no") if declines else ("unanswered", None)]
 
 
-@every_face
+@both_shells
 @body
 async def test_a_run_that_had_as_many_steps_as_it_may_replays_as_it_ended(face: Face, tmp_path: Path) -> None:
     """The stream ended it, and not its sources, which wanted another call answered."""
@@ -309,7 +309,7 @@ async def test_a_run_that_had_as_many_steps_as_it_may_replays_as_it_ended(face: 
         assert (run.status, run.finish_reason, stream.status) == ("incomplete", "max_steps", "incomplete")
 
 
-@every_face
+@both_shells
 @body
 async def test_a_transport_failure_comes_again(face: Face, tmp_path: Path) -> None:
     """With its kind and status."""
@@ -353,7 +353,7 @@ def test_a_recording_has_the_beginning_of_what_was_cut_off(case: str, tmp_path: 
     assert str(again.value) == str(live.value)
 
 
-@every_face
+@both_shells
 @body
 async def test_a_hooks_error_is_not_the_recordings(face: Face, tmp_path: Path) -> None:
     """What the source said up to there is."""
@@ -447,7 +447,7 @@ def test_a_handler_that_records_may_be_used_again(tmp_path: Path) -> None:
     assert sum("end" in line for line in lines) == 2
 
 
-@every_face
+@both_shells
 @body
 async def test_replay_keeps_the_times(face: Face, tmp_path: Path) -> None:
     """Twice as fast, it takes half as long."""

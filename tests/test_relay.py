@@ -38,7 +38,7 @@ from .redis_server import ON_REDIS, needs_redis
 from .telling import tell_items
 from .test_laws import canonical
 
-often = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+often = settings(max_examples=48, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 # Every relay there is, by what makes a new one.
 RELAYS: dict[str, Callable[..., Relay]] = {"memory": MemoryRelay, "redis": ON_REDIS.make}

@@ -11,7 +11,7 @@ import streamkit as sk
 from streamkit import events as e
 from streamkit.relay import MemoryRelay, Relay
 
-from .faces import Face, body, every_face
+from .faces import Face, body, both_shells
 from .retrying import Shown
 from .test_relay import cursor_of, every_relay
 
@@ -34,7 +34,7 @@ def contents(stream: Any) -> list[str]:
 
 
 @every_relay
-@every_face
+@both_shells
 @body
 async def test_a_run_that_began_again_is_the_same_from_every_cursor(face: Face, relay_of: Callable[..., Relay]) -> None:
     """From the beginning, from each place in the middle, and after the end."""
@@ -54,7 +54,7 @@ async def test_a_run_that_began_again_is_the_same_from_every_cursor(face: Face, 
 
 
 @every_relay
-@every_face
+@both_shells
 @pytest.mark.parametrize("seen", [1, 2])
 @body
 async def test_a_reader_that_missed_that_takes_back_what_it_has_shown(

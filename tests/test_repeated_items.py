@@ -13,7 +13,7 @@ import pytest
 import streamkit as sk
 
 from .agent.parts import Talker
-from .faces import Face, body, every_face
+from .faces import Face, body, both_shells
 from .responses_servers import SERVERS, Answer
 from .strict_servers import StrictServer, anthropic_events, response_events
 
@@ -48,7 +48,7 @@ def said(messages: Sequence[sk.Message], type: str) -> list[str]:
     return [message.content for message in messages if message.type == type]
 
 
-@every_face
+@both_shells
 @each_server
 @body
 async def test_an_answer_that_is_listed_again_at_its_end_is_said_once(face: Face, server: str) -> None:
@@ -65,7 +65,7 @@ async def test_an_answer_that_is_listed_again_at_its_end_is_said_once(face: Face
     told.check_brackets()
 
 
-@every_face
+@both_shells
 @each_server
 @body
 async def test_an_agent_runs_a_call_that_is_listed_again_once(face: Face, server: str) -> None:
@@ -99,7 +99,7 @@ def test_the_reasoning_of_a_server_goes_back_as_the_api_defines_it(server: str) 
 
 
 @pytest.mark.parametrize(("final", "warned"), [("Hello you", []), ("Hello there", ["content-differs"])])
-@every_face
+@both_shells
 @body
 async def test_a_final_text_under_a_new_id_is_the_streamed_one(face: Face, final: str, warned: list[str]) -> None:
     """Where it differs, it replaces what was streamed."""
@@ -125,7 +125,7 @@ async def test_a_final_text_under_a_new_id_is_the_streamed_one(face: Face, final
     told.check_brackets()
 
 
-@every_face
+@both_shells
 @body
 async def test_an_agent_runs_two_calls_with_the_same_ids(face: Face) -> None:
     """And answers each of them: they have other arguments, so neither repeats the other."""
@@ -179,7 +179,7 @@ async def claude(face: Face, running: StrictServer) -> AsyncIterator[Any]:
             yield sync
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize("inputs", [({"number": 1}, {"number": 1}), ({"number": 1}, {"number": 2})])
 @body
 async def test_an_agent_runs_a_repeated_block_once_and_two_calls_with_one_id_twice(
@@ -206,7 +206,7 @@ async def test_an_agent_runs_a_repeated_block_once_and_two_calls_with_one_id_twi
     assert running.refusals == []
 
 
-@every_face
+@both_shells
 @body
 async def test_a_refusal_that_is_explained_in_its_own_words_is_shown_once(face: Face) -> None:
     """LiteLLM sends it as the text of the answer, and as the explanation of its end."""

@@ -32,6 +32,7 @@ from .faces import (
     ask,
     ask_responses,
     body,
+    both_shells,
     calls,
     chat,
     every_face,
@@ -102,7 +103,7 @@ def pieces(content: bytes, size: int) -> list[bytes]:
 # -- what a source was read with
 
 
-@every_face
+@both_shells
 @body
 async def test_a_recording_is_read_with_the_protocol_that_was_named(face: Face, tmp_path: Path) -> None:
     """Also where no item of it has a shape of its own, or none is of that protocol."""
@@ -144,7 +145,7 @@ def test_a_decoder_that_is_not_installed_is_to_be_named_again(tmp_path: Path) ->
         assert sk.stream(path, protocol=WebsocketDecoder).get_final_text() == "About 1.4."
 
 
-@every_face
+@both_shells
 @body
 async def test_items_that_were_no_bytes_are_read_as_such(face: Face, tmp_path: Path) -> None:
     """Values that are no objects, and items without the event name that bytes would have."""
@@ -160,7 +161,7 @@ def deep(levels: int) -> Any:
     return value
 
 
-@every_face
+@both_shells
 @body
 async def test_items_that_json_cannot_hold_replay_as_they_were(face: Face, tmp_path: Path) -> None:
     """Nested too deep, or containing themselves; with NaN and infinities, or half of a surrogate pair; not a dict."""
@@ -228,7 +229,7 @@ def test_a_damaged_body_replays_with_the_same_events(folder: str, tmp_path: Path
 
 
 @every_pair
-@every_face
+@both_shells
 @pytest.mark.parametrize(
     "content", [b"<html>No such page</html>\n", b"", b"event: ping\n\n", b"\xef\xbb", b'{"id": "a']
 )
@@ -241,7 +242,7 @@ async def test_what_was_no_stream_replays_as_none(
     assert live["error"] is not None
 
 
-@every_face
+@both_shells
 @body
 async def test_an_interpreters_body_that_is_cut_within_an_item_is_incomplete(face: Face, tmp_path: Path) -> None:
     """Although no message is open there: the item was to begin one."""
@@ -254,7 +255,7 @@ async def test_an_interpreters_body_that_is_cut_within_an_item_is_incomplete(fac
             assert [message["content"] for message in live["messages"]] == ["About 1.4."]
 
 
-@every_face
+@both_shells
 @body
 async def test_an_item_that_was_too_long_fails_the_replay_too(face: Face, tmp_path: Path) -> None:
     """It is not in the recording, and what was before it is."""
@@ -281,7 +282,7 @@ def test_the_shape_of_an_item_is_looked_for_among_as_many_items_however_they_com
 
 
 @pytest.mark.parametrize("at", range(4))
-@every_face
+@both_shells
 @body
 async def test_bytes_and_objects_may_come_from_one_source(face: Face, at: int, tmp_path: Path) -> None:
     """Also before its protocol is recognised."""
@@ -321,7 +322,7 @@ def as_body(items: Iterable[Any]) -> list[bytes]:
 
 
 @every_pair
-@every_face
+@both_shells
 @pytest.mark.parametrize("how", ["approve", "decline", "no answer"])
 @pytest.mark.parametrize("items", QUESTIONS.values(), ids=QUESTIONS)
 @pytest.mark.parametrize("shape", [list, as_body], ids=["items", "one piece"])
@@ -338,7 +339,7 @@ async def test_the_questions_of_a_live_producer_replay_with_their_outcomes(
         assert outcomes[0]["reason"] == "because"
 
 
-@every_face
+@both_shells
 @body
 async def test_a_damaged_question_replays_as_declined(face: Face, tmp_path: Path) -> None:
     """Whatever byte of it: a live producer is not pulled past it, and ends as completed."""
@@ -351,7 +352,7 @@ async def test_a_damaged_question_replays_as_declined(face: Face, tmp_path: Path
             await check_replay(face, face.generator(source), tmp_path)
 
 
-@every_face
+@both_shells
 @body
 async def test_answers_that_came_after_the_sources_end_replay_there(face: Face, tmp_path: Path) -> None:
     """The run required an action first."""
@@ -368,7 +369,7 @@ async def test_answers_that_came_after_the_sources_end_replay_there(face: Face, 
     assert live["messages"][-1]["content"] == "Done."
 
 
-@every_face
+@both_shells
 @body
 async def test_answers_that_came_at_once_replay_before_the_sources_end(face: Face, tmp_path: Path) -> None:
     """Nothing waited for them, so that no action was required."""
@@ -402,7 +403,7 @@ async def test_answers_to_a_call_that_only_the_sources_end_closed_replay_after_i
         assert "run_requires_action" not in types
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize("strict", [False, True])
 @body
 async def test_the_warning_that_outputs_are_missing_replays(face: Face, *, strict: bool, tmp_path: Path) -> None:
@@ -444,7 +445,7 @@ async def test_a_run_that_was_recorded_after_a_stopped_one_is_replayed_too(face:
     assert again.status == "completed"
 
 
-@every_face
+@both_shells
 @body
 async def test_a_failure_after_late_answers_comes_after_them(face: Face, tmp_path: Path) -> None:
     """As that of the next request."""
@@ -481,7 +482,7 @@ REPLIES = {
 
 
 @every_pair
-@every_face
+@both_shells
 @pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES)
 @pytest.mark.parametrize("request_of", [ask, ask_responses])
 @pytest.mark.parametrize("objects", [False, True], ids=["bytes", "objects"])
@@ -502,7 +503,7 @@ async def test_a_real_clients_stream_replays_as_it_was(
 # -- other sources
 
 
-@every_face
+@both_shells
 @body
 async def test_a_run_that_had_too_many_steps_replays_as_that(face: Face, tmp_path: Path) -> None:
     told = face.told(on_tool_call_done=lambda _, call: call.respond("ok"))
@@ -510,7 +511,7 @@ async def test_a_run_that_had_too_many_steps_replays_as_that(face: Face, tmp_pat
     assert live["status"] == "incomplete"
 
 
-@every_face
+@both_shells
 @body
 async def test_the_readers_of_an_emitter_are_recorded_with_their_cursors(face: Face, tmp_path: Path) -> None:
     """Lanes: one of them asks, while another one runs its code."""
@@ -545,7 +546,7 @@ def test_canonical_events_from_the_wire_have_the_outcomes_of_their_questions() -
         assert [confirmation.status for confirmation in stream.confirmations] == ["declined"]
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize("protocol", ["open_interpreter", "openai_chat", "anthropic", "streamkit"])
 @body
 async def test_the_chunks_of_another_stream_replay_as_they_were(face: Face, protocol: str, tmp_path: Path) -> None:

@@ -137,7 +137,7 @@ def write_into(relay: Relay, events: list[e.Event]) -> None:
 
 
 @pytest.mark.slow
-@settings(often, max_examples=60)
+@settings(often, max_examples=36)
 @given(q.drawn(canonical), st.sampled_from([tell_into, write_into]))
 def test_whatever_the_story_a_stream_that_resumes_has_all_of_it(
     events: list[e.Event], write: Callable[[Relay, list[e.Event]], object]

@@ -26,7 +26,7 @@ from streamkit.protocols import ag_ui, codec, registry, vercel_ui
 from streamkit.renderers import ConsolePrinter, NotebookDisplay
 from streamkit.testing import ModelServer, Reply, ServiceError, ToolCall
 
-from .faces import FACES, Face, body, chat, every_face, is_soon
+from .faces import FACES, Face, body, both_shells, chat, every_face, is_soon
 from .retrying import APIS, Shown, asking
 from .test_renderers import drawn
 
@@ -188,7 +188,7 @@ def test_a_wrong_option_is_refused(wrong: Callable[[], Any]) -> None:
         wrong()
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize("attempts", [1, 2, 4])
 @body
 async def test_attempts_are_requests_of_one_source(face: Face, attempts: int) -> None:
@@ -203,7 +203,7 @@ async def test_attempts_are_requests_of_one_source(face: Face, attempts: int) ->
     assert [note.partition(":")[0] for note in notes] == [f"Attempt {n} had failed" for n in range(1, attempts)]
 
 
-@every_face
+@both_shells
 @body
 async def test_each_source_of_a_run_has_its_own_count(face: Face) -> None:
     """`then` is not called for a failed attempt, and `max_steps` counts each source once."""
@@ -226,7 +226,7 @@ async def test_each_source_of_a_run_has_its_own_count(face: Face) -> None:
     told.check_brackets()
 
 
-@every_face
+@both_shells
 @body
 async def test_a_source_of_then_is_a_function_too(face: Face) -> None:
     told = face.told(on_tool_call_done=lambda _, call: call.respond("ok"))
@@ -319,7 +319,7 @@ def test_a_code_says_whether_another_attempt_is_worth_it(api: str, code: str, is
         assert len(asked) == 1 + is_repeated
 
 
-@every_face
+@both_shells
 @body
 async def test_an_application_decides_by_the_error(face: Face) -> None:
     seen: list[sk.StreamkitError] = []
@@ -336,7 +336,7 @@ async def test_an_application_decides_by_the_error(face: Face) -> None:
     assert [getattr(error, "status_code", None) for error in seen] == [400, 503]
 
 
-@every_face
+@both_shells
 @body
 async def test_what_on_raises_ends_the_stream(face: Face) -> None:
     def on(error: sk.StreamkitError) -> bool:
@@ -361,7 +361,7 @@ def test_a_fault_of_the_function_itself_is_not_asked_for_again(error: Exception)
     assert asked == [1]
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize("hook", ["on_text_created", "on_text_delta", "on_text_done", "on_run_step_done", "on_retry"])
 @body
 async def test_the_error_of_a_hook_is_never_repeated(face: Face, hook: str) -> None:
@@ -428,7 +428,7 @@ async def test_a_stream_that_was_stopped_is_never_repeated(face: Face) -> None:
 # -- what an attempt leaves behind
 
 
-@every_face
+@both_shells
 @body
 async def test_withdrawn_messages_are_nowhere(face: Face) -> None:
     """They are not in the stream's messages, outputs and questions, nor in a request of `then=`."""
@@ -479,7 +479,7 @@ def test_the_ids_of_withdrawn_messages_are_not_used_again() -> None:
 # -- what cannot be taken back, and what would be done twice
 
 
-@every_face
+@both_shells
 @body
 async def test_nothing_begins_again_while_text_deltas_hand_it_out(face: Face) -> None:
     """An attempt that brought no content is repeated all the same."""
@@ -493,7 +493,7 @@ async def test_nothing_begins_again_while_text_deltas_hand_it_out(face: Face) ->
         assert ("".join(texts), len(server.requests)) == ("One two", 2)
 
 
-@every_face
+@both_shells
 @body
 async def test_nor_while_output_items_do(face: Face) -> None:
     with ModelServer([Reply("[1, 2, 3, 4]", cut_after=3), Reply("Never.")]) as server:
@@ -506,7 +506,7 @@ async def test_nor_while_output_items_do(face: Face) -> None:
         assert (items[:1], len(server.requests)) == ([1], 1)
 
 
-@every_face
+@both_shells
 @body
 async def test_the_partial_output_begins_anew(face: Face) -> None:
     seen: list[Any] = []
@@ -518,7 +518,8 @@ async def test_the_partial_output_begins_anew(face: Face) -> None:
     assert (seen, stream.partial_output) == ([None], {"c": 3})
 
 
-@every_face
+@every_pair
+@both_shells
 @pytest.mark.parametrize("form", ["chunks", "sse"])
 @pytest.mark.parametrize("protocol", registry.BUILT_IN)
 @body
@@ -780,7 +781,7 @@ async def test_the_total_time_is_that_of_all_attempts(face: Face) -> None:
         assert 2 <= len(server.requests) <= 4
 
 
-@every_face
+@both_shells
 @body
 async def test_other_times_begin_anew(face: Face) -> None:
     silent = Reply("Half", first_delay=5)
@@ -790,7 +791,7 @@ async def test_other_times_begin_anew(face: Face) -> None:
             assert await stream.get_final_text() == "Whole."
 
 
-@every_face
+@both_shells
 @body
 async def test_the_clients_own_retries_are_inside_an_attempt(face: Face) -> None:
     told = face.told()
@@ -805,7 +806,7 @@ async def test_the_clients_own_retries_are_inside_an_attempt(face: Face) -> None
 # -- fallbacks
 
 
-@every_face
+@both_shells
 @body
 async def test_a_fallback_is_asked_where_the_source_has_failed_for_good(face: Face) -> None:
     """It may speak another protocol, and is tried as often itself. Nothing is waited for before it."""
@@ -818,7 +819,7 @@ async def test_a_fallback_is_asked_where_the_source_has_failed_for_good(face: Fa
     assert [(retry.attempt, retry.delay > 0) for retry in told.of("on_retry")] == [(2, False), (3, True)]
 
 
-@every_face
+@both_shells
 @body
 async def test_without_retry_each_is_asked_once(face: Face) -> None:
     with ModelServer(Reply(status=503)) as server:
@@ -830,7 +831,7 @@ async def test_without_retry_each_is_asked_once(face: Face) -> None:
     assert len(caught.value.__notes__) == 2
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize("restart", [False, True])
 @body
 async def test_a_fallback_begins_after_content_only_where_that_may_begin_again(face: Face, restart: bool) -> None:
@@ -846,7 +847,7 @@ async def test_a_fallback_begins_after_content_only_where_that_may_begin_again(f
     assert shown.taken_back == ["One two"] * restart
 
 
-@every_face
+@both_shells
 @body
 async def test_a_fallback_stands_in_for_the_first_source_alone(face: Face) -> None:
     told = face.told(on_tool_call_done=lambda _, call: call.respond("ok"))
@@ -902,7 +903,7 @@ async def test_a_recording_of_a_stream_that_was_stopped_in_its_wait_replays_as_t
     assert (replay.status, events_of(again)) == ("cancelled", events_of(told))
 
 
-@every_face
+@both_shells
 @body
 async def test_a_second_stream_takes_the_same_messages_back(face: Face) -> None:
     """One that reads the first, or its events from the wire, and an Emitter's readers."""

@@ -24,7 +24,7 @@ from streamkit.protocols.event_stream import SSE_HEADERS
 from streamkit.protocols.vercel_ui import Encoder as VercelEncoder
 from streamkit.testing import ModelServer, Reply
 
-from .faces import FACES, Face, ask, async_faces, body, chat, every_face, sync_face
+from .faces import FACES, Face, ask, async_faces, body, both_shells, chat, every_face, sync_face
 
 KEEPALIVE = b": hb\n\n"
 SECRET = "hunter2"
@@ -129,7 +129,7 @@ def types_of(written: bytes) -> list[str]:
 # -- what comes
 
 
-@every_face
+@both_shells
 @body
 async def test_the_body_is_the_stream_in_a_protocol(face: Face) -> None:
     """`retry:` first, then its events, each in a frame, then the sentinel. It reads back as the same stream."""
@@ -146,7 +146,7 @@ async def test_the_body_is_the_stream_in_a_protocol(face: Face) -> None:
     assert types_of(await Body(face, face.stream(chat("x"))).rest()) == [event.type for event in sk.stream(chat("x"))]
 
 
-@every_face
+@both_shells
 @body
 async def test_the_headers_are_fixed_before_the_first_byte(face: Face) -> None:
     """A mapping that cannot be changed; no `Connection`, which belongs to the server."""
@@ -159,7 +159,7 @@ async def test_the_headers_are_fixed_before_the_first_byte(face: Face) -> None:
     assert sk.SSE_HEADERS is SSE_HEADERS
 
 
-@every_face
+@both_shells
 @body
 async def test_the_first_bytes_come_before_the_source_is_there(face: Face) -> None:
     """The headers leave with them. While nothing comes there are keepalive comments, and no event is lost by them."""
@@ -193,7 +193,7 @@ async def test_frames_that_are_ready_together_are_one_write(face: Face) -> None:
     assert types_of(first).count("text_delta") == 6
 
 
-@every_face
+@both_shells
 @body
 async def test_a_slow_client_holds_the_stream_back(face: Face) -> None:
     """At most 256 writes wait for it, and `cancel()` works all the same: the client gets the end."""
@@ -229,7 +229,7 @@ async def test_stop_reaches_the_client(face: Face) -> None:
 # -- errors
 
 
-@every_face
+@both_shells
 @body
 async def test_an_error_is_the_protocols_error_frame(face: Face, caplog: pytest.LogCaptureFixture) -> None:
     """The body ends as usual: the status line has long left. What failed is in the log, by the frame's instance."""
@@ -261,7 +261,7 @@ async def test_an_error_is_the_protocols_error_frame(face: Face, caplog: pytest.
     assert shown.endswith(b"data: [DONE]\n\n")
 
 
-@every_face
+@both_shells
 @body
 async def test_a_failure_after_the_run_has_ended_is_shown(face: Face) -> None:
     """As of a hook that saves the answer. In each protocol the stream fails for whoever reads it."""
@@ -282,7 +282,7 @@ async def test_a_failure_after_the_run_has_ended_is_shown(face: Face) -> None:
         assert stream.messages[0].content == "x"
 
 
-@every_face
+@both_shells
 @body
 async def test_an_error_that_brings_no_event_is_a_frame_too(face: Face, caplog: pytest.LogCaptureFixture) -> None:
     """As a fault of the encoder; one that comes after the end is in the log alone."""
@@ -310,7 +310,7 @@ async def test_an_error_that_brings_no_event_is_a_frame_too(face: Face, caplog: 
         assert SECRET in caplog.text
 
 
-@every_face
+@both_shells
 @body
 async def test_misuse_is_refused(face: Face) -> None:
     """Before the status line leaves."""
@@ -346,7 +346,7 @@ async def test_misuse_is_refused(face: Face) -> None:
             stream.sse()
 
 
-@every_face
+@both_shells
 @body
 async def test_two_cannot_read_one_body_at_once(face: Face) -> None:
     """Each would get half of it."""
@@ -390,7 +390,7 @@ async def test_cancel_stops_what_is_upstream(face: Face) -> None:
             reply.begin_again()
 
 
-@every_face
+@both_shells
 @body
 async def test_continue_reads_to_the_end(face: Face, caplog: pytest.LogCaptureFixture) -> None:
     """Handlers included. An error is logged; nothing is kept for a client that is not there."""
@@ -599,7 +599,7 @@ async def test_a_hook_may_close_its_own_stream(face: Face) -> None:
 # -- around it
 
 
-@every_face
+@both_shells
 @body
 async def test_hooks_see_the_context_of_whoever_made_it(face: Face) -> None:
     """And not that of whoever iterates, which in most servers is the server."""
@@ -612,7 +612,7 @@ async def test_hooks_see_the_context_of_whoever_made_it(face: Face) -> None:
     assert seen == ["of the request"]
 
 
-@every_face
+@both_shells
 @body
 async def test_an_encoder_with_its_own_options_may_be_given(face: Face) -> None:
     """In the place of a protocol's name."""
@@ -622,7 +622,7 @@ async def test_an_encoder_with_its_own_options_may_be_given(face: Face) -> None:
     assert "x-vercel-ai-ui-message-stream" in reply.headers
 
 
-@every_face
+@both_shells
 @body
 async def test_cursors_are_the_ids(face: Face) -> None:
     """Those of a relay's run, from which it can be resumed."""

@@ -23,7 +23,7 @@ import streamkit as sk
 from streamkit.errors import StaleVersionError
 from streamkit.stores import Conversation, MemoryStore, RedisStore, SQLiteStore, Store, sqlite
 
-from .faces import Face, body, every_face
+from .faces import Face, body, both_shells
 from .redis_server import needs_redis, shared_url
 
 STORES: dict[str, Callable[[Path], Store]] = {
@@ -60,7 +60,7 @@ def said(*texts: str) -> list[sk.Message]:
     return [sk.TextMessage(f"m{number}", role="user", content=text) for number, text in enumerate(texts)]
 
 
-@every_face
+@both_shells
 @body
 async def test_what_was_saved_is_loaded(face: Face, store: Store) -> None:
     """With every field of every kind of message, half a surrogate pair included."""
@@ -96,7 +96,7 @@ async def test_what_was_saved_is_loaded(face: Face, store: Store) -> None:
     assert after.created_at == known.created_at <= known.updated_at <= after.updated_at
 
 
-@every_face
+@both_shells
 @body
 async def test_a_branch_names_the_conversation_that_it_comes_from(face: Face, store: Store) -> None:
     """Named where it is created; later savings and runs leave that as it is."""
@@ -128,7 +128,7 @@ def test_a_file_of_a_version_without_branches_is_read_and_gets_some(tmp_path: Pa
             assert [one.branch_of for one in store.list()][-2:] == ["a", None]
 
 
-@every_face
+@both_shells
 @body
 async def test_text_with_half_of_a_surrogate_pair_comes_back_as_it_is(face: Face, store: Store) -> None:
     """Wherever text may stand: in ids, titles, owners, and the ids of runs."""
@@ -146,7 +146,7 @@ async def test_text_with_half_of_a_surrogate_pair_comes_back_as_it_is(face: Face
     assert [*await call("list", owner=half)] == []
 
 
-@every_face
+@both_shells
 @body
 async def test_a_stale_version_is_refused(face: Face, store: Store) -> None:
     """And so is a new conversation that is there already. What was deleted is not created again."""
@@ -164,7 +164,7 @@ async def test_a_stale_version_is_refused(face: Face, store: Store) -> None:
     assert await call("load", "c") is None
 
 
-@every_face
+@both_shells
 @body
 async def test_one_run_holds_a_conversation(face: Face, store: Store) -> None:
     """Whoever else asks for it learns which. A run that is over can be replaced; only its holder releases it."""
@@ -186,7 +186,7 @@ async def test_one_run_holds_a_conversation(face: Face, store: Store) -> None:
     assert await call("get", "empty") is None
 
 
-@every_face
+@both_shells
 @body
 async def test_a_run_saves_only_what_it_holds(face: Face, store: Store) -> None:
     """Not what was deleted after it locked it, nor what another has locked since: the versions may be the same."""
@@ -207,7 +207,7 @@ async def test_a_run_saves_only_what_it_holds(face: Face, store: Store) -> None:
     assert [message.content for message in (await call("load", "c")).messages] == ["b"]
 
 
-@every_face
+@both_shells
 @body
 async def test_the_last_updated_come_first(face: Face, store: Store) -> None:
     call = Caller(face, store)
@@ -228,7 +228,7 @@ async def test_the_last_updated_come_first(face: Face, store: Store) -> None:
     assert await ids() == [*"beca"]
 
 
-@every_face
+@both_shells
 @body
 async def test_an_owner_lists_what_is_theirs(face: Face, store: Store) -> None:
     """Whoever saves it later. What is deleted, or was locked and never saved, leaves the list."""

@@ -29,7 +29,7 @@ from streamkit.telemetry import Telemetry
 from streamkit.testing import ModelServer, Reply, Text, Tokens, ToolCall
 
 from .agent.parts import ToyComputer, agent_on, code, every_provider
-from .faces import Face, ask, async_faces, body, chat, every_face
+from .faces import Face, ask, async_faces, body, both_shells, chat, every_face
 
 SECRET = "the number is 4711"
 
@@ -84,7 +84,7 @@ def attributes_of(span: ReadableSpan) -> dict[str, Any]:
     return dict(span.attributes or {})
 
 
-@every_face
+@both_shells
 @every_provider
 @body
 async def test_the_tree_of_an_agents_run(face: Face, provider: str, traced: Traced) -> None:
@@ -199,7 +199,7 @@ def test_the_applications_own_object_is_in_no_span(traced: Traced) -> None:
     assert [name for name, span in traced.spans.items() if SECRET in str(attributes_of(span))] == []
 
 
-@every_face
+@both_shells
 @body
 async def test_no_span_is_current_where_the_application_has_control(face: Face, traced: Traced) -> None:
     """Neither in its loop, nor in its hooks: what it does there has the span around the stream as parent."""
@@ -235,7 +235,7 @@ def test_the_output_of_a_stream_with_a_type_is_json(traced: Traced) -> None:
     assert attributes_of(traced.spans["chat m"])["gen_ai.output.type"] == "json"
 
 
-@every_face
+@both_shells
 @body
 async def test_a_stream_that_is_no_agents_has_one_span(face: Face, traced: Traced) -> None:
     """Its model is known when the answer has begun."""
@@ -248,7 +248,7 @@ async def test_a_stream_that_is_no_agents_has_one_span(face: Face, traced: Trace
     assert "gen_ai.request.model" not in attributes
 
 
-@every_face
+@both_shells
 @body
 async def test_one_object_serves_many_streams_at_once(face: Face, traced: Traced) -> None:
     telemetry = traced.telemetry()
@@ -285,7 +285,7 @@ def test_what_was_said_is_in_spans_only_if_that_is_wanted(content: bool, traced:
     assert named & chat_span.keys() == (named if content else set())
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize("fault", ["status", "cut", "unreachable"])
 @body
 async def test_a_failed_call_has_the_status_of_an_error(face: Face, fault: str, traced: Traced) -> None:
@@ -358,7 +358,7 @@ def _seconds(span: ReadableSpan) -> float:
     return (span.end_time - span.start_time) / 1e9
 
 
-@every_face
+@both_shells
 @body
 async def test_each_attempt_with_a_step_has_a_span(face: Face, traced: Traced) -> None:
     """The one that failed has the error, and says that it was tried again; one without a step goes on in the next one's span."""
@@ -374,7 +374,7 @@ async def test_each_attempt_with_a_step_has_a_span(face: Face, traced: Traced) -
     assert (second.events, second.status.status_code) == ((), trace.StatusCode.UNSET)
 
 
-@every_face
+@both_shells
 @body
 async def test_code_that_runs_has_a_span(face: Face, traced: Traced) -> None:
     with ModelServer([Reply(code("say hi")), Reply("Done.")]) as server:
@@ -456,7 +456,7 @@ class Broken(SpanProcessor):
         raise RuntimeError("the exporter is on fire")
 
 
-@every_face
+@both_shells
 @body
 async def test_an_exporter_that_raises_ends_no_stream(
     face: Face, traced: Traced, caplog: pytest.LogCaptureFixture
@@ -498,7 +498,7 @@ class Around(sk.EventHandler):
         return self._context(call)
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize("kind", ["function", "coroutine", "throttled"])
 @body
 async def test_a_tool_runs_inside_the_contexts_of_the_handlers(face: Face, kind: str) -> None:
@@ -533,7 +533,7 @@ async def test_a_tool_runs_inside_the_contexts_of_the_handlers(face: Face, kind:
     assert len({thread for _, _, thread in notes}) == 1
 
 
-@every_face
+@both_shells
 @body
 async def test_a_context_makes_no_error_go_away(face: Face) -> None:
     class Suppressing(sk.EventHandler):

@@ -22,7 +22,7 @@ import streamkit as sk
 from streamkit.compat.openai import AssistantEventHandler, AsyncAssistantEventHandler
 from streamkit.testing import ModelServer, Reply, Text, ToolCall
 
-from .faces import Face, Shaped, async_faces, body, chat, every_face, every_pair
+from .faces import Face, Shaped, async_faces, body, both_shells, chat, every_face, every_pair
 from .filters import FORMS, REDACTED, SECRET, EveryMethod, EveryMethodOfFunction, redact
 from .strict_servers import StrictServer, chat_chunks
 
@@ -89,7 +89,7 @@ def check_redacted(told: Any) -> None:
 
 @every_pair
 @client_leaves_generators
-@every_face
+@both_shells
 @every_api
 @every_form
 @body
@@ -110,7 +110,7 @@ async def test_what_a_filter_redacts_reaches_no_handler(face: Face, form: str, a
 
 @every_pair
 @client_leaves_generators
-@every_face
+@both_shells
 @pytest.mark.parametrize("api", WITH_AGENT)
 @every_form
 @body
@@ -150,7 +150,7 @@ async def test_what_a_filter_redacts_reaches_no_handler_of_an_agent(face: Face, 
 
 
 @client_leaves_generators
-@every_face
+@both_shells
 @every_api
 @body
 async def test_a_class_whose_methods_were_patched_is_iterated(
@@ -273,7 +273,7 @@ class Redacted(openai.types.chat.ChatCompletionChunk):
 
 
 @client_leaves_generators
-@every_face
+@both_shells
 @body
 async def test_objects_of_the_applications_own_class_are_read(face: Face) -> None:
     """As `stream_cls=` asks the client for them."""
@@ -292,7 +292,7 @@ async def test_objects_of_the_applications_own_class_are_read(face: Face) -> Non
 
 
 @client_leaves_generators
-@every_face
+@both_shells
 @body
 async def test_a_client_that_validates_answers_does_so(face: Face) -> None:
     """What is not as its classes say is refused, where streamkit itself would read it."""
@@ -335,7 +335,7 @@ def said(stream: Any) -> list[tuple[str, str]]:
 
 @client_leaves_generators
 @every_pair
-@every_face
+@both_shells
 @with_helper
 @pytest.mark.parametrize("form", FORMS_OF_HELPERS)
 @body
@@ -356,7 +356,7 @@ async def test_the_filtered_events_of_a_helper_are_read(face: Face, form: str, a
 
 
 @client_leaves_generators
-@every_face
+@both_shells
 @with_helper
 @body
 async def test_a_proxy_of_a_context_manager_is_entered(face: Face, api: str) -> None:
@@ -370,7 +370,7 @@ async def test_a_proxy_of_a_context_manager_is_entered(face: Face, api: str) -> 
 
 
 @client_leaves_generators
-@every_face
+@both_shells
 @with_helper
 @body
 async def test_a_helper_over_a_filtered_stream_is_iterated(face: Face, api: str) -> None:
@@ -393,7 +393,7 @@ class Person(pydantic.BaseModel):
 
 
 @client_leaves_generators
-@every_face
+@both_shells
 @pytest.mark.parametrize("api", ["chat", "responses", "messages"])
 @body
 async def test_what_a_helper_parsed_goes_into_no_request(face: Face, api: str) -> None:
@@ -441,7 +441,7 @@ class AsyncParsing(EveryMethod):
 
 
 @client_leaves_generators
-@every_face
+@both_shells
 @every_api
 @body
 async def test_a_proxy_of_a_raw_response_is_parsed(face: Face, api: str) -> None:
@@ -457,7 +457,7 @@ async def test_a_proxy_of_a_raw_response_is_parsed(face: Face, api: str) -> None
 
 
 @client_leaves_generators
-@every_face
+@both_shells
 @every_api
 @body
 async def test_a_proxy_of_a_function_is_called(face: Face, api: str) -> None:
@@ -507,7 +507,7 @@ def test_a_proxy_of_an_async_stream_wants_an_async_stream() -> None:
 
 
 @client_leaves_generators
-@every_face
+@both_shells
 @pytest.mark.parametrize("form", FORMS_WITH_CLOSE)
 @body
 async def test_what_a_filter_redacts_reaches_no_assistants_handler(face: Face, form: str) -> None:
@@ -564,7 +564,7 @@ async def test_closing_what_wraps_a_stream_closes_its_response(face: Face, form:
 
 @every_pair
 @client_leaves_generators
-@every_face
+@both_shells
 @every_form
 @pytest.mark.parametrize("api", ["chat", "messages"])
 @pytest.mark.parametrize("use", ["drained", "closed"])
@@ -612,7 +612,7 @@ class AsyncBuffered:
 
 
 @client_leaves_generators
-@every_face
+@both_shells
 @body
 async def test_what_a_wrapper_still_has_is_read_although_its_response_was(face: Face) -> None:
     """Once."""
@@ -662,7 +662,7 @@ class StrangeContext(_Strange):
         pass
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize("kind", [StrangeItems, StrangeContext])
 @body
 async def test_what_needs_no_attribute_is_read_although_they_raise(face: Face, kind: Callable[[], Any]) -> None:
@@ -699,7 +699,7 @@ class FailsToParse:
         raise LookupError("it is gone")
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize("kind", [FailsToIterate, FailsToEnter, FailsToParse])
 @body
 async def test_an_error_of_a_wrappers_own_is_a_source_error(face: Face, kind: Callable[[], Any]) -> None:
@@ -716,7 +716,7 @@ class IsNothing(EveryMethod):
     """A proxy of an object that is no source."""
 
 
-@every_face
+@both_shells
 @body
 async def test_a_proxy_of_what_is_no_source_is_refused(face: Face) -> None:
     """With the text that says what is one."""
@@ -727,7 +727,7 @@ async def test_a_proxy_of_what_is_no_source_is_refused(face: Face) -> None:
 # -- and what nothing is around
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize("way", ["create", "helper"])
 @pytest.mark.parametrize("api", APIS)
 @body

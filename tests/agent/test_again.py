@@ -10,7 +10,7 @@ import pytest
 import streamkit as sk
 from streamkit.testing import ModelServer, Reply, Text, ToolCall
 
-from ..faces import Face, body, every_face, every_pair
+from ..faces import Face, body, both_shells, every_face, every_pair
 from .parts import Approving, ToyComputer, agent_on, code, every_provider
 
 
@@ -51,7 +51,7 @@ def story(messages: Any) -> list[Any]:
     return [(m.type, m.role, m.format, m.content, m.status, m.call_id) for m in messages]
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
 @body
 async def test_another_stream_emits_the_same_events(face: Face, script: tuple[Reply, ...]) -> None:
@@ -71,7 +71,7 @@ async def test_another_stream_emits_the_same_events(face: Face, script: tuple[Re
 
 
 @every_pair
-@every_face
+@both_shells
 @every_provider
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
 @body
@@ -92,7 +92,7 @@ async def test_a_recording_replays_the_same_messages(
     assert len(await replayed.get_final_run_steps()) == len(await original.get_final_run_steps())
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize("protocol", ["open_interpreter", "openai_chat", "openai_responses", "anthropic", "letta"])
 @body
 async def test_other_protocols_can_carry_it(face: Face, protocol: str) -> None:

@@ -16,7 +16,7 @@ from streamkit.agent.code import CodeRun, ProposedCode
 from streamkit.agent.history import model_view
 from streamkit.testing import McpApproval, ModelServer, Reply, Text, ToolCall
 
-from ..faces import Face, body, every_face
+from ..faces import Face, body, both_shells, every_face
 from .parts import Approving, ToyComputer, agent_on, code, outputs_of
 
 
@@ -34,7 +34,7 @@ def same_ids(*calls: ToolCall) -> Reply:
     return Reply(raw="".join([*lines, "data: [DONE]\n\n"]).encode(), headers={"content-type": "text/event-stream"})
 
 
-@every_face
+@both_shells
 @body
 async def test_an_approval_for_one_language_is_not_one_for_another(face: Face) -> None:
     """Two calls with one id and the same code in two languages: each is confirmed separately, in its own language."""
@@ -58,7 +58,7 @@ async def test_an_approval_for_one_language_is_not_one_for_another(face: Face) -
     ]
 
 
-@every_face
+@both_shells
 @body
 async def test_calls_that_share_an_id_each_have_their_own_output(face: Face, tmp_path: Path) -> None:
     """In the next request and in a saved conversation, with edited code too; the request gives them distinct ids."""
@@ -97,7 +97,7 @@ ANSWERS: dict[str, Any] = {
 }
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize("how", ANSWERS)
 @body
 async def test_the_next_request_answers_the_providers_own_question(face: Face, how: str) -> None:
@@ -152,7 +152,7 @@ def test_a_rule_is_a_bool_or_a_plain_function(rule: Any) -> None:
     assert computer.runs == []
 
 
-@every_face
+@both_shells
 @body
 async def test_a_rule_that_raises_approves_nothing(face: Face) -> None:
     """The stream ends with a `UsageError`."""
@@ -168,7 +168,7 @@ async def test_a_rule_that_raises_approves_nothing(face: Face) -> None:
     assert (computer.runs, approving.confirmations) == ([], [])
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize("value", [re.match("s", "say"), 1, None])
 @body
 async def test_a_rule_returns_a_bool(face: Face, value: Any) -> None:
@@ -182,7 +182,7 @@ async def test_a_rule_returns_a_bool(face: Face, value: Any) -> None:
     assert (computer.runs, approving.confirmations) == ([], [])
 
 
-@every_face
+@both_shells
 @body
 async def test_two_agents_on_one_computer_take_turns(face: Face, tmp_path: Path) -> None:
     """The second waits until the first one's code has ended. Languages run side by side."""

@@ -12,7 +12,7 @@ import streamkit as sk
 from streamkit.agent import tool
 from streamkit.testing import McpApproval, ModelServer, Reply, Text, ToolCall
 
-from ..faces import Face, body, every_face, every_pair
+from ..faces import Face, body, both_shells, every_face, every_pair
 from .parts import Approving, ToyComputer, agent_on, code, every_provider, outputs_of
 
 
@@ -30,7 +30,7 @@ UNANSWERED = ("left", "not answered", "the time is over", "failed")
 
 
 @every_pair
-@every_face
+@both_shells
 @every_provider
 @pytest.mark.parametrize("how", UNANSWERED)
 @body
@@ -78,7 +78,7 @@ async def test_an_unanswered_question_is_asked_again_after_loading(
     handler.check_brackets()
 
 
-@every_face
+@both_shells
 @body
 async def test_it_can_be_declined_later_too(face: Face, tmp_path: Path) -> None:
     """With a reason the run goes on; and without any answer it can be asked once more."""
@@ -99,7 +99,7 @@ async def test_it_can_be_declined_later_too(face: Face, tmp_path: Path) -> None:
     assert computer.ran == []
 
 
-@every_face
+@both_shells
 @body
 async def test_the_conversation_may_go_on_without_an_answer(face: Face) -> None:
     """A new input gives the question up: the model reads that the code never ran, and it is not asked again."""
@@ -181,7 +181,7 @@ async def test_a_call_of_the_application_waits_again(face: Face, provider: str, 
 
 
 @every_pair
-@every_face
+@both_shells
 @every_provider
 @pytest.mark.parametrize("before", ["nobody answered", "the time was over", "it was left"])
 @body
@@ -253,7 +253,7 @@ async def test_the_calls_beside_one_that_waits_are_saved_as_waiting(face: Face, 
 
 
 @every_pair
-@every_face
+@both_shells
 @every_provider
 @pytest.mark.parametrize("as_dict", [False, True], ids=["message", "dict"])
 @body
@@ -315,7 +315,7 @@ def _loaded(agent: Any, path: Path) -> Any:
     return other
 
 
-@every_face
+@both_shells
 @body
 async def test_the_input_may_bring_the_output(face: Face) -> None:
     """As a message: it is the answer, and the call does not come again."""
@@ -329,7 +329,7 @@ async def test_the_input_may_bring_the_output(face: Face) -> None:
     assert handler.of("on_tool_call_done") == []
 
 
-@every_face
+@both_shells
 @body
 async def test_the_providers_own_question_is_asked_again(face: Face, tmp_path: Path) -> None:
     """OpenAI's approval of an MCP call. The approval is sent once, however often the conversation goes on."""

@@ -19,7 +19,7 @@ import streamkit as sk
 from streamkit.agent import ModelRequest
 from streamkit.testing import ModelServer, Reply, ToolCall
 
-from ..faces import Face, async_faces, body, every_face
+from ..faces import Face, async_faces, body, both_shells, every_face
 from .parts import agent_on, every_provider, outputs_of
 
 
@@ -66,7 +66,7 @@ async def test_each_part_of_a_request_can_be_changed(face: Face, provider: str) 
     assert [kind for kind, _ in contents] == ["message", "tool_call", "tool_output", "message"]
 
 
-@every_face
+@both_shells
 @body
 async def test_it_sees_the_step_and_the_applications_object(face: Face) -> None:
     seen: list[Any] = []
@@ -77,7 +77,7 @@ async def test_it_sees_the_step_and_the_applications_object(face: Face) -> None:
     assert seen == [(1, "mine", "m"), (2, "mine", "m"), (3, "mine", "m")]
 
 
-@every_face
+@both_shells
 @body
 async def test_another_request_can_take_its_place(face: Face) -> None:
     def other(request: ModelRequest) -> ModelRequest:
@@ -107,7 +107,7 @@ async def test_it_may_be_async(face: Face) -> None:
 # -- where it fails
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize("step", [1, 2])
 @pytest.mark.parametrize("error", [ValueError("too dear"), sk.SourceError("its own"), StopIteration("over")])
 @body
@@ -148,7 +148,7 @@ async def test_so_does_what_an_async_one_raises(face: Face) -> None:
     assert stream.status == "failed"
 
 
-@every_face
+@both_shells
 @body
 async def test_it_returns_a_request_or_nothing(face: Face) -> None:
     with ModelServer(calls(1)) as server:
@@ -166,7 +166,7 @@ def empties(request: ModelRequest) -> None:
     request.messages = None  # type: ignore[assignment]
 
 
-@every_face
+@both_shells
 @body
 async def test_what_a_request_does_not_have_is_refused(face: Face) -> None:
     with ModelServer(calls(1)) as server:
@@ -179,7 +179,7 @@ async def test_what_a_request_does_not_have_is_refused(face: Face) -> None:
         assert not server.requests
 
 
-@every_face
+@both_shells
 @body
 async def test_an_option_that_the_client_does_not_have_is_refused(face: Face) -> None:
     def change(request: ModelRequest) -> None:
@@ -219,7 +219,7 @@ def test_an_awaitable_is_refused_by_a_sync_agent() -> None:
 # -- what it is for
 
 
-@every_face
+@both_shells
 @body
 async def test_a_long_run_is_kept_short(face: Face) -> None:
     """Thirty steps, of which each request has the newest rounds alone."""
@@ -257,7 +257,7 @@ async def clients(face: Face, server: ModelServer) -> AsyncIterator[dict[str, An
                 yield {"openai": client, "anthropic": claude}
 
 
-@every_face
+@both_shells
 @every_provider
 @body
 async def test_another_provider_can_go_on_with_a_run(face: Face, provider: str, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def shown(source: str, call_id: str = "1", language: str = "python") -> sk.CodeM
 
 @pytest.mark.slow
 @given(_texts, st.sampled_from(["a", "b", ""]), st.sampled_from(["python", "shell", "a"]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_only_what_can_be_read_in_one_way_runs(text: str, told: str, language: str) -> None:
     """The arguments are an object in which each key has one value, and the code and its language are exactly what was shown."""
     read = read_code(call_of(text), [shown(told, language=language)])

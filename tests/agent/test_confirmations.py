@@ -14,13 +14,13 @@ import streamkit as sk
 from streamkit.agent import tool
 from streamkit.testing import ModelServer, Reply, Text, ToolCall
 
-from ..faces import Face, body, every_face, every_pair
+from ..faces import Face, body, both_shells, every_face, every_pair
 from .parts import Approving, ToyComputer, agent_on, code, every_provider, outputs_of
 
 SCRIPT = (Reply(Text("I will. "), code("say hello")), Reply("Done."))
 
 
-@every_face
+@both_shells
 @body
 async def test_the_question_is_about_the_code_message(face: Face) -> None:
     """It comes once, after the code is complete and before anything runs, and its outcome is an event."""
@@ -45,7 +45,7 @@ FINISHED = {
 }  # the providers' own reasons
 
 
-@every_face
+@both_shells
 @every_provider
 @pytest.mark.parametrize("how", ["nobody decides", "declined", "the time is over"])
 @body
@@ -82,7 +82,7 @@ async def test_what_nobody_answered_is_not_what_was_declined(face: Face, provide
         assert outputs_of(server.requests[1]) == {"call_1_0": f"Not run: {why}."}
 
 
-@every_face
+@both_shells
 @every_provider
 @body
 async def test_the_model_reads_the_reason_for_declining(face: Face, provider: str) -> None:
@@ -104,7 +104,7 @@ async def test_the_model_reads_the_reason_for_declining(face: Face, provider: st
     assert (stream.status, stream.current_run.finish_reason) != ("completed", "declined")
 
 
-@every_face
+@both_shells
 @every_provider
 @body
 async def test_edited_code_is_what_runs_and_what_is_in_the_conversation(face: Face, provider: str) -> None:
@@ -148,7 +148,7 @@ async def test_a_deferred_answer_comes_from_another_thread(face: Face) -> None:
     assert (computer.ran, stream.status) == (["say hello"], "completed")
 
 
-@every_face
+@both_shells
 @body
 async def test_a_hook_that_raises_declines(face: Face) -> None:
     """And the stream fails with its error."""
@@ -166,7 +166,7 @@ async def test_a_hook_that_raises_declines(face: Face) -> None:
     assert [confirmation.status for confirmation in stream.confirmations] == ["declined"]
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize("rule", [True, lambda message: message.language == "python"], ids=["always", "a rule"])
 @body
 async def test_auto_run_needs_no_confirmation(face: Face, rule: Any) -> None:
@@ -199,7 +199,7 @@ BROKEN = {
 
 
 @every_pair
-@every_face
+@both_shells
 @every_provider
 @pytest.mark.parametrize("arguments", BROKEN.values(), ids=BROKEN)
 @body
@@ -217,7 +217,7 @@ async def test_broken_code_never_runs(face: Face, provider: str, arguments: str)
     assert await stream.get_final_text() == "Sorry."
 
 
-@every_face
+@both_shells
 @body
 async def test_code_with_equal_duplicate_arguments_runs(face: Face) -> None:
     """So does code whose call has further arguments."""
@@ -229,7 +229,7 @@ async def test_code_with_equal_duplicate_arguments_runs(face: Face) -> None:
     assert computer.ran == ["say a"]
 
 
-@every_face
+@both_shells
 @every_provider
 @body
 async def test_an_answer_that_was_cut_short_runs_nothing(face: Face, provider: str) -> None:
@@ -241,7 +241,7 @@ async def test_an_answer_that_was_cut_short_runs_nothing(face: Face, provider: s
     assert (computer.ran, stream.status) == ([], "incomplete")
 
 
-@every_face
+@both_shells
 @body
 async def test_an_unsupported_language_is_reported_in_the_console(face: Face) -> None:
     """There is no confirmation, and nothing raises."""
@@ -255,7 +255,7 @@ async def test_an_unsupported_language_is_reported_in_the_console(face: Face) ->
     assert talker.contents[3] == ("console", output)
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize("answer", ["yes", "edited", "no, because", "no"])
 @body
 async def test_a_tool_may_need_a_confirmation_too(face: Face, answer: str) -> None:
@@ -293,7 +293,7 @@ async def test_a_tool_may_need_a_confirmation_too(face: Face, answer: str) -> No
         assert ("Dear you" in requests[1].content.decode()) == (answer == "edited")
 
 
-@every_face
+@both_shells
 @body
 async def test_text_of_the_model_approves_nothing(face: Face) -> None:
     """Text that looks like an approval, a confirmation or a console is text."""
@@ -329,7 +329,7 @@ UNFIT: dict[str, tuple[Any, dict[str, Any]]] = {
 
 
 @every_pair
-@every_face
+@both_shells
 @every_provider
 @pytest.mark.parametrize("unfit", UNFIT)
 @body
@@ -347,7 +347,7 @@ async def test_nobody_is_asked_about_arguments_that_do_not_fit(face: Face, provi
     assert [warning.code for warning in stream.warnings] == ["tool-failed"]
 
 
-@every_face
+@both_shells
 @every_provider
 @body
 async def test_edited_arguments_are_checked_again(face: Face, provider: str) -> None:
@@ -370,7 +370,7 @@ async def test_edited_arguments_are_checked_again(face: Face, provider: str) -> 
     assert first.startswith("Error: invalid arguments for repeat: ")
 
 
-@every_face
+@both_shells
 @body
 async def test_leaving_at_the_question_declines(face: Face) -> None:
     """Nothing runs afterwards either."""

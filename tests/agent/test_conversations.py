@@ -15,7 +15,7 @@ import pytest
 import streamkit as sk
 from streamkit.testing import CodeInterpreter, ModelServer, Reply, Text, ToolCall
 
-from ..faces import Face, async_faces, body, every_face
+from ..faces import Face, async_faces, body, both_shells, every_face
 from .parts import PROVIDERS, Approving, ToyComputer, agent_on, code, every_provider, outputs_of
 
 
@@ -36,7 +36,7 @@ SCRIPT = (
 )
 
 
-@every_face
+@both_shells
 @every_provider
 @body
 async def test_tools_and_code_are_one_stream(face: Face, provider: str) -> None:
@@ -73,7 +73,7 @@ async def test_tools_and_code_are_one_stream(face: Face, provider: str) -> None:
     assert sorted(outputs_of(requests[2]).values()) == ["(no output)", "1\n2\n", "Oslo: sun", "Rome: sun"]
 
 
-@every_face
+@both_shells
 @every_provider
 @body
 async def test_the_final_text_is_the_last_answer(face: Face, provider: str) -> None:
@@ -89,7 +89,7 @@ async def test_the_final_text_is_the_last_answer(face: Face, provider: str) -> N
     assert "" not in pieces
 
 
-@every_face
+@both_shells
 @body
 async def test_a_last_step_without_text_leaves_the_answer_before_it(face: Face) -> None:
     """As where its code was declined, or the steps were used up."""
@@ -99,7 +99,7 @@ async def test_a_last_step_without_text_leaves_the_answer_before_it(face: Face) 
             assert await stream.get_final_text() == "I will. "
 
 
-@every_face
+@both_shells
 @body
 async def test_a_plain_stream_with_then_is_the_same(face: Face) -> None:
     """One run of two responses: the final text is that of the last."""
@@ -118,7 +118,7 @@ async def test_a_plain_stream_with_then_is_the_same(face: Face) -> None:
             assert "".join([piece async for piece in stream.text_deltas]) == "I will look.\n\nIt is 2."
 
 
-@every_face
+@both_shells
 @body
 async def test_every_provider_calls_the_same_hooks(face: Face) -> None:
     """The same for each message, and the same around them. (On Chat a message is done only when the answer is.) Not all
@@ -148,7 +148,7 @@ def _by_message(handler: Any) -> list[list[str]]:
     return [hooks[key] for key in keys]
 
 
-@every_face
+@both_shells
 @every_provider
 @body
 async def test_code_is_emitted_while_the_model_writes_it(face: Face, provider: str) -> None:
@@ -172,7 +172,7 @@ async def test_code_is_emitted_while_the_model_writes_it(face: Face, provider: s
     assert call.step_id == shown.step_id == console.step_id is not None
 
 
-@every_face
+@both_shells
 @every_provider
 @body
 async def test_a_saved_conversation_can_continue(face: Face, provider: str, tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ async def test_a_saved_conversation_can_continue(face: Face, provider: str, tmp_
     ]
 
 
-@every_face
+@both_shells
 @body
 async def test_a_conversation_can_continue_with_another_provider(face: Face) -> None:
     """The messages are flat and the same for all providers."""
@@ -210,7 +210,7 @@ async def test_a_conversation_can_continue_with_another_provider(face: Face) -> 
     assert sorted(outputs.values()) == sorted(["1\n2\n", "(no output)", "Oslo: sun", "Rome: sun"] * 3)
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize("provider", ["openai_responses", "anthropic"])
 @body
 async def test_code_that_the_provider_runs_is_not_run_here(face: Face, provider: str) -> None:
@@ -230,7 +230,7 @@ async def test_code_that_the_provider_runs_is_not_run_here(face: Face, provider:
         assert [item["name"] for item in request.body["input"] if item["type"] == "function_call"] == ["weather"]
 
 
-@every_face
+@both_shells
 @body
 async def test_a_conversation_with_calls_can_continue_without_tools(face: Face) -> None:
     """Anthropic rejects calls where no tools are declared: those of the conversation are declared, and cannot be called."""
@@ -262,7 +262,7 @@ async def test_a_stream_that_was_left_open_can_be_closed_by_its_agent(face: Face
             assert (await talker.say("Again.")).status == "completed"
 
 
-@every_face
+@both_shells
 @body
 async def test_the_application_may_be_the_computer(face: Face) -> None:
     """It leaves at the confirmation, appends what its own computer printed, and continues without a new input."""
@@ -325,7 +325,7 @@ async def test_a_sync_client_serves_an_async_agent(face: Face) -> None:
     assert text == "Sun everywhere."
 
 
-@every_face
+@both_shells
 @body
 async def test_the_input_may_be_a_list_of_messages(face: Face) -> None:
     """Flat messages, as objects and as dicts. Leading system messages become instructions."""
@@ -344,7 +344,7 @@ async def test_the_input_may_be_a_list_of_messages(face: Face) -> None:
     assert (request["temperature"], request["top_p"]) == (0.5, 0.1)
 
 
-@every_face
+@both_shells
 @body
 async def test_max_steps_bounds_the_model_calls(face: Face) -> None:
     """The run then ends incomplete, with the reason. Continuing starts a new run."""
@@ -419,7 +419,7 @@ def test_the_docstring_describes_every_argument() -> None:
     assert different == [name for name in inspect.signature(sk.AsyncAgent).parameters if name in different] != []
 
 
-@every_face
+@both_shells
 @body
 async def test_a_computer_may_be_set_between_two_streams(face: Face) -> None:
     """From then on the model is offered the tool that runs code, and its code is shown and runs."""
@@ -433,7 +433,7 @@ async def test_a_computer_may_be_set_between_two_streams(face: Face) -> None:
     assert computer.ran == ["say hi"]
 
 
-@every_face
+@both_shells
 @every_provider
 @body
 async def test_what_is_for_the_user_alone_does_not_reach_the_model(face: Face, provider: str) -> None:

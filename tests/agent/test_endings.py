@@ -14,7 +14,7 @@ import streamkit as sk
 from streamkit.agent import progress
 from streamkit.testing import ModelServer, Reasoning, Reply, Text, ToolCall
 
-from ..faces import Face, async_faces, body, every_face, every_pair
+from ..faces import Face, async_faces, body, both_shells, every_face, every_pair
 from .parts import Approving, ToyComputer, agent_on, code, every_provider, outputs_of
 
 INTERRUPTED = "It was interrupted before it finished, and may have had effects."
@@ -160,7 +160,7 @@ FAILURES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @every_pair
-@every_face
+@both_shells
 @every_provider
 @pytest.mark.parametrize("failure", FAILURES)
 @body
@@ -181,7 +181,7 @@ async def test_an_answer_that_failed_is_not_sent_back(face: Face, provider: str,
         assert server.requests[1].body == server.requests[0].body
 
 
-@every_face
+@both_shells
 @every_provider
 @body
 async def test_a_call_of_a_failed_answer_has_no_outcome(face: Face, provider: str) -> None:
@@ -199,7 +199,7 @@ async def test_a_call_of_a_failed_answer_has_no_outcome(face: Face, provider: st
             assert talker.contents == [("message", "Go.")]
 
 
-@every_face
+@both_shells
 @every_provider
 @body
 async def test_what_was_done_before_a_failed_answer_stays(face: Face, provider: str) -> None:
@@ -221,7 +221,7 @@ async def test_what_was_done_before_a_failed_answer_stays(face: Face, provider: 
         assert server.requests[2].body == server.requests[1].body
 
 
-@every_face
+@both_shells
 @every_provider
 @body
 async def test_a_call_that_was_answered_stays_although_its_answer_failed(face: Face, provider: str) -> None:
@@ -260,7 +260,7 @@ async def test_an_answer_that_was_cancelled_stays(face: Face, provider: str) -> 
         assert fragment in server.requests[1].content.decode()
 
 
-@every_face
+@both_shells
 @body
 async def test_an_answer_in_which_ctrl_c_came_stays(face: Face) -> None:
     """It stops an answer as well."""
@@ -278,7 +278,7 @@ async def test_an_answer_in_which_ctrl_c_came_stays(face: Face) -> None:
         assert fragment.content in server.requests[1].content.decode()
 
 
-@every_face
+@both_shells
 @body
 async def test_an_answer_without_its_end_fails(face: Face) -> None:
     """The stream does not continue, and the code of the answer does not run."""
@@ -295,7 +295,7 @@ async def test_an_answer_without_its_end_fails(face: Face) -> None:
     assert computer.runs == []
 
 
-@every_face
+@both_shells
 @body
 async def test_a_request_that_is_refused_fails_the_stream(face: Face) -> None:
     """The first one, and one in the middle of the run. The input stays in the conversation, until another takes its place."""
@@ -310,7 +310,7 @@ async def test_a_request_that_is_refused_fails_the_stream(face: Face) -> None:
     assert [m.type for m in talker.messages] == ["message", "tool_call", "code", "console"]
 
 
-@every_face
+@both_shells
 @body
 async def test_one_stream_at_a_time(face: Face) -> None:
     """A second one is refused while one is running, also one that was created before."""
@@ -339,7 +339,7 @@ async def test_a_stream_that_never_started_leaves_the_conversation_unchanged(fac
             assert talker.messages == []
 
 
-@every_face
+@both_shells
 @body
 async def test_a_failure_of_the_computer_itself_fails_the_stream(face: Face) -> None:
     """It is raised rather than shown as output, and the conversation can continue."""
@@ -352,7 +352,7 @@ async def test_a_failure_of_the_computer_itself_fails_the_stream(face: Face) -> 
     assert stream.status == "completed"
 
 
-@every_face
+@both_shells
 @body
 async def test_a_hook_that_raises_ends_running_code(face: Face) -> None:
     """The computer is idle afterwards."""
@@ -376,7 +376,7 @@ MIDDLES: dict[str, tuple[Reply, type[sk.StreamkitError]]] = {
 
 
 @every_pair
-@every_face
+@both_shells
 @every_provider
 @pytest.mark.parametrize("middle", MIDDLES)
 @body

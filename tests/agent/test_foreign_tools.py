@@ -11,13 +11,13 @@ import streamkit as sk
 from streamkit.agent import Tool, ToolContext, tool
 from streamkit.testing import ModelServer, Reply, ToolCall
 
-from ..faces import Face, async_faces, body, every_face
+from ..faces import Face, async_faces, body, both_shells
 from .parts import PNG, agent_on, every_provider, outputs_of
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 
 
-@every_face
+@both_shells
 @every_provider
 @body
 async def test_a_tool_may_bring_its_own_schema(face: Face, provider: str) -> None:
@@ -74,7 +74,7 @@ async def check_pieces(face: Face, function: Any) -> None:
     assert "".join(delta.value for delta in handler.of("on_tool_output_delta") if not delta.replace) == "one, two"
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize("function", [pieces, stream])
 @body
 async def test_a_result_may_come_in_pieces(face: Face, function: Any) -> None:
@@ -89,7 +89,7 @@ async def test_an_async_result_may_come_in_pieces(face: Face, function: Any) -> 
     await check_pieces(face, function)
 
 
-@every_face
+@both_shells
 @every_provider
 @body
 async def test_a_result_may_be_texts_and_images(face: Face, provider: str) -> None:
@@ -106,7 +106,7 @@ async def test_a_result_may_be_texts_and_images(face: Face, provider: str) -> No
     assert (output.startswith("a dot\n"), output.endswith("\nand more")) == (True, True)
 
 
-@every_face
+@both_shells
 @every_provider
 @body
 async def test_a_result_may_have_files_and_metadata(face: Face, provider: str) -> None:

@@ -13,7 +13,7 @@ import streamkit as sk
 from streamkit.agent import ToolContext, tool
 from streamkit.testing import ModelServer, Reply, ToolCall
 
-from ..faces import FACES, Face, async_faces, body, every_face
+from ..faces import FACES, Face, async_faces, body, both_shells
 from .parts import Approving, agent_on, every_provider, outputs_of
 
 
@@ -27,7 +27,7 @@ class Noting(sk.EventHandler):
         self.order.append(self.name)
 
 
-@every_face
+@both_shells
 @every_provider
 @body
 async def test_an_agents_handlers_get_every_stream_before_its_own(face: Face, provider: str) -> None:
@@ -100,7 +100,7 @@ def slow() -> str:
     return "done"
 
 
-@every_face
+@both_shells
 @body
 async def test_a_tool_takes_none_of_the_models_time(face: Face) -> None:
     """It has a time of its own: `tool(timeout=)`."""
@@ -127,7 +127,7 @@ def buy(what: str, context: ToolContext[Shop], number: int = 1) -> str:
     return "bought"
 
 
-@every_face
+@both_shells
 @every_provider
 @body
 async def test_tools_get_the_applications_own_object(face: Face, provider: str, tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ async def test_tools_get_the_applications_own_object(face: Face, provider: str, 
     assert "context" not in requests
 
 
-@every_face
+@both_shells
 @body
 async def test_without_an_object_there_is_none(face: Face) -> None:
     seen: list[object] = []
@@ -169,7 +169,7 @@ def pay(amount: int) -> str:
     return f"paid {amount}"
 
 
-@every_face
+@both_shells
 @every_provider
 @body
 async def test_a_function_decides_which_calls_are_confirmed(face: Face, provider: str) -> None:
@@ -191,7 +191,7 @@ async def test_a_function_decides_which_calls_are_confirmed(face: Face, provider
     assert outputs[2].startswith("Error: invalid arguments for pay")
 
 
-@every_face
+@both_shells
 @body
 async def test_a_confirmed_call_is_checked_again_where_it_was_edited(face: Face) -> None:
     """The function is not asked again."""
@@ -221,7 +221,7 @@ def says_nothing(context: ToolContext) -> Any:
     return None
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize(
     ("confirm", "fault"),
     [

@@ -354,7 +354,7 @@ def anything(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 @given(anything(), st.sampled_from(PROVIDERS))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_any_conversation_can_be_sent(given: list[dict[str, Any]], provider: str) -> None:
     """To every provider: no message raises, and each call has one output, where the provider requires it."""
     view = model_view([sk.Message.from_dict(message) for message in given], limit=1000)

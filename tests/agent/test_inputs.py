@@ -14,7 +14,7 @@ import pytest
 import streamkit as sk
 from streamkit.testing import ModelServer, Reply, Request
 
-from ..faces import Face, body, every_face, every_pair
+from ..faces import Face, body, both_shells, every_pair
 from .parts import PNG, Approving, ToyComputer, agent_on, code, every_provider, outputs_of
 
 BAD: dict[str, tuple[Any, str]] = {
@@ -37,7 +37,7 @@ BAD: dict[str, tuple[Any, str]] = {
 
 
 @every_pair
-@every_face
+@both_shells
 @every_provider
 @pytest.mark.parametrize("bad", BAD)
 @body
@@ -61,7 +61,7 @@ def image_of(request: Request) -> str:
     return PNG if PNG in text and ("image/png" in text) else ""
 
 
-@every_face
+@both_shells
 @every_provider
 @body
 async def test_an_image_may_be_a_path(face: Face, provider: str, tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ async def test_an_image_may_be_a_path(face: Face, provider: str, tmp_path: Path)
     assert (image.format, image.content, image.metadata) == ("base64.png", PNG, {"path": str(path)})
 
 
-@every_face
+@both_shells
 @every_provider
 @body
 async def test_images_can_be_switched_off(face: Face, provider: str) -> None:
@@ -98,7 +98,7 @@ async def test_images_can_be_switched_off(face: Face, provider: str) -> None:
     assert [*outputs_of(last).values()] == ["[displayed: image]\n"]
 
 
-@every_face
+@both_shells
 @body
 async def test_an_image_for_a_model_that_takes_none_is_a_warning(face: Face) -> None:
     """Once, in the run whose input it is."""
@@ -114,7 +114,7 @@ async def test_an_image_for_a_model_that_takes_none_is_a_warning(face: Face) -> 
             assert not second.warnings
 
 
-@every_face
+@both_shells
 @body
 async def test_a_turn_can_be_undone(face: Face) -> None:
     """The input and all that followed; the one before it with the next call."""
@@ -132,7 +132,7 @@ async def test_a_turn_can_be_undone(face: Face) -> None:
     assert talker.messages == []
 
 
-@every_face
+@both_shells
 @body
 async def test_a_running_turn_cannot_be_undone(face: Face) -> None:
     """It has to end first."""
@@ -143,7 +143,7 @@ async def test_a_running_turn_cannot_be_undone(face: Face) -> None:
             await stream.until_done()
 
 
-@every_face
+@both_shells
 @body
 async def test_a_question_that_failed_is_not_joined_to_the_next(face: Face) -> None:
     """It gives way to the next input; without one it is sent again. What the model has answered stays."""
@@ -175,7 +175,7 @@ def test_a_saved_conversation_is_private(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["talk.json"]
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize("status", [400, 422])
 @body
 async def test_a_compatible_server_is_asked_for_the_tokens(face: Face, status: int) -> None:
@@ -192,7 +192,7 @@ async def test_a_compatible_server_is_asked_for_the_tokens(face: Face, status: i
         assert [request.include_usage for request in strict.requests] == [True, False, False]
 
 
-@every_face
+@both_shells
 @body
 async def test_a_request_that_is_bad_anyway_fails_with_its_own_error(face: Face) -> None:
     """It is tried without the question for the tokens, and what the server then says is raised."""
@@ -205,7 +205,7 @@ async def test_a_request_that_is_bad_anyway_fails_with_its_own_error(face: Face)
         assert [request.include_usage for request in server.requests] == [True, False, True]
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize("edited", ["", " \n"])
 @body
 async def test_an_edit_to_nothing_approves_nothing(face: Face, edited: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 import streamkit as sk
 from streamkit.testing import ModelServer, Reply, ToolCall
 
-from ..faces import Face, body, every_face
+from ..faces import Face, body, both_shells
 from .parts import agent_on, every_provider, outputs_of
 
 
@@ -18,7 +18,7 @@ def look() -> str:
     return "seen"
 
 
-@every_face
+@both_shells
 @every_provider
 @body
 async def test_a_run_ends_before_a_model_call_when_it_has_used_its_tokens(face: Face, provider: str) -> None:
@@ -37,7 +37,7 @@ async def test_a_run_ends_before_a_model_call_when_it_has_used_its_tokens(face: 
             assert len(server.requests) == 6
 
 
-@every_face
+@both_shells
 @body
 async def test_the_first_model_call_is_always_made(face: Face) -> None:
     with ModelServer(Reply("Hello.")) as server:

@@ -16,7 +16,7 @@ from streamkit.agent.apis import APIS
 from streamkit.asking import Asker
 from streamkit.testing import ModelServer, Reply
 
-from ..faces import Face, body, every_face
+from ..faces import Face, body, both_shells
 from ..recorded import in_a_loop
 from .parts import PROVIDERS, ToyComputer, agent_on, code, every_provider
 
@@ -127,7 +127,7 @@ def test_a_foreign_client_is_refused_with_what_it_is_and_what_is_taken(kind: Any
         assert "openai.OpenAI(base_url=…)" in str(raised.value)
 
 
-@every_face
+@both_shells
 @body
 async def test_an_asker_that_cannot_read_leaves_the_question_open(
     face: Face, capsys: pytest.CaptureFixture[str]
@@ -146,7 +146,7 @@ async def test_an_asker_that_cannot_read_leaves_the_question_open(
     assert "Nobody can be asked here (NotImplementedError: raw_input" in capsys.readouterr().out
 
 
-@every_face
+@both_shells
 @every_provider
 @body
 async def test_extra_body_passes_anything(face: Face, provider: str) -> None:

@@ -20,7 +20,7 @@ import streamkit as sk
 from streamkit.agent import progress, tool
 from streamkit.testing import ModelServer, Reply, Request, Text, ToolCall
 
-from ..faces import Face, async_faces, body, every_face, every_pair
+from ..faces import Face, async_faces, body, both_shells, every_face, every_pair
 from .parts import ToyComputer, agent_on, code, every_provider, outputs_of
 
 NOT_RUN = "Not run: the conversation went on without it."
@@ -82,7 +82,7 @@ STATES: dict[str, dict[str, str]] = {
 
 
 @every_pair
-@every_face
+@both_shells
 @every_provider
 @pytest.mark.parametrize("state", STATES)
 @body
@@ -324,7 +324,7 @@ async def test_async_tools_too(face: Face) -> None:
     assert [m.status for m in talker.messages if m.type == "tool_output"] == ["cancelled", "completed"]
 
 
-@every_face
+@both_shells
 @every_provider
 @body
 async def test_code_too(face: Face, provider: str, tmp_path: Path) -> None:
@@ -351,7 +351,7 @@ async def test_code_too(face: Face, provider: str, tmp_path: Path) -> None:
     assert [m.type for m in talker.messages].count("image") == 1
 
 
-@every_face
+@both_shells
 @body
 async def test_an_answer_that_was_cut_short_ran_nothing(face: Face) -> None:
     """A call that is complete all the same, as the first one here, is recorded as never run."""
@@ -364,7 +364,7 @@ async def test_an_answer_that_was_cut_short_ran_nothing(face: Face) -> None:
     assert work.began == []
 
 
-@every_face
+@both_shells
 @body
 async def test_a_conversation_that_was_saved_while_a_tool_ran_says_so(face: Face, tmp_path: Path) -> None:
     """The program ended before the tool did, so nobody wrote its outcome: it may have had effects."""
@@ -390,7 +390,7 @@ async def test_a_conversation_that_was_saved_while_a_tool_ran_says_so(face: Face
         }
 
 
-@every_face
+@both_shells
 @body
 async def test_a_declined_call_and_those_after_it_never_ran(face: Face) -> None:
     """The record says which of them the user declined."""

@@ -14,7 +14,7 @@ import streamkit as sk
 from streamkit.agent import ModelRequest
 from streamkit.testing import ModelServer, Reply, Request, ToolCall
 
-from ..faces import Face, body, every_face
+from ..faces import Face, body, both_shells
 from .parts import agent_on, every_provider
 
 
@@ -91,7 +91,7 @@ def last_user_text(request: Request) -> str:
 # -- what the model is asked for
 
 
-@every_face
+@both_shells
 @every_provider
 @body
 async def test_the_request_states_the_schema_and_the_answer_is_read_by_it(face: Face, provider: str) -> None:
@@ -106,7 +106,7 @@ async def test_the_request_states_the_schema_and_the_answer_is_read_by_it(face: 
     assert instructions_of(request) == ""
 
 
-@every_face
+@both_shells
 @every_provider
 @body
 async def test_in_prompt_mode_the_schema_stands_in_the_instructions(face: Face, provider: str) -> None:
@@ -188,7 +188,7 @@ def test_an_object_is_asked_for_as_it_is(provider: str) -> None:
     run(face=Face())
 
 
-@every_face
+@both_shells
 @body
 async def test_one_stream_may_have_another_type(face: Face) -> None:
     """The next one has the agent's own again; and one of an agent without a type has one."""
@@ -227,7 +227,7 @@ def test_options_of_the_application_stay_beside_it(provider: str) -> None:
     run(face=Face())
 
 
-@every_face
+@both_shells
 @body
 async def test_a_request_that_goes_to_another_provider_states_the_output_there(face: Face) -> None:
     with ModelServer(Reply(OSLO)) as server:
@@ -241,7 +241,7 @@ async def test_a_request_that_goes_to_another_provider_states_the_output_there(f
         assert server.requests[0].body["output_config"]["format"]["schema"] == SCHEMA
 
 
-@every_face
+@both_shells
 @every_provider
 @pytest.mark.parametrize("status", [400, 422])
 @body
@@ -257,7 +257,7 @@ async def test_the_error_of_a_server_that_refuses_names_the_other_mode(face: Fac
     )
 
 
-@every_face
+@both_shells
 @body
 async def test_other_errors_do_not(face: Face) -> None:
     for options, status in (({"output_type": Weather}, 401), ({"output_type": Weather, "output_mode": "prompt"}, 400)):
@@ -291,7 +291,7 @@ def test_what_cannot_be_is_refused_when_the_agent_is_made(options: dict[str, Any
 # -- which answer
 
 
-@every_face
+@both_shells
 @every_provider
 @body
 async def test_the_output_is_that_of_the_answer_after_the_tools(face: Face, provider: str) -> None:
@@ -306,7 +306,7 @@ async def test_the_output_is_that_of_the_answer_after_the_tools(face: Face, prov
 # -- asking again
 
 
-@every_face
+@both_shells
 @every_provider
 @body
 async def test_a_model_whose_answer_is_no_output_is_asked_once_more(face: Face, provider: str) -> None:
@@ -383,7 +383,7 @@ ENDS: dict[str, tuple[Reply, str]] = {
 }
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize("kind", ENDS)
 @body
 async def test_nothing_is_asked_again_where_the_model_gave_no_whole_answer(face: Face, kind: str) -> None:
@@ -398,7 +398,7 @@ async def test_nothing_is_asked_again_where_the_model_gave_no_whole_answer(face:
         assert (raised.value.reason, len(server.requests)) == (reason, 1)
 
 
-@every_face
+@both_shells
 @body
 async def test_a_refusal_is_not_asked_again(face: Face) -> None:
     """As Chat Completions streams one."""
@@ -445,7 +445,7 @@ def test_undo_takes_an_input_out_with_all_that_was_asked_again() -> None:
     run(face=Face())
 
 
-@every_face
+@both_shells
 @body
 async def test_elements_of_a_list_arrive_one_by_one(face: Face) -> None:
     text = json.dumps({"value": [{"name": name} for name in "abc"]})

@@ -10,7 +10,7 @@ import pytest
 import streamkit as sk
 from streamkit.testing import ModelServer, Reply, Text, ToolCall
 
-from ..faces import Face, body, every_face, every_pair
+from ..faces import Face, body, both_shells, every_pair
 from ..test_replay import Events, course_of
 from .parts import ToyComputer, agent_on, code, every_provider
 from .test_again import SCRIPTS, failing, weather
@@ -49,7 +49,7 @@ class Answering(sk.EventHandler):
 
 
 @every_pair
-@every_face
+@both_shells
 @every_provider
 @pytest.mark.parametrize("script", RUNS.values(), ids=RUNS)
 @body
@@ -97,7 +97,7 @@ def test_an_agents_recording_that_breaks_off_is_incomplete(tmp_path: Path) -> No
     sk.stream(path).until_done()
 
 
-@every_face
+@both_shells
 @body
 async def test_a_run_that_its_application_failed_does_not_replay_as_complete(face: Face, tmp_path: Path) -> None:
     """The hook's own error is not the recording's, but nobody knows how the run would have gone on."""

@@ -14,7 +14,7 @@ from streamkit.agent import ModelRequest
 from streamkit.protocols import codec
 from streamkit.testing import ModelServer, Reply, ServiceError, ToolCall
 
-from ..faces import FACES, Face, body, every_face, every_pair
+from ..faces import FACES, Face, body, both_shells, every_face, every_pair
 from ..retrying import Shown
 from .parts import Approving, agent_on, every_provider, outputs_of
 
@@ -44,7 +44,7 @@ def said(request: Any) -> str:
     return str(request.body)
 
 
-@every_face
+@both_shells
 @every_provider
 @body
 async def test_each_model_call_has_its_own_attempts(face: Face, provider: str) -> None:
@@ -79,7 +79,7 @@ async def test_each_model_call_has_its_own_attempts(face: Face, provider: str) -
     assert stream.status == "completed"
 
 
-@every_face
+@both_shells
 @every_provider
 @body
 async def test_without_restart_the_content_of_an_answer_is_never_asked_for_again(face: Face, provider: str) -> None:
@@ -95,7 +95,7 @@ async def test_without_restart_the_content_of_an_answer_is_never_asked_for_again
         assert (len(server.requests), looks.count) == (3, 1)
 
 
-@every_face
+@both_shells
 @body
 async def test_before_request_sees_each_attempt(face: Face) -> None:
     """Each has a request of its own, as if none had been changed before; it may choose another model for the second."""
@@ -115,7 +115,7 @@ async def test_before_request_sees_each_attempt(face: Face) -> None:
     assert models == ["m", "m-2", "m-3", "m"]
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize("attempt", [1, 2])
 @body
 async def test_what_before_request_raises_is_never_repeated(face: Face, attempt: int) -> None:
@@ -131,7 +131,7 @@ async def test_what_before_request_raises_is_never_repeated(face: Face, attempt:
         assert len(server.requests) == attempt - 1
 
 
-@every_face
+@both_shells
 @every_provider
 @body
 async def test_a_run_stays_with_a_fallback(face: Face, provider: str) -> None:
@@ -191,7 +191,7 @@ async def test_an_asynchronous_fallback_is_for_an_asynchronous_agent(face: Face)
             sk.Agent(client, model="m", fallbacks=[(other, "m")])
 
 
-@every_face
+@both_shells
 @body
 async def test_only_model_calls_are_asked_for_again(face: Face) -> None:
     """Not a tool whose own source fails, and not what a person has approved."""
@@ -210,7 +210,7 @@ async def test_only_model_calls_are_asked_for_again(face: Face) -> None:
     assert (looks.count, len(approving.confirmations)) == (1, 1)
 
 
-@every_face
+@both_shells
 @body
 async def test_tokens_of_all_attempts_count(face: Face) -> None:
     """For `usage` and for `max_total_tokens`: a step each."""
@@ -244,7 +244,7 @@ async def test_a_wait_that_is_stopped_leaves_the_conversation_as_it_was(face: Fa
     assert told.hooks[-1] == "on_end"
 
 
-@every_face
+@both_shells
 @every_provider
 @body
 async def test_a_recording_of_an_agents_attempts_replays_as_the_same_events(
@@ -266,7 +266,7 @@ REFUSALS = {"refused": Reply(status=503), "empty": Reply(raw=b""), "silent": Rep
 
 
 @every_pair
-@every_face
+@both_shells
 @every_provider
 @pytest.mark.parametrize("refusal", list(REFUSALS.values()), ids=list(REFUSALS))
 @pytest.mark.parametrize("retry", [None, 2], ids=["once", "again"])

@@ -18,7 +18,7 @@ from streamkit.agent import ToolContext, tool
 from streamkit.relay import MemoryRelay
 from streamkit.testing import ModelServer, Refusal, Reply, Request, Text, ToolCall
 
-from ..faces import FACES, Face, async_faces, body, every_face, every_pair
+from ..faces import FACES, Face, async_faces, body, both_shells, every_face, every_pair
 from .parts import Approving, Talker, ToyComputer, agent_on, code, every_provider, outputs_of
 
 clients = contextlib.ExitStack()
@@ -83,7 +83,7 @@ def without_run(messages: Any) -> list[Any]:
 # -- 1: the tool
 
 
-@every_face
+@both_shells
 @every_provider
 @body
 async def test_the_output_of_the_call_is_the_inner_answer(face: Face, provider: str) -> None:
@@ -103,7 +103,7 @@ class Fact:
     score: float
 
 
-@every_face
+@both_shells
 @body
 async def test_a_typed_output_is_json(face: Face) -> None:
     """What is no such output is the call's failure, as any inner error."""
@@ -118,7 +118,7 @@ async def test_a_typed_output_is_json(face: Face) -> None:
         assert next(iter(outputs_of(server.requests[2]).values())).startswith("Error: OutputError: ")
 
 
-@every_face
+@both_shells
 @body
 async def test_each_call_begins_with_an_empty_conversation(face: Face) -> None:
     script = [ask_inner("sun?"), Reply("One."), ask_inner("moon?"), Reply("Two."), Reply("Done.")]
@@ -139,7 +139,7 @@ def test_a_tool_of_an_agent_has_its_name_and_schema() -> None:
         sk.Agent(client, model="m").as_tool()
 
 
-@every_face
+@both_shells
 @body
 async def test_the_inner_agent_has_its_own_handlers_and_the_outer_deps(face: Face) -> None:
     seen: list[Any] = []
@@ -160,7 +160,7 @@ async def test_the_inner_agent_has_its_own_handlers_and_the_outer_deps(face: Fac
     assert "the library" in [message.content for message in stream.messages]
 
 
-@every_face
+@both_shells
 @body
 async def test_an_inner_limit_is_the_inner_agents_own(face: Face) -> None:
     """`max_steps` of the outer run does not count inner steps; what the inner one had is its output, with how it ended."""
@@ -215,7 +215,7 @@ def test_agents_nest_eight_deep() -> None:
 # -- 2 and 3: the outer stream
 
 
-@every_face
+@both_shells
 @every_provider
 @body
 async def test_inner_messages_stand_between_the_call_and_its_output(face: Face, provider: str) -> None:
@@ -247,7 +247,7 @@ async def test_inner_messages_stand_between_the_call_and_its_output(face: Face, 
     assert {message.step_id for message in inner} == {call.step_id}
 
 
-@every_face
+@both_shells
 @body
 async def test_the_outer_answer_alone_is_text_and_request(face: Face) -> None:
     with ModelServer(SCRIPT) as server:
@@ -260,7 +260,7 @@ async def test_the_outer_answer_alone_is_text_and_request(face: Face) -> None:
         assert len(outer[1]["tool_calls"]) == 1
 
 
-@every_face
+@both_shells
 @body
 async def test_an_inner_warning_is_on_the_outer_stream(face: Face) -> None:
     """A failing inner tool is the inner model's to read, and the outer handlers are warned."""
@@ -363,7 +363,7 @@ def test_servers_that_give_each_call_the_same_id_get_a_new_inner_run_each(runs: 
     assert [one for one in inside if one[1] in texts] == expected
 
 
-@every_face
+@both_shells
 @body
 async def test_three_levels_nest(face: Face) -> None:
     script = [
@@ -395,7 +395,7 @@ async def test_three_levels_nest(face: Face) -> None:
     assert len({message.id for message in stream.messages}) == 9
 
 
-@every_face
+@both_shells
 @body
 async def test_an_inner_tool_may_have_the_name_of_an_outer_one(face: Face) -> None:
     ran: list[str] = []
@@ -419,7 +419,7 @@ ASKS = [ask_inner("sun?"), Reply(code("say hot")), Reply(ANSWER), Reply("A star!
 
 
 @every_pair
-@every_face
+@both_shells
 @every_provider
 @pytest.mark.parametrize("deferred", [False, True], ids=["in the hook", "deferred"])
 @body
@@ -449,7 +449,7 @@ async def test_an_inner_question_is_answered_on_the_outer_stream(face: Face, pro
     assert stream.status == "completed"
 
 
-@every_face
+@both_shells
 @body
 async def test_an_inner_handler_answers_before_the_outer_ones(face: Face) -> None:
     """Theirs count for nothing, and are no errors."""
@@ -470,7 +470,7 @@ async def test_an_inner_handler_answers_before_the_outer_ones(face: Face) -> Non
     assert (computer.ran, outcomes, stream.status) == (["say hot"], ["approved"], "completed")
 
 
-@every_face
+@both_shells
 @body
 async def test_the_inner_model_reads_why_it_was_declined(face: Face) -> None:
     class Declining(sk.EventHandler):
@@ -485,7 +485,7 @@ async def test_the_inner_model_reads_why_it_was_declined(face: Face) -> None:
     assert (computer.ran, stream.status) == ([], "completed")
 
 
-@every_face
+@both_shells
 @body
 async def test_declined_without_a_reason_ends_the_inner_run_alone(face: Face) -> None:
     class Declining(sk.EventHandler):
@@ -502,7 +502,7 @@ async def test_declined_without_a_reason_ends_the_inner_run_alone(face: Face) ->
 
 
 @every_pair
-@every_face
+@both_shells
 @every_provider
 @pytest.mark.parametrize("process", ["this one", "another one"])
 @body
@@ -566,7 +566,7 @@ async def test_an_unanswered_inner_question_is_asked_again(
     ]
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize("answer", ["deferred", "declined", "declined with a reason", "left again"])
 @body
 async def test_a_question_that_is_taken_up_takes_any_answer(face: Face, answer: str, tmp_path: Path) -> None:
@@ -607,7 +607,7 @@ async def test_a_question_that_is_taken_up_takes_any_answer(face: Face, answer: 
     assert outputs == [declined if answer == "declined" else ANSWER]
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize("way", ["in the hook", "deferred", "left", "by the middle agent"])
 @body
 async def test_a_question_is_forwarded_through_every_level(face: Face, way: str, tmp_path: Path) -> None:
@@ -676,7 +676,7 @@ async def test_a_conversation_that_goes_on_without_it_says_that_it_was_interrupt
     assert output.startswith("It was interrupted before it finished, and may have had effects.")
 
 
-@every_face
+@both_shells
 @body
 async def test_an_inner_application_tool_is_answered_on_the_outer_stream(face: Face) -> None:
     schema = {"name": "ask_user", "parameters": {"type": "object", "properties": {}}}
@@ -739,15 +739,16 @@ async def test_inner_code_has_ended_when_close_returns(face: Face) -> None:
 @pytest.mark.parametrize(
     ("face", "how", "first", "step"),
     [
-        ("sync", "cancel", 1, 1),
-        ("asyncio", "close", 1, 1),
-        ("asyncio", "cancel", 1, 3),
-        ("trio", "cancel", 2, 3),
+        ("sync", "cancel", 1, 3),
+        ("asyncio", "cancel", 2, 3),
+        ("trio", "cancel", 3, 3),
+        ("asyncio", "close", 1, 3),
+        ("trio", "close", 2, 3),
         ("sync", "close", 3, 3),
     ],
 )
 def test_stopping_at_any_event_leaves_a_sound_stream(face: str, how: str, first: int, step: int) -> None:
-    """At each event by a thread's cancel and by a task's close; at one of three in the other ways."""
+    """At each event by `cancel` and by `close`: the faces take turns."""
     FACES[face].run(lambda: stop_at_each(FACES[face], how, first, step))
 
 
@@ -787,7 +788,7 @@ async def test_a_timeout_stops_the_inner_run_and_is_the_output(face: Face) -> No
     assert stream.status == "completed"
 
 
-@every_face
+@both_shells
 @body
 async def test_an_inner_failure_is_the_output(face: Face) -> None:
     with ModelServer([ask_inner("x"), Reply(status=500), Reply("Sorry.")]) as server:
@@ -801,7 +802,7 @@ async def test_an_inner_failure_is_the_output(face: Face) -> None:
 # -- 6: tokens
 
 
-@every_face
+@both_shells
 @every_provider
 @body
 async def test_the_usage_is_the_sum_with_the_inner_ones(face: Face, provider: str) -> None:
@@ -823,7 +824,7 @@ async def test_the_usage_is_the_sum_with_the_inner_ones(face: Face, provider: st
     assert stream.current_run.usage.input_tokens == inner.usage.input_tokens + outer.usage.input_tokens
 
 
-@every_face
+@both_shells
 @body
 async def test_the_limit_of_tokens_counts_the_inner_ones(face: Face) -> None:
     with ModelServer(SCRIPT) as server:
@@ -836,7 +837,7 @@ async def test_the_limit_of_tokens_counts_the_inner_ones(face: Face) -> None:
 # -- 7: the conversation
 
 
-@every_face
+@both_shells
 @body
 async def test_the_conversation_keeps_inner_messages(face: Face, tmp_path: Path) -> None:
     path = tmp_path / "conversation.json"

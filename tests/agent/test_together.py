@@ -20,7 +20,7 @@ from streamkit.relay import MemoryRelay
 from streamkit.telemetry import Telemetry
 from streamkit.testing import ModelServer, Reply, Request, ServiceError, Text, ToolCall
 
-from ..faces import Face, body, every_face
+from ..faces import Face, body, both_shells, every_face
 from ..retrying import Shown
 from .parts import agent_on, every_provider, outputs_of
 
@@ -64,7 +64,7 @@ WHOLE = [
 # -- retries of the outer run, and of the inner one
 
 
-@every_face
+@both_shells
 @every_provider
 @body
 async def test_an_outer_retry_repeats_the_outer_model_call_alone(face: Face, provider: str) -> None:
@@ -97,7 +97,7 @@ async def test_an_outer_retry_repeats_the_outer_model_call_alone(face: Face, pro
     told.check_brackets()
 
 
-@every_face
+@both_shells
 @every_provider
 @body
 async def test_what_an_inner_retry_withdraws_is_withdrawn_outside(face: Face, provider: str, tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def events_of(told: Any) -> list[dict[str, Any]]:
     return [codec.event_to_dict(event) for event in told.of("on_event")]
 
 
-@every_face
+@both_shells
 @body
 async def test_an_inner_failure_for_good_is_no_failure_of_the_outer_call(face: Face) -> None:
     """The outer `retry` does not ask the inner agent again: it is the call's output."""
@@ -176,7 +176,7 @@ class Fact:
     subject: str
 
 
-@every_face
+@both_shells
 @body
 async def test_retries_of_the_source_and_of_the_output_are_counted_apart(face: Face) -> None:
     """Of an inner agent: an answer that is no output is asked for again, and so is a failed one; the call's output is the JSON."""
@@ -243,7 +243,7 @@ def responses(*items: dict[str, Any]) -> Reply:
     return Reply(raw="".join(f"data: {json.dumps(item)}\n\n" for item in body).encode())
 
 
-@every_face
+@both_shells
 @body
 async def test_the_bracket_of_an_inner_run_is_the_call_alone(face: Face) -> None:
     """Neither its run and steps nor what the provider sent raw: these are the inner handlers'. Of its tokens the outer step has the
@@ -326,7 +326,7 @@ def reply(request: Request) -> Reply:
 INSIDE = ("invoke_agent research", [("chat m", []), ("execute_tool search", []), ("chat m", [])])
 
 
-@every_face
+@both_shells
 @body
 async def test_the_spans_of_an_inner_run_are_below_its_call(face: Face, traced: Traced) -> None:
     """Each inner agent's own telemetry. Its messages on the outer stream make no span there."""
@@ -351,7 +351,7 @@ async def test_the_spans_of_an_inner_run_are_below_its_call(face: Face, traced: 
     )
 
 
-@every_face
+@both_shells
 @body
 async def test_an_inner_run_without_telemetry_makes_no_span(face: Face, traced: Traced) -> None:
     """Though its messages, calls and questions are on the outer stream."""
@@ -369,7 +369,7 @@ async def test_an_inner_run_without_telemetry_makes_no_span(face: Face, traced: 
     ]
 
 
-@every_face
+@both_shells
 @body
 async def test_retries_of_both_runs_are_in_the_spans_of_their_own_calls(face: Face, traced: Traced) -> None:
     """Each attempt with a step is a `chat` span, beside the tools, whose spans are there once."""

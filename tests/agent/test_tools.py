@@ -24,7 +24,7 @@ from streamkit.agent.tool_context import current_progress
 from streamkit.agent.tools import parse_docstring
 from streamkit.testing import ModelServer, Reply, ToolCall
 
-from ..faces import Face, async_faces, body, every_face, every_pair
+from ..faces import Face, async_faces, body, both_shells, every_face, every_pair
 from .parts import PNG, agent_on, every_provider, outputs_of
 
 
@@ -370,7 +370,7 @@ OUTPUTS: list[tuple[Any, dict[str, Any] | str, str]] = [
 
 
 @every_pair
-@every_face
+@both_shells
 @every_provider
 @pytest.mark.parametrize(("function", "arguments", "told"), OUTPUTS)
 @body
@@ -393,7 +393,7 @@ async def test_the_model_reads_the_output_or_the_error(
     assert stream.status == "completed"
 
 
-@every_face
+@both_shells
 @body
 async def test_the_model_reads_that_a_tool_does_not_exist(face: Face) -> None:
     """With the names of those that do."""
@@ -406,7 +406,7 @@ async def test_the_model_reads_that_a_tool_does_not_exist(face: Face) -> None:
     assert stream.status == "completed"
 
 
-@every_face
+@both_shells
 @body
 async def test_a_tool_reports_progress(face: Face) -> None:
     """At once, as deltas of its output. The output then replaces them, and is all that the model reads."""
@@ -472,11 +472,11 @@ def test_progress_outside_of_a_tool_does_nothing() -> None:
 
 
 @pytest.mark.slow
-@every_face
+@both_shells
 @body
 async def test_unread_progress_is_bounded(face: Face) -> None:
     """Progress that was not read yet is joined, and none of it is lost."""
-    count = 100_000
+    count = 40_000
     done = threading.Event()
 
     def work() -> str:
@@ -549,7 +549,7 @@ async def test_an_interrupt_inside_a_tool_ends_the_stream(face: Face) -> None:
     assert stream.ended
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize(
     "error", [SystemExit(3), asyncio.CancelledError("mine")], ids=lambda error: type(error).__name__
 )
@@ -642,7 +642,7 @@ def test_a_timeout_is_a_number_of_seconds(seconds: Any) -> None:
         Tool(nothing, timeout=seconds)
 
 
-@every_face
+@both_shells
 @every_provider
 @body
 async def test_a_tool_may_return_images(face: Face, provider: str, tmp_path: Path) -> None:
@@ -677,7 +677,7 @@ async def test_a_tool_may_return_images(face: Face, provider: str, tmp_path: Pat
     assert len(handler.of("on_image_file_done")) == 2
 
 
-@every_face
+@both_shells
 @every_provider
 @body
 async def test_long_outputs_of_tools_are_cut_for_the_model(face: Face, provider: str) -> None:
@@ -695,7 +695,7 @@ async def test_long_outputs_of_tools_are_cut_for_the_model(face: Face, provider:
     assert len(talker.messages[2].content) == 1_000_000
 
 
-@every_face
+@both_shells
 @body
 async def test_a_tool_may_know_its_call(face: Face) -> None:
     """In a parameter with the annotation, which the model does not see."""

@@ -437,7 +437,7 @@ def test_interleaved_blocks_stay_separate() -> None:
 
 @pytest.mark.slow
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=36, deadline=None)
 def test_blocks_stay_separate_however_they_interleave(data: st.DataObject) -> None:
     """Law 5."""
     makes = {"text": said, "thinking": thought, "tool_use": piece}
@@ -1019,7 +1019,7 @@ def well_formed(story: Story) -> None:
 
 @pytest.mark.slow
 @given(q.drawn(q.lists(q.dictionaries(q.sampled_from(FIELDS), anything, max_size=6), max_size=4)))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_no_object_makes_the_decoder_fail(items: list[dict[str, Any]]) -> None:
     well_formed(tell_items(Decoder, items))
     well_formed(tell(*items))
@@ -1027,7 +1027,7 @@ def test_no_object_makes_the_decoder_fail(items: list[dict[str, Any]]) -> None:
 
 @pytest.mark.slow
 @given(q.drawn(q.some(RICH, anything, max_size=10)))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_no_mutation_makes_the_decoder_fail_or_the_paths_differ(items: list[Any]) -> None:
     story = tell(*items)
     well_formed(story)
@@ -1064,7 +1064,7 @@ plain = q.sampled_from([start(0), start(1, "thinking"), tool(0), tool(1), server
 
 @pytest.mark.slow
 @given(q.drawn(q.lists(small | plain, max_size=12)), st.booleans())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_both_paths_tell_the_same_of_pieces_that_are_nearly_plain(items: list[Any], over: bool) -> None:
     tell(begin(), *items, *([reason(), END] if over else []))
 
@@ -1180,7 +1180,7 @@ def code_told(pieces: Sequence[str]) -> str:
     st.booleans(),
     st.data(),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_a_field_is_read_out_of_json_however_it_is_cut(
     code: str, before: dict[str, Any], after: dict[str, Any], ascii: bool, data: st.DataObject
 ) -> None:
@@ -1196,7 +1196,7 @@ def test_a_field_is_read_out_of_json_however_it_is_cut(
 
 @pytest.mark.slow
 @given(st.text(st.sampled_from('{}[]":,\\ucode0dD8'), max_size=30), st.integers(0, 30))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_no_text_makes_the_reader_fail(text: str, cut: int) -> None:
     parts = code_told([text[:cut], text[cut:]])
     parts.encode()
@@ -1385,7 +1385,7 @@ def _completed(events: list[e.Event]) -> Story:
 
 @pytest.mark.slow
 @given(canonical())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=48, deadline=None)
 def test_what_this_protocol_can_express_survives_encoding(events: list[e.Event]) -> None:
     """Law 8."""
     story = _completed(events)
@@ -1444,7 +1444,7 @@ def odd_messages(draw: st.DrawFn) -> list[Any]:
 
 @pytest.mark.slow
 @given(st.lists(odd_messages(), max_size=4), metadata, st.sampled_from(["completed", "failed", "cancelled"]))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=48, deadline=None)
 def test_no_message_makes_the_encoder_fail(messages: list[list[Any]], known: dict[str, Any], status: Any) -> None:
     """What it gives is read again without a fault of the decoder's; nor does any make `to_input` fail."""
     told = [event for message in messages for event in message]

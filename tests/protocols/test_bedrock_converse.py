@@ -203,7 +203,7 @@ def test_the_recordings_keep_the_laws() -> None:
     paths = [SHARED / "bedrock-converse" / f"{name}.eventstream" for name in names]
     if not all(path.exists() for path in paths):
         pytest.skip("the recorded bedrock-converse streams are not beside this checkout")
-    assert check_protocol(bedrock_converse, [*paths, body(*HELLO, USAGE)], attempts=60).notes == []
+    assert check_protocol(bedrock_converse, [*paths, body(*HELLO, USAGE)], attempts=25).notes == []
 
 
 # -- Amazon's framing

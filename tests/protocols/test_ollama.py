@@ -105,7 +105,7 @@ def test_it_keeps_the_laws() -> None:
         line(tool_calls=[call("g")]),
         END,
     ]
-    check_protocol(ollama, [lines(*everything), everything], attempts=10)
+    check_protocol(ollama, [lines(*everything)], attempts=10)
 
 
 # -- what the lines leave open

@@ -976,7 +976,7 @@ CHUNKS = (
 
 
 @pytest.mark.slow
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(q.drawn(q.lists(CHUNKS, max_size=25)))
 def test_no_chunks_make_the_decoder_fail(items: list[Any]) -> None:
     """Law 7, and law 1: every created has one done; with and without the fast paths the events are the same."""
@@ -991,14 +991,14 @@ def test_no_chunks_make_the_decoder_fail(items: list[Any]) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=36, deadline=None)
 @given(q.drawn(q.lists(CHUNKS, max_size=25)))
 def test_whatever_was_decoded_can_be_encoded_and_decoded_again(items: list[Any]) -> None:
     """The encoder takes every event."""
     check_brackets(tell_items(Decoder, encoded(tell_items(Decoder, items))))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=36, deadline=None)
 @given(
     st.lists(
         st.sampled_from([b"a", b"\xff", bytearray(b"x"), {1: 2}, {(1,): 2}, object(), 10**5000, float("nan")]),
@@ -1313,7 +1313,7 @@ LEGACY_KEYS = ["message", "language", "code", "executing", "output", "active_lin
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=36, deadline=None)
 @given(q.drawn(q.lists(JSON | q.dictionaries(q.sampled_from(LEGACY_KEYS), JSON, max_size=3), max_size=15)))
 def test_no_legacy_chunks_make_the_decoder_fail(items: list[Any]) -> None:
     """Law 7 for the older form."""

@@ -44,7 +44,7 @@ from streamkit.testing import CodeInterpreter, ModelServer, Reasoning, Refusal, 
 
 from .. import faces
 from .. import values as q
-from ..faces import Face, body, every_face
+from ..faces import Face, body, both_shells
 from ..recorded import SHARED, each_recording, in_a_loop, recording_cases, streams_in
 from ..telling import Story, tell_bytes, tell_items
 from ..test_laws import check_brackets, joined, merged
@@ -954,7 +954,7 @@ def assistants_calls(parts: Sequence[tuple[int, str]]) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [assistants_messages, assistants_calls])
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=48, deadline=None)
 @given(q.drawn(merged()), st.data())
 def test_laws_1_2_and_5_hold_for_interleaved_things(
     make: Callable[..., list[Any]], parts: list[Any], data: st.DataObject
@@ -1110,7 +1110,7 @@ ITEM = q.fixed_dictionaries({"event": q.sampled_from([*NAMES, "thread.new"]) | J
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(q.drawn(q.lists(ITEM, max_size=10)))
 def test_no_values_make_the_decoder_fail(items: list[Any]) -> None:
     """The brackets hold, both paths emit the same, and that can be encoded, strictly valid."""
@@ -1311,9 +1311,9 @@ def test_law_8_a_recording_comes_back_the_same(path: Path) -> None:
         assert [s.id for s in again.engine.runs.steps] == [s.id for s in story.engine.runs.steps]
 
 
-@each_recording("openai-chat", "openai-responses", "open-interpreter")
+@each_recording("openai-chat", "openai-responses", "open-interpreter", one_of=3)
 def test_other_protocols_recordings_are_strictly_valid_here(path: Path) -> None:
-    """Every event of every one; and the texts come back."""
+    """Every event; and the texts come back."""
     story = tell_bytes(protocols.find(path.parent.name.replace("-", "_")).Decoder, [path.read_bytes()])
     items = encoded(story)
     for item in items:
@@ -1452,7 +1452,7 @@ def canonical(events: list[Event]) -> Story:
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(stories())
 def test_law_8_what_the_protocol_can_express_comes_back(events: list[Event]) -> None:
     """Messages, steps, run and tokens; each event strictly valid."""
@@ -1617,7 +1617,7 @@ def test_openais_own_handler_reads_what_is_encoded() -> None:
     )
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize("protocol", ["chat", "responses"])
 @body
 async def test_a_run_that_goes_on_after_its_calls_is_one_run_here(face: Face, protocol: str) -> None:
@@ -1746,7 +1746,7 @@ async def served(face: Face, *replies: Reply) -> AsyncIterator[tuple[ModelServer
             yield server, client.beta.threads
 
 
-@every_face
+@both_shells
 @body
 async def test_a_run_is_streamed(face: Face) -> None:
     """`runs.create(stream=True)`, and on a thread of its own."""
@@ -1769,7 +1769,7 @@ async def test_a_run_is_streamed(face: Face) -> None:
         assert [request.path for request in server.requests] == ["/v1/threads/t/runs", "/v1/threads/runs"]
 
 
-@every_face
+@both_shells
 @body
 async def test_the_clients_helper_is_a_source(face: Face) -> None:
     """Its manager, which was not entered."""
@@ -1786,7 +1786,7 @@ async def test_the_clients_helper_is_a_source(face: Face) -> None:
             handler.check_brackets()
 
 
-@every_face
+@both_shells
 @body
 async def test_tool_outputs_go_on_with_the_same_run(face: Face) -> None:
     """Answered in a hook, one continuous stream, in order; and the final accessors have the complete run."""
@@ -1826,7 +1826,7 @@ async def test_tool_outputs_go_on_with_the_same_run(face: Face) -> None:
         handler.check_brackets()
 
 
-@every_face
+@both_shells
 @body
 async def test_a_run_without_answers_ends_requires_action(face: Face) -> None:
     """And lists what it waits for."""
@@ -1836,7 +1836,7 @@ async def test_a_run_without_answers_ends_requires_action(face: Face) -> None:
         assert (stream.status, sorted(stream.pending)) == ("requires_action", ["call_1_0", "call_1_1"])
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize(
     ("reply", "error", "text"),
     [
@@ -1859,7 +1859,7 @@ async def test_what_fails_is_raised(face: Face, reply: Reply, error: type[sk.Str
         assert handler.hooks[-2:] == ["on_exception", "on_end"]
 
 
-@every_face
+@both_shells
 @body
 async def test_a_reply_that_is_cut_short_is_incomplete(face: Face) -> None:
     """By length; and a refusal is one."""

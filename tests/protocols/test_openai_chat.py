@@ -786,7 +786,7 @@ def well_formed(story: Story) -> None:
 
 @pytest.mark.slow
 @given(q.drawn(q.lists(q.dictionaries(q.sampled_from(FIELDS), anything, max_size=6), max_size=4)))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_no_object_makes_the_decoder_fail(items: list[dict[str, Any]]) -> None:
     well_formed(tell_items(Decoder, items))
     assert decode(*items).lines == tell_bytes(Careful, [sse(items)]).lines
@@ -794,7 +794,7 @@ def test_no_object_makes_the_decoder_fail(items: list[dict[str, Any]]) -> None:
 
 @pytest.mark.slow
 @given(q.drawn(q.some(RICH, json_values, max_size=8)), st.booleans())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_no_mutation_makes_the_decoder_fail_or_the_paths_differ(items: list[Any], done: bool) -> None:
     body = sse(items, done=done)
     story = tell_bytes(Decoder, [body])
@@ -838,7 +838,7 @@ plain_chunks = q.builds(
 
 @pytest.mark.slow
 @given(q.drawn(q.lists(plain_chunks, max_size=10)), st.booleans())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_both_paths_emit_the_same_events_for_chunks_that_are_nearly_plain(items: list[Any], done: bool) -> None:
     """Whatever the fast path takes, the tolerant one would have emitted the same."""
     body = sse(items, done=done)
@@ -1053,7 +1053,7 @@ def _message(pieces: list[str], kind: type[m.Message], id: str, choice: int) -> 
 
 @pytest.mark.slow
 @given(canonical())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=36, deadline=None)
 def test_what_chat_can_express_survives_encoding(events: list[e.Event]) -> None:
     engine = Engine()
     story = Story(engine, Decoder())

@@ -15,7 +15,7 @@ import streamkit as sk
 from streamkit.protocols.openai_chat import to_input
 from streamkit.testing import ModelServer, Reply
 
-from ..faces import Face, ask, body, every_face, every_pair
+from ..faces import Face, ask, body, both_shells, every_pair
 from ..telling import Story, tell_items
 from .test_openai_chat import CITATION, Decoder, calls, chunk, decode, sse, tool, tools
 
@@ -124,7 +124,7 @@ def test_each_call_has_its_name_and_its_arguments(items: list[Any], expected: li
         assert created == [name for _, name, _ in expected], "a call is reported once its name is sure"
 
 
-@every_face
+@both_shells
 @pytest.mark.parametrize("name", ["a name in pieces", "arguments at another index than id and name"])
 @body
 async def test_the_tool_that_was_called_runs_with_its_arguments(face: Face, name: str) -> None:
@@ -144,7 +144,7 @@ def test_a_name_in_pieces_is_no_fault() -> None:
 # -- the end of an answer
 
 
-@every_face
+@both_shells
 @body
 async def test_an_answer_with_a_finish_reason_in_every_chunk_is_one_message(face: Face) -> None:
     """As LiteLLM and one-api send it."""
@@ -193,7 +193,7 @@ def test_useChat_gets_one_part_of_an_answer_with_a_finish_reason_in_every_chunk(
 
 
 @every_pair
-@every_face
+@both_shells
 @pytest.mark.parametrize("fields", [{}, {"provider": "p"}], ids=["", "OpenRouter"])
 @pytest.mark.parametrize("between", [[], [usage()]], ids=["", "usage"])
 @body
@@ -249,7 +249,7 @@ def test_the_usage_is_that_of_all_choices_and_answers(items: list[Any], expected
         assert stream.get_final_run().usage == stream.usage
 
 
-@every_face
+@both_shells
 @body
 async def test_the_usage_of_each_choice_counts_through_the_client(face: Face) -> None:
     stream = await through_the_client(face, LLAMA_CPP)

@@ -944,7 +944,7 @@ EVENT = q.fixed_dictionaries(
 
 
 @pytest.mark.slow
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(q.drawn(q.lists(EVENT, max_size=8)))
 def test_no_values_make_the_decoder_fail(items: list[Any]) -> None:
     """And the fast path emits the same as the tolerant one."""
@@ -973,7 +973,7 @@ def mutate(draw: Callable[..., Any], items: list[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("path", recording_cases("openai-responses", complete=True))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(data=st.data())
 def test_no_damage_to_a_recording_makes_the_decoder_fail(path: Path, data: st.DataObject) -> None:
     """Values replaced, events dropped, repeated and moved."""
@@ -1211,7 +1211,7 @@ def streamed(message: Message) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=48, deadline=None)
 @given(st.lists(MESSAGES, max_size=5))
 def test_what_the_protocol_can_express_survives_encoding(messages: list[Message]) -> None:
     """Generated messages, encoded and decoded, keep id, role, type, format, content, name, call and status."""
@@ -1279,7 +1279,7 @@ def client(body: bytes) -> openai.OpenAI:
     return openai.OpenAI(api_key="k", base_url="http://test.invalid", http_client=http, max_retries=0)
 
 
-@each_recording("openai-responses", complete=True)
+@each_recording("openai-responses", complete=True, one_of=2)
 def test_the_sdk_reads_what_is_encoded(path: Path) -> None:
     """Raw and by its accumulating helper: the same final texts and calls, right nesting, numbers that only grow."""
     story = tell_bytes(Decoder, [path.read_bytes()])

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import streamkit as sk
 from streamkit.testing import ModelServer, Reply
 
-from ..faces import Face, Source, body, chat, every_face
+from ..faces import Face, Source, body, both_shells, chat, every_face
 
 TEXTS = st.text(min_size=1, max_size=30)
 
@@ -120,7 +120,7 @@ def test_items_that_are_no_text_are_passed_over() -> None:
 # -- as any stream
 
 
-@every_face
+@both_shells
 @body
 async def test_every_face_reads_it_in_the_same_way(face: Face) -> None:
     """Also a list, and a source that is opened lazily."""
@@ -133,7 +133,7 @@ async def test_every_face_reads_it_in_the_same_way(face: Face) -> None:
         assert "".join(delta.value for delta in told.of("on_text_delta")) == "ideas last"
 
 
-@every_face
+@both_shells
 @body
 async def test_a_context_manager_may_give_it(face: Face) -> None:
     if face.is_async:
@@ -150,7 +150,7 @@ async def test_a_context_manager_may_give_it(face: Face) -> None:
     assert await face.stream(opened()).get_final_text() == "Hello there."
 
 
-@every_face
+@both_shells
 @body
 async def test_a_source_that_fails_keeps_what_came(face: Face) -> None:
     stream = face.stream(face.generator_of(["Hello ", "the"], error=OSError("gone")))
@@ -225,7 +225,7 @@ def plain_url() -> Iterator[str]:
         thread.join()
 
 
-@every_face
+@both_shells
 @body
 async def test_a_response_of_plain_text_is_read_by_name(face: Face, plain_url: str) -> None:
     if face.is_async:
