@@ -26,7 +26,7 @@ from streamkit.protocols import ag_ui, codec, registry, vercel_ui
 from streamkit.renderers import ConsolePrinter, NotebookDisplay
 from streamkit.testing import ModelServer, Reply, ServiceError, ToolCall
 
-from .faces import FACES, Face, body, both_shells, chat, every_face, is_soon
+from .faces import FACES, Face, body, both_shells, chat, every_face, every_pair, is_soon
 from .retrying import APIS, Shown, asking
 from .test_renderers import drawn
 
