@@ -156,6 +156,15 @@ async def test_an_error_after_an_approval_declines(face: Face) -> None:
     assert [asked.status for asked in first.of("on_confirmation_done")] == ["declined"]
 
 
+def test_a_question_that_comes_twice_is_one() -> None:
+    code = sk.CodeMessage("c", format="python", content="1")
+    asked = [sk.events.ConfirmationCreated(sk.Confirmation("q", code)) for _ in range(2)]
+    stream = sk.stream([sk.events.CodeDone(code), *asked, sk.events.StreamEnd()], protocol="streamkit")
+    stream.until_done()
+    assert [one.id for one in stream.confirmations] == ["q"]
+    assert [warning.code for warning in stream.warnings] == ["duplicate-confirmation"]
+
+
 @every_face
 @body
 async def test_the_second_answer_is_refused(face: Face) -> None:

@@ -249,6 +249,24 @@ def test_a_snapshot_has_the_steps_as_they_are() -> None:
         )
 
 
+def test_a_reader_that_fell_behind_gets_a_content_that_was_replaced_meanwhile() -> None:
+    """In the place of what it had, also where the new one is longer."""
+    relay = MemoryRelay(limit=20)
+    with sk.Emitter(relay, "run") as emitter:
+        emitter.emit(e.TextCreated(sk.TextMessage("t")))
+        emitter.emit(e.TextDelta("t", "old"))
+        reading = iter(sk.stream(relay.reader("run")))
+        while not (isinstance(event := next(reading), e.TextDelta) and event.value == "old"):
+            pass
+        emitter.emit(e.TextDelta("t", "new and longer", replace=True))
+        for _ in range(100):
+            emitter.emit(e.TextDelta("t", "."))
+    values = [event for event in reading if isinstance(event, e.TextDelta)]
+    assert values[0].replace
+    assert values[-1].snapshot is not None
+    assert values[-1].snapshot.content == "new and longer" + "." * 100
+
+
 def test_interleaved_messages_and_late_call_ids_are_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A `call_id` that comes late answers the call when it comes, not when the message begins; and deltas of one message
     stand between those of another."""

@@ -74,6 +74,12 @@ HELLO = ({"messageStart": {"role": "assistant"}}, delta(0, text="Hel"), delta(0,
 USAGE = {"metadata": {"usage": {"inputTokens": 1, "outputTokens": 2, "totalTokens": 3}, "metrics": {"latencyMs": 4}}}
 
 
+def test_texts_side_by_side_end_in_the_order_in_which_their_blocks_stop() -> None:
+    items = [delta(0, text="a"), delta(1, text="b"), delta(0, text="c"), stop(0), stop(1)]
+    story = decode({"messageStart": {"role": "assistant"}}, *items, {"messageStop": {"stopReason": "end_turn"}})
+    assert [line["message"]["content"] for line in story.lines if line["type"] == "text_done"] == ["ac", "b"]
+
+
 # -- the recorded streams
 
 

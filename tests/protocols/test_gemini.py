@@ -284,6 +284,22 @@ def test_candidates_are_choices_of_which_each_has_its_end() -> None:
     assert run.metadata == {"finish_reasons": {"0": "STOP", "1": "MAX_TOKENS"}}
 
 
+def test_candidates_without_an_index_are_numbered_by_their_places() -> None:
+    chunks = [chunk({"text": text}, **more) for text, more in (("a", {}), ("b", {}), ("A", FINISHED), ("B", FINISHED))]
+    both = [
+        {**one, "candidates": [*one["candidates"], *other["candidates"]]}
+        for one, other in zip(chunks[::2], chunks[1::2], strict=True)
+    ]
+    assert [(m.choice, m.content) for m in decode(*both).engine.messages.all] == [(0, "aA"), (1, "bB")]
+
+
+def test_token_counts_that_come_again_are_one_event() -> None:
+    """Gemini repeats them in each chunk."""
+    counts = {"usageMetadata": {"promptTokenCount": 8, "candidatesTokenCount": 3, "totalTokenCount": 11}}
+    story = decode({**chunk({"text": "a"}), **counts}, {**chunk({"text": "b"}, **FINISHED), **counts})
+    assert story.types.count("usage") == 1
+
+
 def test_a_finish_reason_may_come_before_the_text() -> None:
     """Some translators of other APIs send it in the first chunk, and again in the last."""
     story = decode(chunk(finishReason=1), chunk({"text": "Hi."}), chunk(finishReason="MAX_TOKENS"))

@@ -111,6 +111,18 @@ def test_it_keeps_the_laws() -> None:
 # -- what the lines leave open
 
 
+def test_a_text_ends_before_the_call_that_follows_it() -> None:
+    types = tell(line("Let me look."), line(tool_calls=[call("g")]), END).types
+    assert types.index("text_done") < types.index("tool_call_created")
+
+
+def test_the_probabilities_of_a_line_with_both_are_those_of_its_text() -> None:
+    deltas = [
+        one for one in tell(line("a", thinking="b", more={"logprobs": [{"token": "a"}]}), END).lines if "value" in one
+    ]
+    assert [(one["value"], "logprobs" in (one.get("metadata") or {})) for one in deltas] == [("b", False), ("a", True)]
+
+
 def test_a_text_and_reasoning_end_where_the_other_begins() -> None:
     """A model may think again after it has written."""
     story = tell(line(thinking="a"), line(thinking="b"), line("c", thinking="B"), line("d"), line(thinking="e"), END)

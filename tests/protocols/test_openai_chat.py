@@ -1076,6 +1076,17 @@ def test_what_chat_can_express_survives_encoding(events: list[e.Event]) -> None:
     assert (again.engine.runs.run.id, again.engine.runs.run.model, again.engine.runs.run.created_at) == ("r", "m", 5)
 
 
+def test_each_call_of_an_answer_is_written_at_an_index_of_its_own() -> None:
+    """By which clients join the pieces of its arguments."""
+    story = decode(tools(tool(0, "a", "f", "{}"), tool(1, "b", "g", "{}")), DONE)
+    encoder = Encoder()
+    items = [item for event in story.events for item in encoder.feed(event)]
+    deltas = [choice["delta"] for item in items for choice in item["choices"]]
+    calls = [call for one in deltas for call in one.get("tool_calls", ())]
+    assert [(call["index"], call["id"]) for call in calls if "id" in call] == [(0, "a"), (1, "b")]
+    assert {call["index"]: call["function"]["arguments"] for call in calls} == {0: "{}", 1: "{}"}
+
+
 def test_metadata_that_chat_can_express_survives_encoding() -> None:
     cited = {"type": "url_citation", "url_citation": {"url": "u", "start_index": 0, "end_index": 1}}
     items = [
