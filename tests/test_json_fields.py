@@ -166,7 +166,7 @@ CASES = 12_000
 def test_any_document_in_any_pieces_gives_what_json_loads_gives() -> None:
     """At least 12,000 cases. A case is a document with paths, and one way of cutting it: equal ones count once.
     Each document that Hypothesis draws is cut in two at every place, into single characters, and at 20 random sets
-    of places; so the cases are many more than the documents, of which there are 120 and more."""
+    of places; so the cases are many more than the documents, of which there are 80 and more."""
     seen: set[tuple[str, tuple[str, ...], tuple[int, ...]]] = set()
 
     @examples(100)
@@ -186,7 +186,7 @@ def test_any_document_in_any_pieces_gives_what_json_loads_gives() -> None:
             seen.add((document, tuple(paths), places))
 
     check()
-    assert len({document for document, _, _ in seen}) >= 120
+    assert len({document for document, _, _ in seen}) >= 80
     assert len(seen) >= CASES
 
 
@@ -520,7 +520,7 @@ def test_a_damaged_document_is_complete_exactly_where_json_loads_takes_it() -> N
         )
 
     check()
-    assert len(seen) > 3_000
+    assert len(seen) > 1_500
 
 
 @examples(100)
