@@ -159,7 +159,7 @@ paths = q.lists(
     max_size=3,
 )
 
-CASES = 12_000
+CASES = 5_000
 
 
 @pytest.mark.slow
