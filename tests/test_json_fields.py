@@ -164,7 +164,7 @@ CASES = 5_000
 
 @pytest.mark.slow
 def test_any_document_in_any_pieces_gives_what_json_loads_gives() -> None:
-    """At least 12,000 cases. A case is a document with paths, and one way of cutting it: equal ones count once.
+    """At least 5,000 cases. A case is a document with paths, and one way of cutting it: equal ones count once.
     Each document that Hypothesis draws is cut in two at every place, into single characters, and at 20 random sets
     of places; so the cases are many more than the documents, of which there are 80 and more."""
     seen: set[tuple[str, tuple[str, ...], tuple[int, ...]]] = set()
