@@ -25,7 +25,8 @@ class Fault(NamedTuple):
 
 
 _FLOOD = {"output_limit": 100_000}
-_MEMORY = {"memory_limit": 200_000_000}
+_MEMORY = {"memory_limit": 150_000_000}
+_SMALL_MEMORY = {"memory_limit": 60_000_000}
 _BOMB = {"process_limit": 60}
 _STUBBORN = "bash -c 'trap \"\" INT; echo ready; while :; do sleep 0.05; done'"
 
@@ -45,7 +46,7 @@ FAULTS = [
         "import time\nwhile True:\n    try:\n        print('ready')\n        time.sleep(600)\n    except KeyboardInterrupt:\n        pass",
         "interrupted", LOST, True, True, 10.0,
     ),
-    Fault("swallowed interrupt", "shell", "trap '' INT; echo ready; while :; do :; done", "interrupted", LOST, True, True, 10.0),
+    Fault("swallowed interrupt", "shell", "trap '' INT; echo ready; while :; do read -t 0.1 <> <(:); done", "interrupted", LOST, True, True, 10.0),
     Fault(
         "swallowed interrupt",
         "javascript",
@@ -65,7 +66,7 @@ FAULTS = [
     Fault("flood", "shell", "yes ready", "limit", "output limit", options=_FLOOD),
     Fault("flood", "javascript", "while (true) console.log('ready')", "limit", "output limit", options=_FLOOD),
     Fault("memory", "python", "x = []\nwhile True: x.append(b'x' * 1_000_000)", "limit", "memory limit", state_lost=True, options=_MEMORY),
-    Fault("memory", "shell", 'while :; do x+=("$(printf %01000000d 0)"); done', "limit", "memory limit", state_lost=True, options=_MEMORY),
+    Fault("memory", "shell", 'while :; do x+=("$(printf %01000000d 0)"); done', "limit", "memory limit", state_lost=True, options=_SMALL_MEMORY),
     Fault("memory", "javascript", "const x = []; while (true) x.push(Buffer.alloc(1e6, 1))", "limit", "memory limit", state_lost=True, options=_MEMORY),
     Fault("input", "python", "input('your name? ')", "failed", "EOFError"),
     Fault("input", "shell", 'read name; echo "ready [$name]"', "completed", "ready []"),

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import sys
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -58,11 +60,17 @@ class TracedComputer:
 
     def _living(self) -> list[tuple[psutil.Process, str]]:
         found: list[tuple[psutil.Process, str]] = []
-        for process in psutil.process_iter():
+        for pid in psutil.pids():
             with contextlib.suppress(psutil.Error, OSError):
-                if process.environ().get("STREAMKIT_TEST") == self.mark and process.status() != psutil.STATUS_ZOMBIE:
+                if self._has_mark(pid) and (process := psutil.Process(pid)).status() != psutil.STATUS_ZOMBIE:
                     found.append((process, " ".join(process.cmdline())))
         return found
+
+    def _has_mark(self, pid: int) -> bool:
+        """Whether it is in the environment of a process. It is looked for in all of them, which takes psutil four times as long."""
+        if sys.platform == "linux":
+            return f"STREAMKIT_TEST={self.mark}".encode() in Path(f"/proc/{pid}/environ").read_bytes()
+        return psutil.Process(pid).environ().get("STREAMKIT_TEST") == self.mark
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,13 @@ from .running import HELLO, LANGUAGES, Ran, in_thread, language, run, traced_com
 from .test_python import IMAGE
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def one() -> Iterator[Computer]:
+    """One for the runs after which its processes live on."""
+    with traced_computer() as traced:
+        yield traced.computer
 
 
 def chunks(computer: Computer, name: str, code: str) -> list[dict[str, Any]]:
@@ -78,10 +86,9 @@ SHOWN: list[tuple[str, str, list[Any]]] = [
     ("name", "code", "shown"),
     [language(*case, id=f"{case[0]}-{place}") if case[0] != "cobol" else case for place, case in enumerate(SHOWN)],
 )
-def test_a_run_has_the_order_of_open_interpreter(name: str, code: str, shown: list[Any]) -> None:
+def test_a_run_has_the_order_of_open_interpreter(name: str, code: str, shown: list[Any], one: Computer) -> None:
     """Every display has a start and an end; a run without output is visible once; the active line ends with None."""
-    with traced_computer() as traced:
-        taken = chunks(traced.computer, name, code)
+    taken = chunks(one, name, code)
     for chunk in taken:
         if chunk["type"] == "image" and "content" in chunk:
             assert chunk["content"].startswith("iVBORw0KGgo")
@@ -90,7 +97,7 @@ def test_a_run_has_the_order_of_open_interpreter(name: str, code: str, shown: li
 
 
 @pytest.mark.parametrize("backend", ["sync", "asyncio", "trio"])
-def test_a_run_is_the_source_of_sync_and_async_streams(backend: str) -> None:
+def test_a_run_is_the_source_of_sync_and_async_streams(backend: str, one: Computer) -> None:
     """With the same hooks and the same messages."""
 
     class Terminal(sk.EventHandler):
@@ -108,88 +115,84 @@ def test_a_run_is_the_source_of_sync_and_async_streams(backend: str) -> None:
             self.calls.append(("line", line)) if line in (1, None) else None
 
     handler = Terminal()
-    code = "import sys; print(1); print(2, file=sys.stderr)"
-    with traced_computer() as traced:
-        if backend == "sync":
-            messages = sk.stream(traced.computer.run("python", code), handler).get_final_messages()
-        else:
+    code = "import sys; print('\U0001f600'); print(2, file=sys.stderr)"  # a character of two UTF-16 units
+    if backend == "sync":
+        messages = sk.stream(one.run("python", code), handler).get_final_messages()
+    else:
 
-            async def main() -> list[sk.Message]:
-                async with traced.computer.run("python", code) as execution:
-                    return await sk.astream(execution, handler).get_final_messages()
+        async def main() -> list[sk.Message]:
+            async with one.run("python", code) as execution:
+                return await sk.astream(execution, handler).get_final_messages()
 
-            messages = anyio.run(main, backend=backend)
-    assert [m.content for m in messages] == ["1\n2\n"]
+        messages = anyio.run(main, backend=backend)
+    assert [m.content for m in messages] == ["\U0001f600\n2\n"]
     assert messages[0].metadata == {"stderr": [[2, 4]]}
-    assert handler.calls == [("line", 1), ("1\n", "stdout"), ("2\n", "stderr"), ("line", None)]
+    assert handler.calls == [("line", 1), ("\U0001f600\n", "stdout"), ("2\n", "stderr"), ("line", None)]
 
 
 HANG = "import itertools\nfor i in itertools.count(): print(i)"
 
 
 @pytest.mark.parametrize("backend", ["sync", "asyncio", "trio"])
-def test_leaving_a_stream_ends_the_run_before_the_next_line(backend: str) -> None:
+def test_leaving_a_stream_ends_the_run_before_the_next_line(backend: str, one: Computer) -> None:
     """`close` returns when the code has ended; nothing of it is in the next run."""
-    with traced_computer() as traced:
-        execution = traced.computer.run("python", HANG)
-        if backend == "sync":
-            with sk.stream(execution) as stream:
-                for event in stream:
+    execution = one.run("python", HANG)
+    if backend == "sync":
+        with sk.stream(execution) as stream:
+            for event in stream:
+                if isinstance(event, sk.ConsoleDelta):
+                    break
+    else:
+
+        async def main() -> None:
+            async with sk.astream(execution) as stream:
+                async for event in stream:
                     if isinstance(event, sk.ConsoleDelta):
                         break
-        else:
 
-            async def main() -> None:
-                async with sk.astream(execution) as stream:
-                    async for event in stream:
-                        if isinstance(event, sk.ConsoleDelta):
-                            break
-
-            anyio.run(main, backend=backend)
-        assert execution.status == "interrupted"
-        assert run(traced.computer, "python", "print('next')").text == "next\n"
+        anyio.run(main, backend=backend)
+    assert execution.status == "interrupted"
+    assert run(one, "python", "print('next')").text == "next\n"
 
 
 @pytest.mark.parametrize("backend", ["sync", "asyncio", "trio"])
-def test_cancelling_a_stream_from_elsewhere_ends_the_run(backend: str) -> None:
+def test_cancelling_a_stream_from_elsewhere_ends_the_run(backend: str, one: Computer) -> None:
     """Even while the stream waits for output that does not come."""
-    with traced_computer() as traced:
-        execution = traced.computer.run("python", "print('ready')\nwhile True: pass")
+    execution = one.run("python", "print('ready')\nwhile True: pass")
 
-        began: list[float] = []
+    began: list[float] = []
 
-        class Stop(sk.EventHandler):
-            def on_console_output(self, delta: Any, snapshot: Any, /) -> None:
-                began.append(time.monotonic())
-                in_thread(self.stream.cancel)
+    class Stop(sk.EventHandler):
+        def on_console_output(self, delta: Any, snapshot: Any, /) -> None:
+            began.append(time.monotonic())
+            in_thread(self.stream.cancel)
 
-        if backend == "sync":
-            sk.stream(execution, Stop()).until_done()
-        else:
+    if backend == "sync":
+        sk.stream(execution, Stop()).until_done()
+    else:
 
-            async def main() -> None:
-                await sk.astream(execution, Stop()).until_done()
+        async def main() -> None:
+            await sk.astream(execution, Stop()).until_done()
 
-            anyio.run(main, backend=backend)
-        assert execution.status == "interrupted"
-        assert time.monotonic() - began[0] < 20
-        assert run(traced.computer, "python", "print('next')").text == "next\n"
+        anyio.run(main, backend=backend)
+    assert execution.status == "interrupted"
+    assert time.monotonic() - began[0] < 20
+    assert run(one, "python", "print('next')").text == "next\n"
 
 
-def test_a_task_that_is_cancelled_ends_the_run() -> None:
+def test_a_task_that_is_cancelled_ends_the_run(one: Computer) -> None:
     """However it is cancelled."""
 
     async def main(execution: Any) -> None:
-        with anyio.move_on_after(0.5):
+        with anyio.move_on_after(0.2):
             async with sk.astream(execution) as stream:
                 async for _ in stream:
                     pass
 
-    with traced_computer() as traced:
-        execution = traced.computer.run("python", HANG.replace("print(i)", "pass"))
-        anyio.run(main, execution)
-        assert execution.status == "interrupted"
-        assert run(traced.computer, "python", "print('next')").text == "next\n"
+    execution = one.run("python", HANG.replace("print(i)", "pass"))
+    anyio.run(main, execution)
+    assert execution.status == "interrupted"
+    assert run(one, "python", "print('next')").text == "next\n"
 
 
 def test_a_run_begins_when_it_is_first_read() -> None:
@@ -213,40 +216,37 @@ def test_a_run_that_is_interrupted_before_it_begins_does_not_run() -> None:
         assert (ran.text, ran.status, ran.execution.state_lost) == ("KeyboardInterrupt", "interrupted", False)
 
 
-def test_leaving_a_loop_pauses_the_reading_and_another_loop_goes_on() -> None:
+def test_leaving_a_loop_pauses_the_reading_and_another_loop_goes_on(one: Computer) -> None:
     """Each event is returned once."""
-    with traced_computer() as traced:
-        execution = traced.computer.run("python", "for i in range(3): print(i)")
-        for event in execution:
-            if isinstance(event, sk.ConsoleCreated):
-                break
-        rest = "".join(event.value for event in execution if isinstance(event, sk.ConsoleDelta))
-        assert rest == "0\n1\n2\n"
-        assert execution.status == "completed"
+    execution = one.run("python", "for i in range(3): print(i)")
+    for event in execution:
+        if isinstance(event, sk.ConsoleCreated):
+            break
+    rest = "".join(event.value for event in execution if isinstance(event, sk.ConsoleDelta))
+    assert rest == "0\n1\n2\n"
+    assert execution.status == "completed"
 
 
-def test_two_languages_run_at_once_but_one_language_runs_one_piece_of_code() -> None:
+def test_two_languages_run_at_once_but_one_language_runs_one_piece_of_code(one: Computer) -> None:
     """A second run of the same language raises an error."""
-    with traced_computer() as traced:
-        execution = traced.computer.run("python", "print(input())", input=lambda prompt: shell())
+    execution = one.run("python", "print(input())", input=lambda prompt: shell())
 
-        def shell() -> str:
-            with pytest.raises(sk.UsageError, match="one piece of code at a time"):
-                traced.computer.run("py", "1")
-            return run(traced.computer, "shell", "echo from the shell").text.strip()
+    def shell() -> str:
+        with pytest.raises(sk.UsageError, match="one piece of code at a time"):
+            one.run("py", "1")
+        return run(one, "shell", "echo from the shell").text.strip()
 
-        assert Ran(execution).text == "from the shell\nfrom the shell\n"
+    assert Ran(execution).text == "from the shell\nfrom the shell\n"
 
 
-def test_languages_have_aliases_in_any_case() -> None:
+def test_languages_have_aliases_in_any_case(one: Computer) -> None:
     """Aliases, and any case."""
-    with traced_computer() as traced:
-        computer = traced.computer
-        assert computer.languages == ("python", "shell", "javascript")
-        assert {computer.language_of(n) for n in ("Python", "py", " PYTHON ")} == {"python"}
-        assert {computer.language_of(n) for n in ("bash", "sh", "Shell")} == {"shell"}
-        assert {computer.language_of(n) for n in ("js", "node", "JavaScript")} == {"javascript"}
-        assert computer.language_of("cobol") is None
+    computer = one
+    assert computer.languages == ("python", "shell", "javascript")
+    assert {computer.language_of(n) for n in ("Python", "py", " PYTHON ")} == {"python"}
+    assert {computer.language_of(n) for n in ("bash", "sh", "Shell")} == {"shell"}
+    assert {computer.language_of(n) for n in ("js", "node", "JavaScript")} == {"javascript"}
+    assert computer.language_of("cobol") is None
 
 
 def test_an_unknown_language_fails_the_run_and_raises_nothing() -> None:

@@ -29,7 +29,7 @@ from .running import Ran, language, run, traced_computer
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process can get lost, as the guide says")
 
-LEAVING = ["double fork", "double fork in the session", "triple fork", "parents leave", "deaf"]
+LEAVING = ["double fork", "double fork in the session", "parents leave"]
 
 
 class Hidden:
@@ -108,18 +108,20 @@ def interrupt(computer: Computer, name: str, code: str) -> str:
 
 
 def time_out(computer: Computer, name: str, code: str) -> str:
-    return run(computer, name, code, timeout=2).status
+    return run(computer, name, code, timeout=0.7).status
 
 
 ENDS = {"close": (close, "interrupted"), "interrupt": (interrupt, "interrupted"), "timeout": (time_out, "timed_out")}
+# Each way once, and each end after three of them; the end of the run kills what it finds, the closing has its reaper do so.
+# What the reaper finds after each way is below. Two ways with the environment of the code, by which a process is not found.
 CASES = [
-    language(name, way, inherited, end, id=f"{name}, {way}, {'its' if inherited else 'no'} environment: {end}")
-    for end in ENDS
-    for name in ("shell", "python", "javascript")
-    for way in (hiding.WAYS if name == "shell" else ["triple fork"])
-    for inherited in ((True, False) if name == "shell" else (False,))
-    # Each end after each way, each way with both environments, and each environment with each end: not all of all.
-    if name != "shell" or inherited == bool(([*ENDS].index(end) + [*hiding.WAYS].index(way)) % 2)
+    language("shell", way, place in (2, 5), [*ENDS][place % 3], id=f"shell, {way}: {[*ENDS][place % 3]}")
+    for place, way in enumerate(hiding.WAYS)
+] + [
+    language("shell", "deaf", False, "interrupt", id="shell, deaf: interrupt"),
+    language("shell", "main thread leaves", False, "interrupt", id="shell, main thread leaves: interrupt"),
+    language("python", "triple fork", False, "interrupt", id="python, triple fork: interrupt"),
+    language("javascript", "triple fork", False, "timeout", id="javascript, triple fork: timeout"),
 ]
 
 
@@ -142,7 +144,7 @@ def test_programs_that_hide_others_hide_none(command: str, hidden: Hidden) -> No
     """The ways to do it in one line."""
     with traced_computer() as traced:
         code = hidden.started_in("shell", [*shlex.split(command), *hidden.command("stays")])
-        assert run(traced.computer, "shell", code, timeout=2).status == "timed_out"
+        assert run(traced.computer, "shell", code, timeout=0.7).status == "timed_out"
         hidden.await_end()
 
 
@@ -222,10 +224,11 @@ def test_where_no_process_inherits_orphans_those_of_the_session_are_found(hidden
                 os.kill(pid, 9)
 
 
-@pytest.mark.parametrize(("name",), [language("shell"), language("python")])
+@pytest.mark.parametrize(("name",), [language("shell")])
 def test_all_processes_are_looked_at_where_none_lists_its_children(name: str, hidden: Hidden, monkeypatch: Any) -> None:
     """They are found as well, at another price."""
     monkeypatch.setattr("streamkit.computer.processes.LISTS_CHILDREN", False)
+    monkeypatch.setattr("streamkit.computer.stopping.GRACE", 30.0)  # on a busy machine a look takes its time
     with traced_computer(timeout=60, process_limit=50) as traced:
         assert run(traced.computer, name, {"shell": "x=5", "python": "x = 5"}[name]).status == "completed"
         command = hidden.command("triple fork")
@@ -237,14 +240,14 @@ def test_all_processes_are_looked_at_where_none_lists_its_children(name: str, hi
 # -- processes that multiply
 
 
-BOMBS = [pytest.param("tree", 7, id="tree of 128"), pytest.param("chains", 8, id="8 chains of 30")]
+BOMBS = [pytest.param("tree", 6, id="tree of 64"), pytest.param("chains", 8, id="8 chains of 30")]
 
 
 @pytest.mark.parametrize(("way", "count"), BOMBS)
 @pytest.mark.parametrize("limit", ["process_limit", "timeout"])
 def test_processes_that_multiply_are_stopped(way: str, count: int, limit: str, hidden: Hidden) -> None:
     """Although each has a session of its own, and an empty environment."""
-    options: dict[str, Any] = {"process_limit": 6, "timeout": 60} if limit == "process_limit" else {"timeout": 1}
+    options: dict[str, Any] = {"process_limit": 6, "timeout": 60} if limit == "process_limit" else {"timeout": 0.7}
     with traced_computer(**options) as traced:
         ran = run(traced.computer, "shell", f"{shlex.join(hidden.command(way, count))}; sleep 60")
         assert ran.status == ("limit" if limit == "process_limit" else "timed_out")
@@ -274,7 +277,7 @@ def test_watching_processes_takes_a_small_share_of_the_time(hidden: Hidden) -> N
         assert process is not None
         reaper = psutil.Process(process.tree._reaper)  # pyright: ignore[reportPrivateUsage]
         before = reaper.cpu_times()
-        run(traced.computer, "shell", hidden.started_in("shell", hidden.command("tree", 7), 128), timeout=4)
+        run(traced.computer, "shell", hidden.started_in("shell", hidden.command("tree", 7), 128), timeout=3)
         after = reaper.cpu_times()
         assert after.user + after.system - before.user - before.system < 4 / 5
         hidden.await_end()
@@ -324,7 +327,7 @@ def looks(computer: Computer) -> int:
         opened = None
 
 
-@pytest.mark.parametrize("count", [300, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [300])
 def test_a_run_costs_the_same_however_many_processes_the_machine_has(count: int) -> None:
     """It looks at those of its own language alone."""
     free = int(Path("/proc/meminfo").read_text().split("MemAvailable:")[1].split()[0]) >> 10
@@ -342,7 +345,7 @@ def test_a_run_costs_the_same_however_many_processes_the_machine_has(count: int)
 def test_many_dropped_computers_leave_no_process(hidden: Hidden) -> None:
     """Each left one behind, hidden in a session of its own, with an empty environment and without its parents."""
     hide = f"env -i bash -c '(setsid bash -c \"exec -a {hidden.token} sleep 60\" &)'; echo"
-    for _ in range(30):
+    for _ in range(10):
         assert run(Computer(), "shell", hide).status == "completed"
     gc.collect()
     hidden.await_end(30)

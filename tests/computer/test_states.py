@@ -126,13 +126,13 @@ def test_an_interrupt_between_two_runs_affects_neither(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("name",), LANGUAGES)
 def test_an_interrupt_at_the_end_of_the_code_leaves_the_next_run_alone(name: str, monkeypatch: Any) -> None:
-    """It comes at 40 moments around that end."""
+    """It comes at 16 moments around that end."""
     monkeypatch.setattr("streamkit.computer.stopping.GRACE", 30.0)
     with traced_computer() as traced:
         run(traced.computer, name, SET[name])
-        for number in range(40):
+        for number in range(16):
             execution = traced.computer.run(name, HELLO[name])
-            threading.Timer(number * 0.0001, execution.interrupt).start()
+            threading.Timer(number * 0.00025, execution.interrupt).start()
             ran = Ran(execution)
             assert ran.status in ("interrupted", "completed")
             assert not ran.execution.state_lost, ran.text
@@ -142,11 +142,11 @@ def test_an_interrupt_at_the_end_of_the_code_leaves_the_next_run_alone(name: str
 @pytest.mark.parametrize("wait", [0.0, 0.2])
 def test_code_that_waits_for_its_input_can_be_interrupted(wait: float) -> None:
     """Nobody answers."""
-    asked = threading.Event()
+    asked, over = threading.Event(), threading.Event()
 
     def answer(prompt: str) -> str:
         asked.set()
-        time.sleep(10)
+        over.wait(10)
         return ""
 
     with traced_computer(input=answer) as traced:
@@ -162,3 +162,4 @@ def test_code_that_waits_for_its_input_can_be_interrupted(wait: float) -> None:
         ran = Ran(execution)
         assert (ran.status, ran.execution.state_lost) == ("interrupted", False), ran.text
         assert run(traced.computer, "python", "print(x)").text == "5\n"
+    over.set()
