@@ -30,7 +30,11 @@ PARTS = {
 """The modules of each part, its own and those of others."""
 
 PROGRAM = """
-import asyncio, sys, openai, streamkit as sk
+import asyncio, sys, openai.resources.chat, openai.resources.responses
+
+of_the_client = {*sys.modules}  # which may be more where plugins are installed: that of Logfire for Pydantic imports OpenTelemetry
+
+import streamkit as sk
 
 def look(at: str) -> str:
     return at
@@ -49,13 +53,14 @@ async def main():
         await sk.AsyncAgent(client, model="m", tools=[look]).stream("Go.", Watching()).until_done()
 
 asyncio.run(main())
-print(*sys.modules)
+print(*{*sys.modules} - of_the_client)
 """
 
 
 @pytest.fixture(scope="module")
 def loaded() -> set[str]:
-    """The modules that a program imports which uses none of the parts: two agents with a tool, and a plain stream."""
+    """The modules that a program imports, besides its client's, which uses none of the parts: two agents with a tool, and a
+    plain stream."""
     script = [Reply(ToolCall("look", {"at": "it"})), Reply("Seen."), Reply("Hello.")]
     with ModelServer([*script, *script[:2]]) as server:
         command = [sys.executable, "-c", PROGRAM, server.url]
