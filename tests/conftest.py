@@ -14,10 +14,14 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from _pytest.runner import runtestprotocol
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from .forked import Forks
 
 # Collecting makes a hundred thousand objects and no garbage; `pytest_collection_finish` switches it on.
 gc.disable()
@@ -104,6 +108,15 @@ def relays_on_redis_are_closed() -> Iterator[None]:
     yield
     if "tests.redis_server" in sys.modules:
         sys.modules["tests.redis_server"].ON_REDIS.close()
+
+
+@pytest.fixture(scope="session")
+def programs() -> Iterator["Forks"]:
+    """Runs programs in processes that have imported the clients already."""
+    from .forked import forks
+
+    with forks() as server:
+        yield server
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -33,7 +33,7 @@ __all__ = ["Forks", "forks"]
 IMPORTED = (
     *("streamkit.testing", "streamkit.cli.demo"),
     *("openai.lib", "openai.resources.chat", "openai.resources.responses", "httpcore2", "anyio._backends._asyncio"),
-    *("streamkit.cli.chat", "streamkit.computer", "prompt_toolkit", "rich.markdown", "wcwidth"),
+    *("streamkit.cli.chat", "streamkit.computer", "prompt_toolkit", "rich.markdown", "wcwidth", "anthropic"),
 )
 LIMIT = 120.0  # seconds a program may take
 
@@ -71,17 +71,13 @@ class Forks:
 
 
 @contextlib.contextmanager
-def forks(*imported: str) -> Iterator[Forks]:
-    """A server, for as long as the block runs.
-
-    Args:
-        imported: Modules that it imports besides the clients.
-    """
+def forks() -> Iterator[Forks]:
+    """A server, for as long as the block runs; the fixture `programs` has one for all tests."""
     root = Path(__file__).parents[1]
     with (
         tempfile.TemporaryDirectory(prefix="streamkit-tests-") as folder,
         subprocess.Popen(
-            [sys.executable, "-m", "tests.forked", f"{folder}/socket", *imported],
+            [sys.executable, "-m", "tests.forked", f"{folder}/socket"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -93,8 +89,8 @@ def forks(*imported: str) -> Iterator[Forks]:
         yield Forks(server, Path(folder))
 
 
-def _serve(path: str, *imported: str) -> None:
-    for module in (*IMPORTED, *imported):
+def _serve(path: str) -> None:
+    for module in IMPORTED:
         importlib.import_module(module)
     gc.freeze()  # so that no process copies all of it when it collects garbage
     with socket.socket(socket.AF_UNIX) as terminals:

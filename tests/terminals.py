@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import time
@@ -41,12 +42,46 @@ class Terminal:
         }
         keep = f"{line}; echo exit code $?; exec sleep 600"
         size = ["-x", str(columns), "-y", str(rows)]
-        self.tmux("new-session", "-d", *size, "-c", str(ROOT), keep)
+        self._run("new-session", "-d", *size, "-c", str(ROOT), keep)
+        # One client for all commands: a process for each look at the screen costs more than many a program that is looked at.
+        self._client = subprocess.Popen(
+            [*self._command, "-C", "attach"],
+            env=self._environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+        )
+
+    def _run(self, *arguments: str) -> None:
+        """Run tmux for one command."""
+        subprocess.run([*self._command, *arguments], env=self._environment, capture_output=True, check=True)
 
     def tmux(self, *arguments: str) -> str:
-        """Run a tmux command; returns its output."""
-        command = [*self._command, *arguments]
-        return subprocess.run(command, env=self._environment, capture_output=True, text=True, check=True).stdout
+        """Run a tmux command of one line; returns its output."""
+        client = self._client
+        assert client.stdin is not None and client.stdout is not None
+        print(shlex.join(arguments), file=client.stdin, flush=True)
+        output: list[str] | None = None
+        for line in client.stdout:
+            if line.startswith("%begin ") and line.endswith(" 1\n"):  # of a command that this client sent
+                output = []
+            elif line.startswith(("%end ", "%error ")) and output is not None:
+                assert line.startswith("%end "), output
+                return "".join(output)
+            elif output is not None:
+                output.append(line)
+        raise EOFError(f"tmux ended: {arguments}")
+
+    def close(self) -> None:
+        """End the program and its terminal."""
+        self._run("kill-server")
+        self._client.communicate()
+
+    def paste(self, text: str) -> None:
+        """Paste a text of any number of lines."""
+        self._run("set-buffer", text)
+        self.tmux("paste-buffer", "-p")
 
     @property
     def screen(self) -> str:

@@ -19,7 +19,7 @@ import pytest
 
 from streamkit.testing import ModelServer, Reply, Text, ToolCall
 
-from .forked import Forks, forks
+from .forked import Forks
 from .terminals import ROOT, TMUX, Terminal
 
 pytest.importorskip("IPython", reason="what runs Python is not installed: pip install 'streamkit-sdk[computer]'")
@@ -37,11 +37,10 @@ PROGRAMS: Forks
 
 
 @pytest.fixture(scope="module", autouse=True)
-def programs() -> Iterator[None]:
+def run_by(programs: Forks) -> None:
     """What runs `streamkit chat`."""
     global PROGRAMS
-    with forks() as PROGRAMS:
-        yield
+    PROGRAMS = programs
 
 
 class Talk:
@@ -67,7 +66,7 @@ class Talk:
         return json.dumps(self.server.requests[number].body, ensure_ascii=False)
 
     def close(self) -> None:
-        self.terminal.tmux("kill-server")
+        self.terminal.close()
         self.server.__exit__(None, None, None)
 
 
@@ -155,10 +154,9 @@ def test_without_an_editor_the_code_is_typed_anew(chat: Open, tmp_path: Path) ->
 
 @pytest.mark.slow
 @on_terminal
-@pytest.mark.parametrize("name", ["vi", "nano"])
-def test_where_no_editor_is_named_vi_or_nano_edits(chat: Open, tmp_path: Path, name: str) -> None:
-    """Whichever there is."""
-    editor = tmp_path / name
+def test_where_no_editor_is_named_vi_or_nano_edits(chat: Open, tmp_path: Path) -> None:
+    """Whichever there is, here the second."""
+    editor = tmp_path / (name := "nano")
     editor.write_text(f'#!/bin/sh\n{shutil.which("sed")} -i s/secret/{name}/ "$1"\n')
     editor.chmod(0o755)
     talk = chat(runs("print('in ' + 'secret')"), Reply("Good."), PATH=str(tmp_path))
@@ -253,8 +251,7 @@ def test_a_pasted_text_is_one_message(chat: Open) -> None:
     """Of ten lines here, the last without an end. It is sent with Enter, and is one entry of the history."""
     pasted = "\n".join(f"line {n} of the paste" for n in range(10))
     talk = chat(Reply("Ten lines."), Reply("Once more."))
-    talk.terminal.tmux("set-buffer", pasted)
-    talk.terminal.tmux("paste-buffer", "-p")
+    talk.terminal.paste(pasted)
     talk.wait("line 9 of the paste")
     assert not talk.server.requests, "nothing is sent before Enter"
     talk.say("")
@@ -455,7 +452,7 @@ def test_ctrl_c_while_a_function_runs_stops_the_answer(tmp_path: Path) -> None:
         Reply("Lakes are deep."),
     )
     with ModelServer(replies) as server:
-        terminal = Terminal(tmp_path / "tmux", f"{sys.executable} {program} {server.url}", 80, 40, HOME=str(tmp_path))
+        terminal = Terminal(tmp_path / "tmux", PROGRAMS.line(str(program), server.url), 80, 40, HOME=str(tmp_path))
         try:
             terminal.wait("function\n>")
             terminal.type("Look.", "Enter")
@@ -468,7 +465,7 @@ def test_ctrl_c_while_a_function_runs_stops_the_answer(tmp_path: Path) -> None:
             terminal.type("Lakes?", "Enter")
             screen = terminal.wait("Lakes are deep.\n>")[-1]
         finally:
-            terminal.tmux("kill-server")
+            terminal.close()
         assert [screen.count(f"looking up {word}") for word in ("rivers", "lakes")] == [1, 1]
         assert "└ found lakes" in screen
         assert len(server.requests) == 4
@@ -630,13 +627,13 @@ sys.exit(streamkit.cli.main(sys.argv[1:]))
 
 
 @pytest.mark.slow
-def test_where_code_cannot_run_the_chat_goes_without() -> None:
+def test_where_code_cannot_run_the_chat_goes_without(tmp_path: Path) -> None:
     """As on Windows. The model is not offered what runs code; the demo says what it needs."""
-    clean = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"}
+    program = tmp_path / "program.py"
+    program.write_text(WITHOUT_FORK)
 
     def main(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", WITHOUT_FORK, *arguments]
-        return subprocess.run(command, env=clean, input="Hi\n", capture_output=True, text=True, timeout=300)
+        return PROGRAMS.run(str(program), *arguments, env=CLEAN, answers="Hi\n", cwd=tmp_path)
 
     with ModelServer(Reply("Hello.")) as server:
         result = main("chat", "--base-url", server.url)

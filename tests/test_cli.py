@@ -1,9 +1,14 @@
-"""The command line, run as a person runs it: as a process of its own, with no key in its environment."""
+"""The command line, with no key in its environment.
+
+What a command prints, and its exit code, are those of `streamkit.cli.main` in this process. What only a process shows, as
+signals, pipes, terminals and descriptors, is shown by a process of its own, started as a person does.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import inspect
+import io
 import json
 import math
 import os
@@ -17,6 +22,7 @@ import time
 import unicodedata
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import openai
 import pytest
@@ -30,7 +36,7 @@ from streamkit.cli.report import explain, printable
 from streamkit.cli.script import CHART
 from streamkit.testing import ModelServer, Reasoning, Reply, ToolCall
 
-from .forked import Forks, forks
+from .forked import Forks
 from .signals import wait_until_it_waits
 from .terminals import ROOT, TMUX, Terminal
 
@@ -41,8 +47,8 @@ CLEAN = {
     "PYTHONUTF8": "1",
     "COLUMNS": "80",
     "XDG_DATA_HOME": DATA.name,
+    "SSL_CERT_DIR": os.environ["SSL_CERT_DIR"],
 }
-SERVER: Forks
 FINAL_TEXT = (
     "It rises from 0 to 1 in the first quarter, falls through 0 to -1, and comes back.\n"
     "(Two responses and a run of code were needed for this answer, and it was one stream.)"
@@ -53,17 +59,26 @@ PRINTED = "".join(
 )
 
 
-@pytest.fixture(scope="module", autouse=True)
-def server() -> Iterator[None]:
-    """What `run` runs."""
-    global SERVER
-    with forks() as SERVER:
-        yield
-
-
-def run(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """`streamkit …` in a process of its own, in which the client is imported already."""
-    return SERVER.run("streamkit", *map(str, arguments), env=CLEAN | environment, cwd=Path.cwd())
+def run(
+    *arguments: str | Path, answers: str = "", encoding: str = "utf-8", **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """`streamkit …` in this process, with these answers on stdin, as `subprocess.run` does it."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding, newline="") for _ in range(2))
+    with (
+        patch.dict(os.environ, CLEAN | environment, clear=True),
+        patch("sys.stdin", io.StringIO(answers)),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        try:
+            code: object = cli.main([*map(str, arguments)])
+        except SystemExit as exit:  # of argparse
+            code = exit.code
+    assert isinstance(code, int)
+    for file in (out, err):
+        file.flush()
+    texts = (file.buffer.getvalue().decode() for file in (out, err))  # type: ignore[attr-defined]
+    return subprocess.CompletedProcess([*map(str, arguments)], code, *texts)
 
 
 def start(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -139,16 +154,16 @@ def test_help_needs_no_client() -> None:
 # -- the demo
 
 
-@pytest.mark.parametrize(("begin", "protocol"), [(start, "responses"), (run, "chat")], ids=["responses", "chat"])
-def test_the_demo_shows_a_handler_and_its_events(
-    begin: Callable[..., subprocess.CompletedProcess[str]], protocol: str
-) -> None:
+@pytest.mark.parametrize("protocol", ["responses", "chat"])
+def test_the_demo_shows_a_handler_and_its_events(protocol: str) -> None:
     """Its source first, then one stream over two responses and a run of code, then what there was."""
-    result = begin("demo", "--yes", "--protocol", protocol)
+    result = run("demo", "--yes", "--protocol", protocol)
     assert (result.returncode, result.stderr) == (0, "")
     source, _, rest = result.stdout.partition("You: ")
     assert all(line.strip() in source for line in inspect.getsource(Demo).splitlines())
     assert "a scripted one" in source
+    assert "ConsolePrinter()" in source
+    assert "\x1b" not in result.stdout
     thoughts = "reasoning summary" if protocol == "responses" else "reasoning"
     assert f"[{thoughts}] I can compute this, and draw it." in rest
     assert f"[code python]\n{CHART}[confirmation] may this code run?\n[confirmation] approved\n" in rest
@@ -174,7 +189,7 @@ def test_the_demo_shows_a_handler_and_its_events(
 @pytest.mark.parametrize("answers", ["", "y\n"], ids=["nobody", "a pipe"])
 def test_without_a_terminal_no_code_runs(answers: str) -> None:
     """It says so. A line of a pipe is not an answer. The stream ends as if the code was declined."""
-    result = SERVER.run("streamkit", "demo", env=CLEAN, answers=answers, cwd=Path.cwd())
+    result = run("demo", answers=answers)
     assert (result.returncode, result.stderr) == (0, "")
     assert "(With --yes it will.)" in " ".join(result.stdout.split())
     assert "[confirmation] declined\n" in result.stdout
@@ -311,11 +326,12 @@ print(stream.status)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals to a process are POSIX")
-def test_ctrl_c_stops_a_read_that_it_does_not_wake() -> None:
+def test_ctrl_c_stops_a_read_that_it_does_not_wake(programs: Forks, tmp_path: Path) -> None:
     """The signal reaches the process, in another thread: the main thread waits for bytes and runs no handler."""
+    program = tmp_path / "program.py"
+    program.write_text(INTERRUPTED_ELSEWHERE)
     with ModelServer(Reply("Rivers remember", never_ends=True)) as server:
-        command = [sys.executable, "-c", INTERRUPTED_ELSEWHERE, server.url]
-        result = subprocess.run(command, env=CLEAN, capture_output=True, text=True, timeout=60)
+        result = programs.run(str(program), server.url, env=CLEAN, cwd=tmp_path)
     assert (result.stdout, result.stderr) == ("cancelled\n", "")
 
 
@@ -373,7 +389,7 @@ def test_a_recording_cannot_command_the_terminal(command: list[str], tmp_path: P
 def test_a_terminal_that_cannot_write_a_character_gets_its_number() -> None:
     """In place of a failure."""
     with ModelServer(Reply("14 °C")) as server:
-        result = start("demo", "--base-url", server.url, PYTHONUTF8="0", PYTHONIOENCODING="ascii", LC_ALL="C")
+        result = run("demo", "--base-url", server.url, encoding="ascii")
     assert (result.returncode, result.stderr) == (0, "")
     assert "14 \\xb0C" in result.stdout
 
@@ -600,16 +616,6 @@ def test_an_unknown_protocol_is_the_callers_mistake(options: list[str], recordin
     assert all(name in result.stderr for name in ("'morse'", *protocols.BUILT_IN))
 
 
-@pytest.mark.skipif(shutil.which("head") is None, reason="head is not installed")
-def test_a_reader_that_leaves_ends_it_quietly(tmp_path: Path) -> None:
-    """As `streamkit convert … | head` does."""
-    path = with_times(tmp_path / "long.jsonl", [0.0] * 20_000)
-    line = f"'{sys.executable}' -m streamkit convert '{path}' --to openai_chat | head -n 1; exit ${{PIPESTATUS[0]}}"
-    result = subprocess.run(["bash", "-c", line], env=CLEAN, capture_output=True, text=True, timeout=300)
-    assert (result.returncode, result.stderr) == (141, "")
-    assert result.stdout.startswith("data: {")
-
-
 def shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """`bash -c`, where `streamkit` is ours."""
     line = line.replace("streamkit ", f"'{sys.executable}' -m streamkit ")
@@ -631,20 +637,18 @@ COMMANDS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.skipif(shutil.which("head") is None, reason="head is not installed")
+@pytest.mark.parametrize(("command", "unbuffered"), [("replay", ""), ("replay", "1"), ("convert", ""), ("demo", "1")])
 def test_a_reader_that_leaves_ends_every_command_quietly(command: str, unbuffered: str, tmp_path: Path) -> None:
-    """With the status of a program that its closed pipe ended."""
-    path = with_times(tmp_path / "long.jsonl", [0.0] * 20_000)
+    """As `streamkit convert … | head` does: with the status of a program that its closed pipe ended."""
+    path = with_times(tmp_path / "long.jsonl", [0.0] * 3_000)
     line = COMMANDS[command].format(path=path) + " | head -c 20; exit ${PIPESTATUS[0]}"
     result = shell(line, PYTHONUNBUFFERED=unbuffered)
     assert (result.returncode, result.stderr) == (141, "")
     assert len(result.stdout) == 20
 
 
-@pytest.mark.parametrize(
-    "command", [*COMMANDS.values(), "streamkit --help", "streamkit --version"], ids=lambda c: c[:18]
-)
+@pytest.mark.parametrize("command", [COMMANDS["convert"], "streamkit --version"], ids=lambda c: c[:18])
 def test_a_stdout_that_is_closed_is_one_line(command: str, recording: Path) -> None:
     """Also where stderr is closed as well: then it is none, and no traceback takes another way."""
     line = command.format(path=recording)
@@ -656,15 +660,18 @@ def test_a_stdout_that_is_closed_is_one_line(command: str, recording: Path) -> N
     assert (result.returncode, result.stdout, result.stderr) == (1, "", "")
 
 
+FULL = [COMMANDS["replay"], COMMANDS["convert"], "streamkit --help"]
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device here")
-@pytest.mark.parametrize("command", [*COMMANDS.values(), "streamkit --help"], ids=lambda c: c[:18])
+@pytest.mark.parametrize("command", FULL, ids=lambda c: c[:18])
 def test_what_cannot_be_written_is_reported_once(command: str, recording: Path) -> None:
     """Although every later line fails the same way."""
     result = shell(command.format(path=recording) + " >/dev/full")
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr == "streamkit: cannot write: No space left on device\n"
     if command.startswith("streamkit convert"):
-        result = shell(command.format(path=recording) + " -o /dev/full")
+        result = run("convert", recording, "--to", "openai_chat", "-o", "/dev/full")
         assert (result.returncode, result.stderr) == (1, "streamkit: /dev/full: No space left on device\n")
 
 
@@ -748,7 +755,7 @@ def terminal(tmp_path: Path) -> Iterator[Open]:
 
     yield start
     for one in opened:
-        one.tmux("kill-server")
+        one.close()
 
 
 @pytest.mark.slow
@@ -777,9 +784,9 @@ def test_a_person_sees_the_story_arrive(terminal: Open) -> None:
 
 
 @pytest.mark.slow
-def test_a_narrow_terminal_is_enough(terminal: Open) -> None:
+def test_a_narrow_terminal_is_enough(terminal: Open, programs: Forks) -> None:
     """On 40 columns each message's summary takes lines of its own, and source lines go on deeper."""
-    last = terminal(SERVER.line("streamkit", "demo", "--fast", "--yes"), 40, 24).wait("exit code")[-1].splitlines()
+    last = terminal(programs.line("streamkit", "demo", "--fast", "--yes"), 40, 24).wait("exit code")[-1].splitlines()
     table = last[last.index("6 messages, completed:") :]
     assert table[1:3] == ["  rs_1_0 assistant reasoning completed", "    I can compute this, and draw it. A …"]
     assert "      def on_console_output(self, delta:" in last

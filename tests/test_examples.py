@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import pytest
 
 from streamkit.testing import ModelServer, Reply
 
-from .forked import forks
+from .forked import Forks
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("[!_]*.py"))
@@ -172,14 +172,13 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="module")
-def forked() -> Iterator[Run]:
+def forked(programs: Forks) -> Run:
     """Runs an example in a process of its own, in which the client is imported already."""
-    with forks("anthropic") as server:
 
-        def run(path: Path, answers: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
-            return server.run(str(path), env=CLEAN | environment, answers=answers, cwd=ROOT)
+    def run(path: Path, answers: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+        return programs.run(str(path), env=CLEAN | environment, answers=answers, cwd=ROOT)
 
-        yield run
+    return run
 
 
 def run(path: Path, answers: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
