@@ -119,7 +119,6 @@ CASES = [
     for place, way in enumerate(hiding.WAYS)
 ] + [
     language("shell", "deaf", False, "interrupt", id="shell, deaf: interrupt"),
-    language("shell", "main thread leaves", False, "interrupt", id="shell, main thread leaves: interrupt"),
     language("python", "triple fork", False, "interrupt", id="python, triple fork: interrupt"),
     language("javascript", "triple fork", False, "timeout", id="javascript, triple fork: timeout"),
 ]
