@@ -18,9 +18,8 @@ from typing import Any, ClassVar
 from ...events import Delta, Event, RawEvent, RunStatus, StreamWarning
 from ...messages import AudioMessage, TextMessage
 from .. import base
-from ..values import WireObject
-from .fields import EventFields, read_event
-from .item_index import ItemIndex
+from ..values import WireObject, as_count, as_text
+from .item_index import ItemIndex, ResponseState
 from .part_events import (
     Reader,
     content_part_reader,
@@ -33,7 +32,6 @@ from .part_events import (
     read_speech,
 )
 from .response_events import read_begin, read_end, read_error, read_item_added, read_item_done, read_untyped
-from .response_state import ResponseState
 from .shape import recognises
 from .wire import PLAIN_DELTAS, SEARCHES, SHELL_OUTPUT, TEXT_STREAMS, TRANSIENT_ERRORS
 
@@ -64,7 +62,7 @@ class Decoder(base.Decoder):
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         super().__init__(new_id)
-        self._response = ResponseState(self.new_id, ItemIndex(self.new_id))
+        self._response = ResponseState(ItemIndex(self.new_id))
 
     @classmethod
     def recognises(cls, item: WireObject) -> bool:
@@ -72,9 +70,10 @@ class Decoder(base.Decoder):
         return recognises(item)
 
     def plain(self, item: Any) -> Delta | None:
-        """Return the event of a delta that extends an open part. Raises a KeyError, which means None, if no such part has
-        this `item_id`."""
-        kind, output_index, part_index, message_id, make_event, _ = self._response.targets[item.item_id]
+        """Return the event of a delta that extends an open part. Raises a KeyError or a TypeError, which mean None, if the item
+        with this `item_id` has no such part."""
+        target: Any = self._response.items.by_id[item.item_id].target
+        kind, output_index, part_index, message_id, make_event = target
         if item.__class__ is not kind or item.output_index != output_index or item.part_index != part_index:
             return None
         metadata = {"logprobs": item.logprobs} if item.logprobs else None
@@ -84,11 +83,11 @@ class Decoder(base.Decoder):
     def feed(self, item: WireObject) -> Iterable[Event]:
         """Return the events of one event of the API, with its `sequence_number` as their position: a `RawEvent` if there are
         no others."""
-        response, fields = self._response, read_event(item)
-        events = _READERS.get(fields.type, _read_nothing)(response, fields, item)
-        self.complete = response.is_complete
-        for event in events or (events := [RawEvent(fields.type or "", item)]):
-            event.position = fields.sequence_number
+        type, number = as_text(item.get("type")), as_count(item.get("sequence_number"))
+        events = _READERS.get(type, _read_nothing)(self._response, item)
+        self.complete = self._response.is_complete
+        for event in events or (events := [RawEvent(type, item)]):
+            event.position = number
             if isinstance(event, StreamWarning):
                 event.index = self.index
         return events
@@ -104,15 +103,14 @@ class Decoder(base.Decoder):
                 yield from item.close_pending("completed")
 
 
-def _read_nothing(state: ResponseState, fields: EventFields, event: WireObject) -> list[Event]:
+def _read_nothing(state: ResponseState, event: WireObject) -> list[Event]:
     """Return no events, so that an event of an unknown type becomes a raw event."""
     return []
 
 
-def _readers() -> dict[str | None, Reader]:
+def _readers() -> dict[str, Reader]:
     """Return the function that reads each type of event. Types that are not listed are raw events."""
-    readers: dict[str | None, Reader] = {
-        None: read_untyped,
+    readers: dict[str, Reader] = {
         "": read_untyped,
         "error": read_error,
         "response.error": read_error,

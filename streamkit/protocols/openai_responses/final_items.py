@@ -14,7 +14,6 @@ from ...events import ConfirmationCreated, Event, PossibleRepeat
 from ...messages import ConsoleMessage, ImageMessage, Status, ToolCallMessage
 from ..final_forms import ItemForm, content_key
 from ..values import WireObject, as_list, as_object, as_objects, as_text, text_or_json, without_keys
-from .fields import ObjectFields
 from .item import Item
 from .item_types import CALLS, CONTENT_PARTS, OUTPUT_KEYS, STATUSES
 from .wire import are_content_parts, content_parts, read_part, warning
@@ -29,29 +28,29 @@ _WITH_OUTPUT = frozenset((*CALLS, "code_interpreter_call", "image_generation_cal
 _OTHER_KIND = {"summary": "reasoning", "reasoning": "summary"}
 
 
-def finish_item(item: Item, wire: WireObject, own: ObjectFields, status: Status) -> list[Event]:
-    """Return the end of an item, with its final form, the plain fields of which are in `own`. `status` holds if it has
-    none."""
-    content = _content_of(own.type or item.type, wire)
+def finish_item(item: Item, wire: WireObject, status: Status) -> list[Event]:
+    """Return the end of an item, with its final form. `status` holds if it has none."""
+    content = _content_of(as_text(wire.get("type")) or item.type, wire)
+    call_id = as_text(wire.get("call_id"))
     events: list[Event] = []
-    if item.is_done and item.call_id and own.call_id and own.call_id != item.call_id:
-        fault = f"the call {item.call_id!r}, which is done, has the call_id {own.call_id!r} now; the first one counts"
+    if item.is_done and item.call_id and call_id and call_id != item.call_id:
+        fault = f"the call {item.call_id!r}, which is done, has the call_id {call_id!r} now; the first one counts"
         events.append(warning("other-call-id", fault, item.type))
     if item.is_done and item.content == content and item.type not in _WITH_OUTPUT:
         return events
     item.is_final, item.content = True, content
-    item.learn(wire, own)
+    item.learn(wire)
     if not item.has_begun and item.repeats(content):
         item.is_done = True
         return [*events, warning("repeated-item", f"a {item.type} that is done came again; it was dropped", item.type)]
-    status = STATUSES.get(own.status or "", status)
+    status = STATUSES.get(as_text(wire.get("status")), status)
     return [*events, *_READERS.get(item.type, _read_other)(item, wire, status), *item.close_all(status)]
 
 
-def final_form(wire: WireObject, own: ObjectFields) -> ItemForm:
+def final_form(wire: WireObject) -> ItemForm:
     """Return the identity of an item in its final form."""
-    type = own.type or ""
-    return ItemForm(type, own.id or "", own.call_id or "", own.name or "", _content_of(type, wire))
+    type, id, call_id, name = (as_text(wire.get(key)) for key in ("type", "id", "call_id", "name"))
+    return ItemForm(type, id, call_id, name, _content_of(type, wire))
 
 
 def _content_of(type: str, wire: WireObject) -> int:

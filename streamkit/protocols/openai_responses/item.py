@@ -7,17 +7,17 @@ more parts, and each part is one flat message. How the item's final form is read
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from ...events import Event, MessageDone, NewMessage
 from ...messages import Annotation, Message, Status
 from ..final_forms import ItemForm, content_key
 from ..held_values import add_values
 from ..values import WireObject, as_object, as_text, json_text, without_keys
-from .fields import NO_FIELDS, ObjectFields
 from .item_types import CALLS, CODE_KEYS, OUTPUT_KEYS, OWN_KEYS, PARTS, CallType
 from .part_ids import PartIds
 from .received_items import KEY, form_of
+from .wire import PLAIN_DELTAS, TEXT_STREAMS
 
 __all__ = ["Item"]
 
@@ -26,6 +26,24 @@ _PLAIN_TYPES = frozenset(("message", "reasoning"))  # of these items only the fi
 
 _FinalPart: TypeAlias = tuple[str, Sequence[Annotation], WireObject]
 """The final form of a part: its content, its citations, and metadata of its message."""
+
+
+class DeltaTarget(NamedTuple):
+    """An open part that takes plain deltas.
+
+    Attributes:
+        kind: the struct of these.
+        output_index: theirs.
+        part_index: theirs.
+        message_id: the part's message.
+        make_event: the class of their events.
+    """
+
+    kind: type[Any]
+    output_index: int | None
+    part_index: int
+    message_id: str
+    make_event: Any
 
 
 class Item:
@@ -47,7 +65,7 @@ class Item:
         is_executed: whether the provider executes this call.
         metadata: for its messages: the values that they have no field for.
         parts: the ids of its messages.
-        delta_item_ids: the values of `item_id` under which its parts receive plain deltas.
+        target: the part that takes plain deltas, None while there is none.
         pending_arguments: of a call, the name of which has not arrived.
         done_ids: the ids of its messages that are done.
         has_begun: whether a message of it was created before its final form arrived.
@@ -66,7 +84,7 @@ class Item:
     is_executed = has_begun = is_final = is_done = has_preview = patch_is_open = False
     reasoning_id = ""
     is_stored = True
-    delta_item_ids: tuple[str, ...] = ()
+    target: DeltaTarget | None = None
 
     def __init__(self, id: str, type: str, output_index: int | None) -> None:
         self.id = id
@@ -78,23 +96,20 @@ class Item:
         self.metadata: dict[str, Any] = {}
         self._pending: dict[str, _FinalPart] = {}  # by message id
         self._wire: WireObject = {}  # its newest form, until a message has it
-        self.learn({}, NO_FIELDS)
+        self.learn({})
 
     # -- what it states about itself
 
-    def learn(self, wire: WireObject, own: ObjectFields) -> WireObject:
-        """Take over what a form of the item states about it, its plain fields in `own`. Returns what of its metadata is
-        new."""
-        self.type = type = own.type or self.type
+    def learn(self, wire: WireObject) -> WireObject:
+        """Take over what a form of the item states about it. Returns what of its metadata is new."""
+        self.type = type = as_text(wire.get("type")) or self.type
         is_plain = type in _PLAIN_TYPES
         if wire and (self.is_final or not is_plain):  # of others only the final form is used
             self._wire = wire
-        if own.role:
-            self.role = own.role
-        if own.name:
-            self.name = own.name
-        if own.call_id and not self.is_done:
-            self.call_id = own.call_id
+        self.role = as_text(wire.get("role")) or self.role
+        self.name = as_text(wire.get("name")) or self.name
+        if not self.is_done:
+            self.call_id = as_text(wire.get("call_id")) or self.call_id
         changed: WireObject = {}
         if not wire.keys() <= OWN_KEYS:
             values = {key: value for key, value in wire.items() if key not in OWN_KEYS and value not in (None, [])}
@@ -204,6 +219,14 @@ class Item:
         self.parts.reserve()
         return [NewMessage(message)]
 
+    def expect_deltas(self, stem: str, index: int) -> None:
+        """Let deltas of this part be plain, if it is open. `stem` is that of their type."""
+        part = TEXT_STREAMS[stem].part
+        message_id = self.parts.by_part.get((part, index))
+        if message_id is not None and not self.is_done:
+            make_event = PARTS[part].message.delta_event
+            self.target = DeltaTarget(PLAIN_DELTAS[stem], self.output_index, index, message_id, make_event)
+
     @property
     def form(self) -> ItemForm:
         """The key by which a repeated call is found."""
@@ -254,7 +277,8 @@ class Item:
         metadata: WireObject | None = None,
     ) -> Sequence[MessageDone]:
         """Return the end of a part, once. Where this form of it has no value, that of the pending form counts."""
-        id = self.parts.by_part.get((kind, index)) or self.parts.add(kind, index)
+        self.target = None
+        id = self.parts.ensure(kind, index)
         if id in self.done_ids:  # the engine compares the content
             return [MessageDone(self.message(kind, index, content, status, id=id))] if content else []
         self.done_ids.add(id)
@@ -300,6 +324,7 @@ class Item:
         if self.pending_arguments and not by_part and not self.repeats(content_key("".join(self.pending_arguments))):
             self.hold("call", 0, "".join(self.pending_arguments))
         events: list[Event] = []
+        self.target = None
         if not self.done_ids.issuperset(by_part.values()):
             for (kind, index), id in by_part.items():
                 if id not in self.done_ids:

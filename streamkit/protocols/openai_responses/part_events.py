@@ -12,10 +12,9 @@ from typing import Any
 from ...events import AnnotationAdded, Event, MessageDone, MetadataHeld
 from ...messages import ImageMessage, Message, TextMessage, ToolCallMessage
 from ..values import WireObject, as_count, as_list, as_object, as_text, json_text, text_or_json
-from .fields import EventFields, index_reader
 from .final_items import append_console, end_patch, hold_console
+from .item_index import ResponseState
 from .item_types import CONTENT_PARTS, ITEM_OF_PART, PARTS
-from .response_state import ResponseState
 from .wire import (
     STEM_OF_PART,
     TEXT_STREAMS,
@@ -37,45 +36,48 @@ __all__ = [
     "read_speech",
 ]
 
-Reader = Callable[[ResponseState, EventFields, WireObject], list[Event]]
-"""A function that reads one type of event. It takes the state, the event's plain fields, and the event itself."""
+Reader = Callable[[ResponseState, WireObject], list[Event]]
+"""A function that reads one type of event. It takes the state and the event."""
 
-_INDEX_OF = {stem: index_reader(stream.index_key) for stem, stream in TEXT_STREAMS.items()}
+
+def _index_of(event: WireObject, key: str) -> int:
+    """Return the part's index that an event has at this key; 0 if it has none, or if the key is ""."""
+    return (as_count(event.get(key)) or 0) if key else 0
 
 
 def delta_reader(stem: str) -> Reader:
     """Return a reader of deltas of a part. Once it has read one, those of the part that have the common form are
     plain."""
-    part, item_type, index_of = TEXT_STREAMS[stem].part, TEXT_STREAMS[stem].item, _INDEX_OF[stem]
+    part, item_type, index_key, _ = TEXT_STREAMS[stem]
     # Any: each class of messages has another class of delta events.
     delta_event: Any = PARTS[part].message.delta_event
 
-    def read(state: ResponseState, fields: EventFields, event: WireObject) -> list[Event]:
+    def read(state: ResponseState, event: WireObject) -> list[Event]:
         value = event.get("delta")
         if not isinstance(value, str):
             kind = event.get("type")
             return [] if value is None else [warning("bad-delta", "its delta is not text and was skipped", kind)]
         if not value:
             return []
-        item = state.items.of_event(fields, item_type)
+        item = state.items.of_event(event, item_type)
         if part == "call" and item.is_withheld:
             item.pending_arguments.append(value)
             return [MetadataHeld(None, len(value))]
-        index = index_of(fields) or 0
+        index = _index_of(event, index_key)
         events = item.open(part, index)
         logprobs = as_list(event.get("logprobs"))
         message_id = item.parts.id_for(part, index)
         events.append(delta_event(message_id, value, False, {"logprobs": list(logprobs)} if logprobs else None))
-        state.expect_deltas(item, fields.item_id or "", stem, index)
+        item.expect_deltas(stem, index)
         return events
 
     return read
 
 
-def read_patch_delta(state: ResponseState, fields: EventFields, event: WireObject, *, is_end: bool) -> list[Event]:
+def read_patch_delta(state: ResponseState, event: WireObject, *, is_end: bool) -> list[Event]:
     """Return the events of a piece of a patch, or its end, as a piece of the JSON text of its operation, in which the
     patch comes last."""
-    item = state.items.of_event(fields, "apply_patch_call")
+    item = state.items.of_event(event, "apply_patch_call")
     piece = as_text(event.get("delta"))
     if is_end:
         return [*end_patch(item)]
@@ -88,19 +90,17 @@ def read_patch_delta(state: ResponseState, fields: EventFields, event: WireObjec
 
 def final_text_reader(stem: str) -> Reader:
     """Return a reader of the final text of a part."""
-    stream, index_of = TEXT_STREAMS[stem], _INDEX_OF[stem]
-    part, item_type, text_key = stream.part, stream.item, stream.text_key
+    part, item_type, index_key, text_key = TEXT_STREAMS[stem]
 
-    def read(state: ResponseState, fields: EventFields, event: WireObject) -> list[Event]:
+    def read(state: ResponseState, event: WireObject) -> list[Event]:
         text = text_or_json(event.get(text_key))
         if not text:
             return []
-        item = state.items.of_event(fields, item_type)
+        item = state.items.of_event(event, item_type)
         if part == "call" and not item.name:
             item.name = as_text(event.get("name"))
-        index = index_of(fields) or 0
+        index = _index_of(event, index_key)
         if part == "code":
-            state.forget_targets(item)
             return [*item.close(part, index, text, "completed")]
         item.hold(part, index, text, (), logprobs_of(event.get("logprobs")))
         return []
@@ -111,42 +111,41 @@ def final_text_reader(stem: str) -> Reader:
 def content_part_reader(index_key: str, *, is_end: bool) -> Reader:
     """Return a reader of the beginning or of the final form of a content part. Where one begins, those that are pending
     are done."""
-    index_of = index_reader(index_key)
 
-    def read(state: ResponseState, fields: EventFields, event: WireObject) -> list[Event]:
+    def read(state: ResponseState, event: WireObject) -> list[Event]:
         part: Any = event.get("part")
         try:
             kind = CONTENT_PARTS[part["type"]]
         except (KeyError, TypeError):  # it has another type, or is not an object
             return []
-        item = state.items.of_event(fields, ITEM_OF_PART[kind])
-        index = index_of(fields) or 0
+        item = state.items.of_event(event, ITEM_OF_PART[kind])
+        index = _index_of(event, index_key)
         if is_end:
             item.hold(kind, index, *read_part(part))
             return []
         events = item.close_pending("completed") + item.open(kind, index)
-        state.expect_deltas(item, fields.item_id or "", STEM_OF_PART[kind], index)
+        item.expect_deltas(STEM_OF_PART[kind], index)
         return events
 
     return read
 
 
-def read_annotation_added(state: ResponseState, fields: EventFields, event: WireObject) -> list[Event]:
+def read_annotation_added(state: ResponseState, event: WireObject) -> list[Event]:
     """Return the events of a citation in a text."""
     annotation = read_annotation(event.get("annotation"))
     if annotation is None:
         return []
-    item = state.items.of_event(fields, "message")
-    index = fields.content_index or 0
+    item = state.items.of_event(event, "message")
+    index = _index_of(event, "content_index")
     return [*item.open("text", index), AnnotationAdded(item.parts.id_for("text", index), annotation)]
 
 
-def read_partial_image(state: ResponseState, fields: EventFields, event: WireObject) -> list[Event]:
+def read_partial_image(state: ResponseState, event: WireObject) -> list[Event]:
     """Return the events of a preview of an image, which replaces the one before it."""
     image = as_text(event.get("partial_image_b64"))
     if not image:
         return []
-    item = state.items.of_event(fields, "image_generation_call")
+    item = state.items.of_event(event, "image_generation_call")
     if format := as_text(event.get("output_format")):
         item.metadata["output_format"] = format
     events = item.open("image")
@@ -155,21 +154,19 @@ def read_partial_image(state: ResponseState, fields: EventFields, event: WireObj
     return [*events, ImageMessage.delta_event(item.parts.id_for("image", 0), image, True, metadata)]
 
 
-def read_console(state: ResponseState, fields: EventFields, event: WireObject, *, is_end: bool) -> list[Event]:
+def read_console(state: ResponseState, event: WireObject, *, is_end: bool) -> list[Event]:
     """Return what a shell command printed, or the end of its console."""
-    index = fields.command_index or 0
+    index = _index_of(event, "command_index")
     events: list[Event] = []
     if not is_end:
         if output := as_object(event.get("delta")):
-            events += append_console(state.items.of_event(fields, "shell_call_output"), index, output)
+            events += append_console(state.items.of_event(event, "shell_call_output"), index, output)
     elif outputs := as_list(event.get("output")):
-        events += hold_console(state.items.of_event(fields, "shell_call_output"), index, outputs)
+        events += hold_console(state.items.of_event(event, "shell_call_output"), index, outputs)
     return events
 
 
-def read_speech(
-    state: ResponseState, fields: EventFields, event: WireObject, *, message_class: type[Message], is_end: bool
-) -> list[Event]:
+def read_speech(state: ResponseState, event: WireObject, *, message_class: type[Message], is_end: bool) -> list[Event]:
     """Return the response's speech, or its transcript. They belong to no item, so each is one message at a time."""
     metadata = {"audio_transcript": True} if message_class is TextMessage else {}
     id = state.speech_ids.get(message_class)

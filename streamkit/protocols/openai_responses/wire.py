@@ -7,7 +7,7 @@ or as the only thing that it can mean.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -53,7 +53,7 @@ SEARCHES = frozenset(("web_search", "file_search", "tool_search"))
 """The API's own tools that only read, by the names of their calls."""
 
 
-class TextStream(msgspec.Struct, frozen=True):
+class TextStream(NamedTuple):
     """The part of an item that a type of delta extends.
 
     Attributes:
