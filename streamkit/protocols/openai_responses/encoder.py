@@ -8,8 +8,8 @@ into the item that they came from.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from typing import Any
 
 import msgspec
 
@@ -59,14 +59,6 @@ _INCOMPLETE_REASONS = {
 }
 
 
-class _SentPart(NamedTuple):
-    """The part of an item that a message was sent as: the item, the kind, and the index among the item's parts."""
-
-    item: OutputItem
-    kind: str
-    part_index: int
-
-
 class Encoder(base.Encoder):
     """Canonical events as Responses events.
 
@@ -104,13 +96,10 @@ class Encoder(base.Encoder):
         self._sequence_number = 0
         self._response: dict[str, Any] = {}
         self._items: list[OutputItem] = []
-        self._open: dict[str, OutputItem] = {}  # those that are not done, by the id of their first message
-        self._idle: dict[int, OutputItem] = {}  # those of them all messages of which are done, by their index
-        self._idle_calls: dict[int, OutputItem] = {}  # the MCP calls among these
+        self._idle: dict[int, OutputItem] = {}  # those that end before another one begins, by their index
         self._origins: dict[tuple[str, str | None], list[OutputItem]] = {}  # of calls and of code, by the ids of calls
         self._requests: dict[str | None, OutputItem] = {}  # for approval, by the ids of calls
-        self._sent: dict[str, _SentPart] = {}  # by message id
-        self._annotation_counts: dict[str, int] = {}  # by message id
+        self._sent: dict[str, OutputItem] = {}  # those that messages were sent in, by message id
         self._usage: dict[str, Any] | None = None
         self._has_ended = False
 
@@ -178,7 +167,9 @@ class Encoder(base.Encoder):
             return
         if not self._response:
             yield from self._begin(run)
-        yield from self._finish_idle_items(with_mcp_calls=True)
+        for item in self._items:
+            if not (item.is_done or item.open_ids):
+                yield from self._finish(item)
         self._has_ended = True
         status = OPEN_MESSAGE_STATUS[run.status]  # a response has the statuses of messages
         if run.error is not None and status == "incomplete":
@@ -233,51 +224,39 @@ class Encoder(base.Encoder):
         """Yield the item of a call that was approved and ran. It begins where its output does, for which it waits."""
         fields = {"name": request.name, "content": request.content, "call_id": request.call_id or request.id}
         call = ToolCallMessage(f"{request.id}.call", provider_executed=True, group=f"{request.id}.call", **fields)
-        yield from self._finish_idle_items()
-        item = self._add_item(call, "call")
-        item.wire["approval_request_id"] = request.id
-        self._add_part(item, call, "call", 0)
-        yield from item.begin()
-        yield from item.finish_part(call, "call", 0)
+        item = yield from self._send_at_once(call, "call", approval_request_id=request.id)
+        self._add_origin(item, "call")
         self._add_part(item, output, "output", 0)
 
     def _add_item(self, message: Message, kind: str) -> OutputItem:
         item = OutputItem(message, kind, len(self._items))
         self._items.append(item)
-        self._open[message.id] = item
         if item.type == "mcp_approval_request":
             self._requests |= dict.fromkeys(item.call_ids, item)
         return item
 
     def _add_part(self, item: OutputItem, message: Message, kind: str, index: int) -> None:
         item.add_part(message, kind, index)
-        self._sent[message.id] = _SentPart(item, kind, index)
+        self._sent[message.id] = item
         self._idle.pop(item.output_index, None)
-        self._idle_calls.pop(item.output_index, None)
+        self._add_origin(item, kind)
+
+    def _add_origin(self, item: OutputItem, kind: str) -> None:
         if kind in ("call", "code") and not item.has_single_message:
             call_ids: set[str | None] = {*item.call_ids, None}  # without one, an output belongs to the latest code
             for call_id in call_ids if kind == "code" else call_ids - {None}:
                 self._origins.setdefault((kind, call_id), []).append(item)
 
-    def _finish_part(self, message: Message, sent: _SentPart) -> Iterator[dict[str, Any]]:
-        item = sent.item
-        yield from item.finish_part(message, sent.kind, sent.part_index)
-        if not item.open_ids:
-            idle = self._idle_calls if item.type == "mcp_call" else self._idle
-            idle[item.output_index] = item
-
     def _finish(self, item: OutputItem) -> Iterator[dict[str, Any]]:
-        for idle in (self._idle, self._idle_calls):
-            idle.pop(item.output_index, None)
-        self._open.pop(item.parts.item_id, None)
+        self._idle.pop(item.output_index, None)
         yield from item.finish()
 
     def _item_to_join(self, message: Message, kind: str) -> OutputItem | None:
         """Return the item that a message is a further part of: its next part would get the message's id."""
         type, id = item_type_of(message, kind), message.id
         while id := id.rpartition(".")[0]:  # the ids of further parts begin with that of the first one
-            item = self._open.get(id)
-            if item is None or item.group is None or item.group != message.group:
+            item = self._sent.get(id)
+            if item is None or item.is_done or item.group is None or item.group != message.group:
                 continue
             if item.type == type and item.next_id(kind) == message.id:
                 return item
@@ -301,48 +280,55 @@ class Encoder(base.Encoder):
         stem = _speech_stem(delta.snapshot)
         if stem is not None:
             yield {"type": f"{stem}.delta", "delta": delta.value}
-        elif (sent := self._sent.get(delta.message_id)) is not None and not delta.replace and delta.value:
-            yield from sent.item.extend_part(delta, sent.kind, sent.part_index)
+        elif (item := self._sent.get(delta.message_id)) is not None and not delta.replace and delta.value:
+            yield from item.extend_part(delta)
 
     def _annotation(self, event: AnnotationAdded) -> Iterator[dict[str, Any]]:
-        sent = self._sent.get(event.message_id)
-        if sent is not None and sent.kind == "text":
-            number = self._annotation_counts.get(event.message_id, 0)
-            self._annotation_counts[event.message_id] = number + 1
-            yield sent.item.add_annotation(event.annotation, sent.part_index, number)
+        if (item := self._sent.get(event.message_id)) is not None:
+            kind, index = item.part_of(event.message_id)
+            if kind == "text":
+                yield item.add_annotation(event.annotation, index)
 
     def _done(self, message: Message) -> Iterator[dict[str, Any]]:
         stem = _speech_stem(message)
         if stem is not None:
             yield {"type": f"{stem}.done"}
-        elif (sent := self._sent.get(message.id)) is not None:
-            item = sent.item
-            yield from self._finish_part(message, sent)
-            if item.has_single_message or (sent.kind == "output" and not item.open_ids):
+        elif (item := self._sent.get(message.id)) is not None:
+            yield from item.finish_part(message)
+            kind, _ = item.part_of(message.id)
+            if item.has_single_message or (kind == "output" and not item.open_ids):
                 yield from self._finish(item)
+            elif not item.open_ids and item.type != "mcp_call":
+                self._idle[item.output_index] = item
         elif received_item(message):  # of a type that has no content here
-            yield from self._finish_idle_items()
-            item = self._add_item(message, "other")
-            yield from item.begin()
-            yield from item.finish_part(message, "other", 0)
+            item = yield from self._send_at_once(message, "other")
             yield from self._finish(item)
 
-    def _finish_idle_items(self, *, with_mcp_calls: bool = False) -> Iterator[dict[str, Any]]:
+    def _send_at_once(self, message: Message, kind: str, **fields: Any) -> Generator[dict[str, Any], None, OutputItem]:
+        """Yield the events of an item with one message, which is done, but for the item's end. Returns the item, which has
+        these fields, too."""
+        yield from self._finish_idle_items()
+        item = self._add_item(message, kind)
+        item.wire |= fields
+        item.add_part(message, kind, 0)
+        yield from item.begin()
+        yield from item.finish_part(message)
+        return item
+
+    def _finish_idle_items(self) -> Iterator[dict[str, Any]]:
         """Items all messages of which are done end when another item begins. MCP calls do not: their output may come
         after the next call."""
-        idle = {**self._idle, **self._idle_calls} if with_mcp_calls else self._idle
-        for _, item in sorted(idle.items()):
+        for _, item in sorted(self._idle.items()):
             yield from self._finish(item)
 
     def _confirmation(self, confirmation: Confirmation) -> Iterator[dict[str, Any]]:
         """Yield the items of a question, in the form that the API has for MCP calls. One about such a request was sent
         with the request."""
         subject = confirmation.subject
-        sent = self._sent.get(subject.id)
-        if sent is not None:
-            sent.item.waits_for_answer = True
-        if sent is not None and sent.item.type == "mcp_approval_request":
-            return
+        if (sent := self._sent.get(subject.id)) is not None:
+            sent.waits_for_answer = True
+            if sent.type == "mcp_approval_request":
+                return
         content = subject.content
         if not isinstance(subject, ToolCallMessage):
             content = msgspec.json.encode({"code": content, "language": subject.format}).decode()
@@ -353,10 +339,7 @@ class Encoder(base.Encoder):
             provider_executed=True,
             metadata={"item_type": "mcp_approval_request"},
         )
-        yield from self._finish_idle_items()
-        item = self._add_item(request, "call")
-        yield from item.begin()
-        yield from item.finish_part(request, "call", 0)
+        item = yield from self._send_at_once(request, "call")
         yield from self._finish(item)
 
 

@@ -34,26 +34,13 @@ from ..request_content import (
     report_nothing,
 )
 from ..values import as_object, as_text
+from .item_types import CALLS
 from .received_conversation import ReceivedConversation
 from .wire import json_or_text
 
 __all__ = ["call_item", "to_input"]
 
-# The type of the output's item, by that of the call's. Calls of other types have a `function_call_output`.
-_OUTPUT_TYPES = {
-    "custom_tool_call": "custom_tool_call_output",
-    "computer_call": "computer_call_output",
-    "local_shell_call": "local_shell_call_output",
-    "apply_patch_call": "apply_patch_call_output",
-    "tool_search_call": "tool_search_output",
-}
-# Where the calls that a client executes have their arguments, if not as JSON text in `arguments`.
-_ARGUMENT_KEYS = {
-    "computer_call": "action",
-    "local_shell_call": "action",
-    "apply_patch_call": "operation",
-    "tool_search_call": "arguments",
-}
+_OUTPUT_TYPES = {type: call.output for type, call in CALLS.items()}
 
 
 def to_input(messages: Iterable[Message | Confirmation], *, report: Report = report_nothing) -> list[dict[str, Any]]:
@@ -244,12 +231,13 @@ def call_item(call: ToolCallMessage) -> dict[str, Any]:
     type, call_id, name = _item_type(call), call.call_id or call.id, call.name or ""
     if type == "custom_tool_call":
         return {"type": type, "call_id": call_id, "name": name, "input": call.content}
-    if type not in _ARGUMENT_KEYS:
+    call_type = CALLS.get(type)
+    if call_type is None or call_type.has_name or call_type.is_executed:
         return {"type": "function_call", "call_id": call_id, "name": name, "arguments": call.content}
     value = json_or_text(call.content)
     item: dict[str, Any] = {"type": type, "id": call.group or call.id, "call_id": call_id}
     # A computer call may have several actions, which its message has as an object with their key.
-    item |= as_object(value) if [*as_object(value)] == ["actions"] else {_ARGUMENT_KEYS[type]: value}
+    item |= as_object(value) if [*as_object(value)] == ["actions"] else {call_type.argument_keys[0]: value}
     if type == "computer_call":
         item["pending_safety_checks"] = call.metadata.get("pending_safety_checks", [])
     if type == "tool_search_call":

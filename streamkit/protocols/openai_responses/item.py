@@ -157,19 +157,20 @@ class Item:
     ) -> Message:
         """Return the message of a part. Empty content counts as unknown, so that what was streamed stays. Without an
         `id`, that of the part is found."""
-        message_class, format, id_pattern = PARTS[kind]
+        part = PARTS[kind]
+        format = part.format
         if kind == "output":
             metadata = {**(metadata or {}), "item_type": self.type}
         elif kind == "image":
             format = self._image_format(content)
-        return message_class(
+        return part.message(
             id or self.parts.ensure(kind, index),
             format=format,
             group=self.id,
             index=index,
             status=status,
             content=content or None,
-            metadata={**({} if id_pattern else self.metadata), **(metadata or {})},
+            metadata={**({} if part.id_pattern else self.metadata), **(metadata or {})},
             **self._fields_of(kind, annotations),
         )
 

@@ -23,7 +23,6 @@ __all__ = [
     "CALLS",
     "CODE_KEYS",
     "CONTENT_PARTS",
-    "ITEM_OF_PART",
     "OUTPUT_KEYS",
     "OWN_KEYS",
     "PARTS",
@@ -38,61 +37,46 @@ class PartType(NamedTuple):
 
     Attributes:
         message: the class of its message.
+        item: the type of item that has such parts; "" if several types have.
         format: the message's format.
+        content_type: the type of the content part that it is; "" if it is none.
+        list_key: where its item has the list of such parts; "" if the item has one.
         id_pattern: for the output of a call, which is a part of the call's item: the pattern of its message's id. ""
             for other parts, the ids of which follow from the item's.
     """
 
     message: type[Message]
+    item: str = ""
     format: str | None = None
+    content_type: str = ""
+    list_key: str = ""
     id_pattern: str = ""
 
 
 PARTS: dict[str, PartType] = {
-    "text": PartType(TextMessage),
-    "refusal": PartType(RefusalMessage),
-    "summary": PartType(ReasoningMessage, "summary"),
-    "reasoning": PartType(ReasoningMessage),
-    "redacted": PartType(ReasoningMessage, "redacted"),
+    "text": PartType(TextMessage, "message", None, "output_text", "content"),
+    "refusal": PartType(RefusalMessage, "message", None, "refusal", "content"),
+    "summary": PartType(ReasoningMessage, "reasoning", "summary", "summary_text", "summary"),
+    "reasoning": PartType(ReasoningMessage, "reasoning", None, "reasoning_text", "content"),
+    "redacted": PartType(ReasoningMessage, "reasoning", "redacted", "", "content"),
     "call": PartType(ToolCallMessage),
     "output": PartType(ToolOutputMessage, id_pattern="{id}.output"),
     "result": PartType(ToolOutputMessage),
-    "code": PartType(CodeMessage, "python"),
-    "program": PartType(CodeMessage, "javascript"),
+    "code": PartType(CodeMessage, "code_interpreter_call", "python"),
+    "program": PartType(CodeMessage, "program", "javascript"),
     "logs": PartType(ConsoleMessage, id_pattern="{id}.console"),
-    "plot": PartType(ImageMessage, "url", id_pattern="{id}.image.{index}"),
-    "command": PartType(CodeMessage, "shell"),
-    "console": PartType(ConsoleMessage),
-    "image": PartType(ImageMessage, "base64.png"),
+    "plot": PartType(ImageMessage, format="url", id_pattern="{id}.image.{index}"),
+    "command": PartType(CodeMessage, "shell_call", "shell"),
+    "console": PartType(ConsoleMessage, "shell_call_output", list_key="output"),
+    "image": PartType(ImageMessage, "image_generation_call", "base64.png"),
     "other": PartType(Message),
 }
 """The kinds of parts. An `output` is a part of its call's item, a `result` is an item of its own; `logs` and `plot` are
 what a code interpreter printed and drew, a `console` is what a shell command printed, an `image` was generated. `other`
 is an item without content for a reader, such as a compaction, as a message of the item's type."""
 
-CONTENT_PARTS = {
-    "output_text": "text",
-    "text": "text",
-    "refusal": "refusal",
-    "reasoning_text": "reasoning",
-    "summary_text": "summary",
-}
+CONTENT_PARTS = {"text": "text", **{part.content_type: kind for kind, part in PARTS.items() if part.content_type}}
 """The kinds of parts by the `type` of content parts."""
-
-
-ITEM_OF_PART = {
-    "text": "message",
-    "refusal": "message",
-    "reasoning": "reasoning",
-    "summary": "reasoning",
-    "redacted": "reasoning",
-    "code": "code_interpreter_call",
-    "program": "program",
-    "command": "shell_call",
-    "console": "shell_call_output",
-    "image": "image_generation_call",
-}
-"""The type of item that has parts of a kind, for the kinds that only one type has."""
 
 
 class CallType(msgspec.Struct, frozen=True):
@@ -102,20 +86,22 @@ class CallType(msgspec.Struct, frozen=True):
         argument_keys: where the item may have its arguments.
         is_executed: whether the provider executes it.
         has_name: whether the item has a name. If not, the call is named after its type.
+        output: the type of item with which a client answers it.
     """
 
     argument_keys: tuple[str, ...] = ("arguments",)
     is_executed: bool = False
     has_name: bool = False
+    output: str = "function_call_output"
 
 
 CALLS: dict[str, CallType] = {
     "function_call": CallType(has_name=True),
-    "custom_tool_call": CallType(("input",), has_name=True),
-    "computer_call": CallType(("action", "actions")),
-    "local_shell_call": CallType(("action",)),
-    "apply_patch_call": CallType(("operation",)),
-    "tool_search_call": CallType(),  # its `execution` states who executes it
+    "custom_tool_call": CallType(("input",), has_name=True, output="custom_tool_call_output"),
+    "computer_call": CallType(("action", "actions"), output="computer_call_output"),
+    "local_shell_call": CallType(("action",), output="local_shell_call_output"),
+    "apply_patch_call": CallType(("operation",), output="apply_patch_call_output"),
+    "tool_search_call": CallType(output="tool_search_output"),  # its `execution` states who executes it
     "mcp_call": CallType(is_executed=True, has_name=True),
     "mcp_approval_request": CallType(is_executed=True, has_name=True),
     "web_search_call": CallType(

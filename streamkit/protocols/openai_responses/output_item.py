@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...events import Delta
-from ...messages import Message, TextMessage
+from ...messages import Annotation, Message, TextMessage
 from ..request_content import image_url
 from ..values import without_keys
-from .item_types import OUTPUT_KEYS
+from .item_types import OUTPUT_KEYS, PARTS
 from .part_ids import PartIds
 from .received_items import received_item, restore
-from .wire import TEXT_STREAMS, json_or_text
+from .wire import STEMS, TEXT_STREAMS, json_or_text
 from .wire_items import (
     annotation_object,
     call_arguments,
@@ -25,24 +25,6 @@ from .wire_items import (
 
 __all__ = ["OutputItem"]
 
-# The stems of the events that a part's deltas and final text have, by the part's kind; a call's by the item's type.
-_STEMS = {(stream.item if stream.part == "call" else stream.part): stem for stem, stream in TEXT_STREAMS.items()}
-# Parts that begin and end with events of their own: the stem of these, and the part's type.
-_CONTENT_PARTS = {
-    "text": ("response.content_part", "output_text"),
-    "refusal": ("response.content_part", "refusal"),
-    "reasoning": ("response.content_part", "reasoning_text"),
-    "summary": ("response.reasoning_summary_part", "summary_text"),
-}
-# Where an item has the list of its parts; other items have one part.
-_LIST_KEYS = {
-    "text": "content",
-    "refusal": "content",
-    "reasoning": "content",
-    "redacted": "content",
-    "summary": "summary",
-    "console": "output",
-}
 _TYPES_WITH_PROGRESS = {
     "code_interpreter_call",
     "mcp_call",
@@ -111,7 +93,7 @@ class OutputItem:
     def _event(self, type: str, kind: str = "", index: int = 0, **fields: Any) -> dict[str, Any]:
         """Return an event about the item, or about a part of this kind."""
         event: dict[str, Any] = {"type": type, "item_id": self.wire["id"], "output_index": self.output_index}
-        if kind in _STEMS and (index_key := TEXT_STREAMS[_STEMS[kind]].index_key):
+        if kind in STEMS and (index_key := TEXT_STREAMS[STEMS[kind]].index_key):
             event[index_key] = index
         return {**event, **fields}
 
@@ -143,6 +125,11 @@ class OutputItem:
 
     # -- its parts
 
+    def part_of(self, id: str) -> tuple[str, int]:
+        """Return the kind and the index of the part that the message with this id is."""
+        _, kind, index = self.parts.by_id[id]
+        return kind, index
+
     def add_part(self, message: Message, kind: str, index: int) -> None:
         """Count a message among the item's parts."""
         self.open_ids.add(message.id)
@@ -154,7 +141,8 @@ class OutputItem:
         """Return the index that a further part of this kind has in its list."""
         if kind == "command":
             return len(self.wire["action"]["commands"])
-        return len(self.wire[_LIST_KEYS[kind]]) if kind in _LIST_KEYS else 0
+        list_key = PARTS[kind].list_key
+        return len(self.wire[list_key]) if list_key else 0
 
     def begin_part(self, kind: str, index: int) -> Iterator[dict[str, Any]]:
         """Yield the events of a part's beginning. Reasoning may end without a text, so its part begins with its first
@@ -166,22 +154,21 @@ class OutputItem:
 
     def _begin_part(self, kind: str, index: int) -> Iterator[dict[str, Any]]:
         self._unbegun.discard((kind, index))
-        if kind in _CONTENT_PARTS:
-            stem, part_type = _CONTENT_PARTS[kind]
-            part = content_part(part_type, "")
-            self.wire[_LIST_KEYS[kind]].append(part)
-            yield self._event(f"{stem}.added", kind, index, part=dict(part))
+        if part_type := PARTS[kind].content_type:
+            self.wire[PARTS[kind].list_key].append(content_part(part_type, ""))
+            yield self._event(f"{_part_stem(kind)}.added", kind, index, part=content_part(part_type, ""))
         elif kind == "command":
             self.wire["action"]["commands"].append("")
             yield self._event("response.shell_call_command.added", kind, index, command="")
         elif kind == "console":
             self.wire["output"].append({"stdout": "", "stderr": ""})
 
-    def extend_part(self, delta: Delta, kind: str, index: int) -> Iterator[dict[str, Any]]:
+    def extend_part(self, delta: Delta) -> Iterator[dict[str, Any]]:
         """Yield the event of a part's delta: none for parts that are sent when they are done."""
+        kind, index = self.part_of(delta.message_id)
         if (kind, index) in self._unbegun:
             yield from self._begin_part(kind, index)
-        stem = _STEMS.get(self.type if kind == "call" else kind)
+        stem = STEMS.get(self.type if kind == "call" else kind)
         metadata = delta.metadata or {}
         if kind == "console":
             stream = "stderr" if metadata.get("stream") == "stderr" else "stdout"
@@ -192,13 +179,16 @@ class OutputItem:
             logprobs = {"logprobs": metadata.get("logprobs", [])} if kind == "text" else {}
             yield self._event(f"{stem}.delta", kind, index, delta=delta.value, **logprobs)
 
-    def add_annotation(self, annotation: Any, index: int, number: int) -> dict[str, Any]:
-        """Return the event of a citation in the text at this index; `number` counts that text's citations."""
-        event = self._event("response.output_text.annotation.added", "text", index, annotation_index=number)
-        return {**event, "annotation": annotation_object(annotation)}
+    def add_annotation(self, annotation: Annotation, index: int) -> dict[str, Any]:
+        """Return the event of a citation in the text at this index."""
+        wire, sent = annotation_object(annotation), self.wire["content"][index]["annotations"]
+        event = self._event("response.output_text.annotation.added", "text", index, annotation_index=len(sent))
+        sent.append(wire)
+        return {**event, "annotation": wire}
 
-    def finish_part(self, message: Message, kind: str, index: int) -> Iterator[dict[str, Any]]:
+    def finish_part(self, message: Message) -> Iterator[dict[str, Any]]:
         """Yield the events of a part's end."""
+        kind, index = self.part_of(message.id)
         if (kind, index) in self._unbegun and not message.content:
             self._add_encrypted_content(message)
         else:
@@ -248,15 +238,14 @@ class OutputItem:
                 pass
 
     def _finish_text(self, message: Message, kind: str, index: int) -> Iterator[dict[str, Any]]:
-        stem, part_type = _CONTENT_PARTS[kind]
-        part = content_part(part_type, message.content)
-        fields: dict[str, Any] = {TEXT_STREAMS[_STEMS[kind]].text_key: message.content}
+        part = content_part(PARTS[kind].content_type, message.content)
+        fields: dict[str, Any] = {TEXT_STREAMS[STEMS[kind]].text_key: message.content}
         if isinstance(message, TextMessage):
             fields["logprobs"] = part["logprobs"] = message.metadata.get("logprobs", [])
             part["annotations"] = [annotation_object(annotation) for annotation in message.annotations]
-        self.wire[_LIST_KEYS[kind]][index] = part
-        yield self._event(f"{_STEMS[kind]}.done", kind, index, **fields)
-        yield self._event(f"{stem}.done", kind, index, part=copy.deepcopy(part))
+        self.wire[PARTS[kind].list_key][index] = part
+        yield self._event(f"{STEMS[kind]}.done", kind, index, **fields)
+        yield self._event(f"{_part_stem(kind)}.done", kind, index, part=copy.deepcopy(part))
         self._add_encrypted_content(message)
 
     def _add_encrypted_content(self, message: Message) -> None:
@@ -264,8 +253,8 @@ class OutputItem:
             self.wire["encrypted_content"] = encrypted
 
     def _finish_call(self, message: Message) -> Iterator[dict[str, Any]]:
-        if self.type in _STEMS:
-            stem = _STEMS[self.type]
+        if self.type in STEMS:
+            stem = STEMS[self.type]
             final_text = {TEXT_STREAMS[stem].text_key: message.content}
             self.wire |= final_text
             yield {**self._event(f"{stem}.done"), **final_text}
@@ -284,3 +273,8 @@ class OutputItem:
             printed["outcome"] = outcome
         type = "response.shell_call_output_content.done"
         return self._event(type, command_index=index, output=[dict(printed)])
+
+
+def _part_stem(kind: str) -> str:
+    """Return the stem of the events with which a content part begins and ends."""
+    return "response.reasoning_summary_part" if kind == "summary" else "response.content_part"

@@ -14,9 +14,9 @@ from ...messages import ImageMessage, Message, TextMessage, ToolCallMessage
 from ..values import WireObject, as_count, as_list, as_object, as_text, json_text, text_or_json
 from .final_items import append_console, end_patch, hold_console
 from .item_index import ResponseState
-from .item_types import CONTENT_PARTS, ITEM_OF_PART, PARTS
+from .item_types import CONTENT_PARTS, PARTS
 from .wire import (
-    STEM_OF_PART,
+    STEMS,
     TEXT_STREAMS,
     logprobs_of,
     read_annotation,
@@ -118,13 +118,13 @@ def content_part_reader(index_key: str, *, is_end: bool) -> Reader:
             kind = CONTENT_PARTS[part["type"]]
         except (KeyError, TypeError):  # it has another type, or is not an object
             return []
-        item = state.items.of_event(event, ITEM_OF_PART[kind])
+        item = state.items.of_event(event, PARTS[kind].item)
         index = _index_of(event, index_key)
         if is_end:
             item.hold(kind, index, *read_part(part))
             return []
         events = item.close_pending("completed") + item.open(kind, index)
-        item.expect_deltas(STEM_OF_PART[kind], index)
+        item.expect_deltas(STEMS[kind], index)
         return events
 
     return read

@@ -36,7 +36,7 @@ from .final_items import final_form, finish_item
 from .item import Item
 from .item_index import ItemIndex, ResponseState
 from .item_types import CALLS, STATUSES
-from .wire import STEM_OF_CALL, warning
+from .wire import STEMS, warning
 
 __all__ = ["read_begin", "read_end", "read_error", "read_item_added", "read_item_done", "read_untyped"]
 
@@ -63,8 +63,8 @@ def read_item_added(state: ResponseState, event: WireObject) -> list[Event]:
     if kind is not None:
         if kind != "call" or not item.is_withheld:
             events += item.open(kind)
-        if item.type in STEM_OF_CALL:
-            item.expect_deltas(STEM_OF_CALL[item.type], 0)
+        if stem := STEMS.get(item.type if kind == "call" else kind):
+            item.expect_deltas(stem, 0)
     elif item.type == "reasoning" and not item.parts.by_part:
         events += item.open_early("summary" if state.has_summaries else "reasoning")
     return events

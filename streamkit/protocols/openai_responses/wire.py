@@ -30,8 +30,7 @@ __all__ = [
     "PLAIN_DELTAS",
     "SEARCHES",
     "SHELL_OUTPUT",
-    "STEM_OF_CALL",
-    "STEM_OF_PART",
+    "STEMS",
     "TEXT_STREAMS",
     "TRANSIENT_ERRORS",
     "TextStream",
@@ -85,11 +84,8 @@ TEXT_STREAMS: dict[str, TextStream] = {
 SHELL_OUTPUT = "response.shell_call_output_content"
 """The stem of the events about what a shell command printed."""
 
-STEM_OF_PART = {stream.part: stem for stem, stream in TEXT_STREAMS.items() if stream.part != "call"}
-"""The stem of the deltas of a kind of part, for the kinds that only one type extends."""
-
-STEM_OF_CALL = {stream.item: stem for stem, stream in TEXT_STREAMS.items() if not stream.index_key}
-"""The stem of the deltas of an item that has one part."""
+STEMS = {(stream.item if stream.part == "call" else stream.part): stem for stem, stream in TEXT_STREAMS.items()}
+"""The stem of the deltas of a part, by its kind; of a call, by the type of its item."""
 
 # -- the plain case: a piece of a part, and nothing else
 

@@ -19,7 +19,7 @@ from ...messages import (
 )
 from ..values import as_count, as_object, as_text, without_keys
 from .input import call_item
-from .item_types import CALLS, ITEM_OF_PART, OUTPUT_KEYS
+from .item_types import CALLS, OUTPUT_KEYS, PARTS
 from .received_items import received_item
 from .wire import json_or_text
 
@@ -86,8 +86,8 @@ def item_type_of(message: Message, kind: str) -> str:
     """Return the type of the item that a message of this kind is a part of."""
     if kind == "other":
         return message.type
-    if kind in ITEM_OF_PART:
-        return ITEM_OF_PART[kind]
+    if PARTS[kind].item:
+        return PARTS[kind].item
     item_type, is_custom = as_text(message.metadata.get("item_type")), message.metadata.get("custom") is True
     if kind == "result":
         if item_type in OUTPUT_KEYS:
