@@ -29,16 +29,15 @@ from ...events import (
     RunStepCreated,
     RunStepDone,
     TextDelta,
+    Usage,
 )
 from ...messages import Status
 from .. import base
 from ..message_ids import MessageIds
 from ..values import WireObject, as_object, as_objects, as_text
-from .calls import AssistantsCall
 from .shape import name_and_data, recognises
 from .steps import AssistantsStep, match_calls
 from .thread_messages import ThreadMessage
-from .unassigned_usage import UnassignedUsage
 from .wire import (
     ANNOUNCEMENTS,
     MESSAGE_ENDS,
@@ -74,17 +73,14 @@ class Decoder(base.Decoder):
         self._run_is_complete = False  # it was emitted with all that its own event has
         self._run_began_here = False  # not in an earlier stream
         self._end_status = ""  # the status with which the run ended, or requires_action
-        self._usage = UnassignedUsage()
+        self._has_step_usage = False  # the tokens of the run are the sum of the steps', and not counted again
+        self._earlier_usage: list[Usage] = []  # of steps that began in an earlier stream
         self._steps: dict[str, AssistantsStep] = {}
         self._latest_step: AssistantsStep | None = None
         self._step_ids: dict[str, str] = {}  # by the id of the thread's message that the step creates
         self._messages: dict[str, ThreadMessage] = {}
         self._latest_message: ThreadMessage | None = None
         self._ids = MessageIds(self.new_id)
-        # By the id of a thread's message: its text part that is open, as (index, id of the flat message).
-        self._open_texts: dict[str, tuple[int, str]] = {}
-        # By the id of a step: its call that is growing, with the call's index, until another kind of event comes.
-        self._growing_calls: dict[str, tuple[int, AssistantsCall]] = {}
 
     @classmethod
     def recognises(cls, item: Mapping[str, Any]) -> bool:
@@ -98,14 +94,16 @@ class Decoder(base.Decoder):
     def plain(self, item: TextDeltaData | StepDeltaData) -> Delta | None:
         """Return the event of a delta of an open text, or of a piece of a growing call."""
         if isinstance(item, TextDeltaData):
-            part = item.delta.content[0]
-            index, message_id = self._open_texts[item.id]
-            return TextDelta(message_id, part.text.value) if index == part.index else None
+            message, entry = self._messages[item.id], item.delta.content[0]
+            part = message.current if message is self._latest_message else None
+            if part is None or part.index != entry.index or not part.takes_text:
+                return None
+            return TextDelta(part.id, entry.text.value)
         piece = item.delta.step_details.tool_calls[0]
-        index, call = self._growing_calls[item.id]
-        if index != piece.index or piece.type != call.type or (piece.id and piece.id != call.call_id):
+        call = self._steps[item.id].latest
+        if call is None or call.index != piece.index or call.type != piece.type or not call.takes_pieces:
             return None
-        return call.delta(piece.body.piece)
+        return None if piece.id and piece.id != call.call_id else call.delta(piece.body.piece)
 
     # -- any other item
 
@@ -123,7 +121,6 @@ class Decoder(base.Decoder):
 
     def _read(self, name: str, data: Any, item: WireObject) -> Iterator[Event]:
         wire = as_object(data)
-        self._growing_calls.clear()
         match name:
             case "thread.run.created" | "thread.run.queued" | "thread.run.in_progress" | "thread.run.cancelling":
                 self._run_began_here = self._run_began_here or name == "thread.run.created"
@@ -150,7 +147,6 @@ class Decoder(base.Decoder):
                 yield from self._complete_step(wire, STEP_ENDS[name])
             case _ if name in MESSAGE_ENDS:
                 message = yield from self._message_of(wire)
-                self._open_texts.pop(message.key, None)
                 yield from message.end_with(wire, MESSAGE_ENDS[name])
             case _:
                 pass
@@ -187,8 +183,7 @@ class Decoder(base.Decoder):
             if step is None or (call is None and step.is_done):
                 step = yield from self._add_step("", {})
             yield from step.end_call_with(entry, call, "completed")
-        if self._usage.is_pending:
-            yield self._usage.take()
+        yield from self._take_usage(None)
         yield RunRequiresAction(run_of(wire, "requires_action"))
         yield from self._end_run(wire, "requires_action")
 
@@ -197,14 +192,11 @@ class Decoder(base.Decoder):
         if self._end_status:
             return
         yield from self._close_all(OPEN_MESSAGE_STATUS[status])
-        usage = None if self._usage.has_step_usage else run_usage_of(wire)
-        if self._usage.is_pending or usage is not None:
-            yield self._usage.take(usage)
+        yield from self._take_usage(None if self._has_step_usage else run_usage_of(wire))
         yield from self._end_run(wire, status)
 
     def _end_run(self, wire: WireObject, status: RunStatus) -> Iterator[Event]:
         self._end_status, self.complete = status, True
-        self._open_texts.clear()
         yield RunDone(run_of(wire, status))
 
     def _fail_run(self, data: Any, item: WireObject) -> Iterator[Event]:
@@ -217,7 +209,6 @@ class Decoder(base.Decoder):
 
     def _close_all(self, status: Status) -> Iterator[Event]:
         """End the messages and the steps that are open."""
-        self._open_texts.clear()
         for message in self._messages.values():
             if not message.is_done:
                 yield from message.close(status)
@@ -253,8 +244,6 @@ class Decoder(base.Decoder):
             self._step_ids[message_id] = step.id
         for position, entry in enumerate(as_objects(details.get("tool_calls"))):
             yield from step.add_delta(position, entry)
-        if (growing := step.growing_call()) is not None and as_text(wire.get("id")):
-            self._growing_calls[step.id] = growing
 
     def _complete_step(self, wire: WireObject, status: RunStatus) -> Iterator[Event]:
         id = as_text(wire.get("id"))
@@ -268,11 +257,25 @@ class Decoder(base.Decoder):
             return
         completed = step_of(wire, step.id, status)
         yield from step.end_with(as_object(wire.get("step_details")), OPEN_MESSAGE_STATUS[status])
-        if completed.usage is not None and step.began_here:
-            yield self._usage.take(completed.usage)
+        if completed.usage is not None and not step.began_here:
+            self._has_step_usage = True
+            self._earlier_usage.append(completed.usage)
         elif completed.usage is not None:
-            self._usage.add(completed.usage)
+            yield from self._take_usage(completed.usage)
         yield RunStepDone(completed)
+
+    def _take_usage(self, usage: Usage | None) -> Iterator[Event]:
+        """Yield these tokens, together with those of steps that began in an earlier stream."""
+        usages = [*self._earlier_usage, *([] if usage is None else [usage])]
+        self._earlier_usage.clear()
+        if usages:
+            self._has_step_usage = True
+            yield Usage(
+                sum(one.input_tokens for one in usages),
+                sum(one.output_tokens for one in usages),
+                sum(one.total_tokens for one in usages),
+                usages[-1].details,
+            )
 
     # -- messages
 
@@ -285,8 +288,6 @@ class Decoder(base.Decoder):
             key = id or self._ids.new()
             message = self._messages[key] = ThreadMessage(key, self.warn, self._ids.unused)
             message.step_id = self._step_ids.get(id)
-        if message is not self._latest_message:
-            self._open_texts.clear()  # plain deltas are those of the latest one, to which a delta without an id belongs
         self._latest_message = message
         return message
 
@@ -296,11 +297,6 @@ class Decoder(base.Decoder):
         message.role = message.role or as_text(delta.get("role"))
         for position, entry in enumerate(_delta_entries(delta)):
             yield from message.add_delta(position, entry)
-        part = message.current
-        if part is not None and part.kind == "text" and part.is_open:
-            self._open_texts[message.key] = (part.index, part.id)
-        else:
-            self._open_texts.pop(message.key, None)
 
 
 def _delta_entries(delta: WireObject) -> list[WireObject]:

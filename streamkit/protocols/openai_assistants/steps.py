@@ -24,6 +24,9 @@ class AssistantsStep:
         warn: makes a warning.
         unused_id: returns an id that no flat message of the stream has, made from the wanted one.
         began_here: whether it begins in this stream; if not, it began in an earlier one.
+
+    Attributes:
+        latest: the call that the latest delta was for.
     """
 
     def __init__(self, id: str, warn: Warn, unused_id: Callable[[str], str], *, began_here: bool = True) -> None:
@@ -34,21 +37,13 @@ class AssistantsStep:
         self._unused_id = unused_id
         self._calls: dict[int, AssistantsCall] = {}  # by index
         self._calls_by_id: dict[str, AssistantsCall] = {}
-        self._latest: AssistantsCall | None = None
+        self.latest: AssistantsCall | None = None
         self._next_index = 0
 
     @property
     def calls(self) -> list[AssistantsCall]:
         """Its calls, by their indexes."""
         return [call for _, call in sorted(self._calls.items())]
-
-    def growing_call(self) -> tuple[int, AssistantsCall] | None:
-        """Return the call that the latest delta was for, and its index, if a further piece does no more than extend
-        it."""
-        latest = self._latest
-        if latest is None or not latest.takes_pieces:
-            return None
-        return latest.index, latest
 
     def begin(self, details: WireObject) -> Iterator[Event]:
         """Create the step, perhaps with calls already."""
@@ -58,10 +53,10 @@ class AssistantsStep:
 
     def add_delta(self, position: int, entry: WireObject, *, is_initial: bool = False) -> Iterator[Event]:
         """Add an entry of a delta to its call."""
-        before, count = self._latest, len(self._calls)
+        before, count = self.latest, len(self._calls)
         call = self._call_of(position, entry, is_initial=is_initial)
         if call is not None:
-            self._latest = call
+            self.latest = call
             if before is not None and len(self._calls) > count:
                 yield from before.passed()
             yield from call.add_delta(entry, is_initial=is_initial)
@@ -94,8 +89,8 @@ class AssistantsStep:
         if index is None:
             if id or is_initial:
                 return self._add_call(self._next_index, entry)
-            if self._latest is not None and not position:
-                return self._latest
+            if self.latest is not None and not position:
+                return self.latest
             index = position
         call = self._calls.get(index)
         if call is None:

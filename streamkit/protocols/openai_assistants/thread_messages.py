@@ -52,6 +52,11 @@ class ThreadMessagePart:
         """Whether its flat message is created and not done."""
         return self.is_created and not self.is_done
 
+    @property
+    def takes_text(self) -> bool:
+        """Whether a further piece of text does no more than extend it."""
+        return self.is_open and self.kind == "text" and self.initial_text is None
+
 
 class ThreadMessage:
     """One message of the thread.
