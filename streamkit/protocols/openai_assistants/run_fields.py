@@ -6,7 +6,10 @@ A canonical run may come from any provider, so its metadata may have the same ke
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from typing import Any
+
+from msgspec import UNSET
 
 from ..values import WireObject, as_count, as_object, as_objects
 
@@ -14,8 +17,9 @@ __all__ = ["is_number", "is_tags", "run_fields"]
 
 
 def run_fields(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a run object that this metadata has."""
-    return {key: metadata[key] for key, fits in _FIELDS.items() if fits(metadata.get(key))}
+    """Return the fields of a run object that its metadata may have: with those values, or with what this API has by default."""
+    fields = {key: metadata[key] if fits(metadata.get(key)) else copy(none) for key, (fits, none) in _FIELDS.items()}
+    return {key: value for key, value in fields.items() if value is not UNSET}
 
 
 def is_number(value: Any) -> bool:
@@ -66,22 +70,23 @@ def _is_truncation(value: Any) -> bool:
     return wire.get("type") in ("auto", "last_messages") and (last is None or _is_count(last))
 
 
-_FIELDS: dict[str, Callable[[Any], bool]] = {
-    "assistant_id": _is_text,
-    "thread_id": _is_text,
-    "instructions": _is_text,
-    "tools": _is_tools,
-    "metadata": is_tags,
-    "temperature": is_number,
-    "top_p": is_number,
-    "started_at": _is_count,
-    "expires_at": _is_count,
-    "failed_at": _is_count,
-    "cancelled_at": _is_count,
-    "max_completion_tokens": _is_count,
-    "max_prompt_tokens": _is_count,
-    "parallel_tool_calls": _is_bool,
-    "truncation_strategy": _is_truncation,
-    "response_format": _is_response_format,
-    "tool_choice": _is_tool_choice,
+# By the key in the run object: whether a value fits, and the value that stands there where none does.
+_FIELDS: dict[str, tuple[Callable[[Any], bool], Any]] = {
+    "assistant_id": (_is_text, ""),
+    "thread_id": (_is_text, ""),
+    "instructions": (_is_text, ""),
+    "tools": (_is_tools, []),
+    "metadata": (is_tags, {}),
+    "temperature": (is_number, UNSET),
+    "top_p": (is_number, UNSET),
+    "started_at": (_is_count, None),
+    "expires_at": (_is_count, None),
+    "failed_at": (_is_count, None),
+    "cancelled_at": (_is_count, None),
+    "max_completion_tokens": (_is_count, None),
+    "max_prompt_tokens": (_is_count, None),
+    "parallel_tool_calls": (_is_bool, True),
+    "truncation_strategy": (_is_truncation, {"type": "auto", "last_messages": None}),
+    "response_format": (_is_response_format, "auto"),
+    "tool_choice": (_is_tool_choice, "auto"),
 }
