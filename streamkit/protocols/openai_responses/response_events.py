@@ -105,7 +105,7 @@ def read_end(state: ResponseState, event: WireObject, *, status: RunStatus) -> l
         return []
     state.has_begun = state.has_ended = state.is_complete = True
     response = _response_of(event)
-    status = STATUSES.get(as_text(response.get("status")), status)
+    status = STATUSES.get(as_text(response.get("status"))) or status
     events = _finish_items(state, as_objects(response.get("output")), OPEN_MESSAGE_STATUS[status])
     usage = response.get("usage")
     if is_object(usage):
