@@ -18,7 +18,7 @@ class Output:
     decoder itself.
 
     Args:
-        kind: the item's type, as warnings have it.
+        kind: the item's type, as warnings have it; None for none.
 
     Attributes:
         item: the present item, for raw events.
@@ -29,7 +29,7 @@ class Output:
 
     __slots__ = ("_held", "_kind", "emit", "events", "item", "reports")
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str | None) -> None:
         self.item: Any = None
         self.events: list[Event] = []
         self.emit: Callable[[Event], None] = self.events.append

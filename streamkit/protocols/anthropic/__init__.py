@@ -2,10 +2,10 @@
 
 Documented at https://docs.anthropic.com/en/api/messages and https://docs.anthropic.com/en/api/messages-streaming.
 
-`decoder` states the terminal rule and the quirks of the stream, `answers` how its answers begin and end, `encoder` what the
-protocol cannot express, `input` what a request takes, `wire` the tables and forms of the wire, `shape` how the protocol is
-recognised. Blocks become messages in `blocks` (those that grow, of which `code_block` has the code), `results` (those that
-come complete) and `content` (all blocks of one answer); messages become blocks in `block_writer`.
+`decoder` states the terminal rule and how answers begin and end, `encoder` what the protocol cannot express, `input` what a
+request takes, `wire` the tables and forms of the wire, `shape` how the protocol is recognised. Blocks become messages in `blocks`
+(those that grow), `results` (those that come complete) and `content` (all blocks of one answer); messages become blocks in
+`block_writer`.
 """
 
 from typing import TYPE_CHECKING

@@ -15,8 +15,10 @@ from typing import Any
 import msgspec
 
 from ... import messages as m
-from ...events import Event, RawEvent
+from ...core.json_fields import JsonFields
+from ...events import RawEvent
 from ..message_ids import MessageIds
+from ..output import Output
 from ..values import WireObject, as_index, as_object, as_text, without_keys
 from .blocks import (
     BLOCK_OF_DELTA,
@@ -27,9 +29,10 @@ from .blocks import (
     Doubt,
     PlainWay,
     RepeatedCall,
+    ServerCodeBlock,
     ToolCallBlock,
 )
-from .wire import CODE_TOOLS, STATUS_OF_STOP_REASON
+from .wire import CODE_TOOLS, DELTA_KEYS, PLAIN_DELTAS, STATUS_OF_STOP_REASON
 
 __all__ = ["BlockIds", "ContentBlocks"]
 
@@ -62,16 +65,14 @@ class ContentBlocks(msgspec.Struct, eq=False):
     A delta belongs to the block at its index. One that this block cannot have gets a block of its own beside it, so there
     may be several open blocks at one index.
 
-    Methods with `events` add to these what the current item makes.
-
     Attributes:
         ids: the ids of their messages.
+        output: takes events and warnings.
         growing: how the plain deltas of open blocks are read, by index. Only the first block at an index is here.
         group: the provider's id of the answer, None if it has none.
         stop_reason: the provider's reason for the end, None until it comes.
         status: the status of an answer that ends for this reason.
         is_ending: whether the answer is at its end, so that a block that stops is done at once.
-        faults: the codes and faults of warnings about the current item.
         newest: the index of the newest block, -1 if there is none.
         newest_text: the id of the newest text's message, "" if there is none.
         opened: the open blocks, by index.
@@ -80,112 +81,93 @@ class ContentBlocks(msgspec.Struct, eq=False):
     """
 
     ids: BlockIds
+    output: Output
     growing: dict[int, PlainWay] = {}
     group: str | None = None
     stop_reason: str | None = None
     status: m.Status = "completed"
     is_ending: bool = False
-    faults: list[tuple[str, str]] = []
     newest: int = -1
     newest_text: str = ""
     opened: dict[int, tuple[ContentBlock, ...]] = {}
     unknown: set[int] = set()
-    stopped: list[tuple[ContentBlock, Doubt]] = []
-
-    def warn(self, code: str, fault: str) -> None:
-        """Note a fault of the current item."""
-        self.faults.append((code, fault))
-
-    def restart(self) -> None:
-        """Another answer begins."""
-        self.growing.clear()
-        self.opened.clear()
-        self.group = self.stop_reason = None
-        self.status, self.is_ending = "completed", False
-        self.newest, self.newest_text, self.unknown, self.stopped = -1, "", set(), []
+    stopped: list[tuple[ContentBlock, Doubt | None]] = []
 
     # -- how blocks end
 
-    def take_stop_reason(self, reason: str, events: list[Event]) -> None:
+    def take_stop_reason(self, reason: str) -> None:
         """The stop_reason comes: the answer ends, and the blocks that stopped are done."""
         self.is_ending = True
         self.stop_reason = reason
-        self.status = status = STATUS_OF_STOP_REASON.get(reason, "completed")
-        stopped, self.stopped = self.stopped, []
-        for block, _ in stopped:
-            block.end(status, events)
+        self.status = STATUS_OF_STOP_REASON.get(reason, "completed")
+        self._release(self.status)
 
-    def end(self, events: list[Event]) -> m.Status:
+    def end(self) -> m.Status:
         """Close all blocks, as the answer is over. Returns its status.
 
         Without a stop_reason, a call with partial arguments may have been cut short, and the answer with it.
         """
         self.is_ending = True
-        status = self.status
-        if not self.stopped and not self.opened:
-            return status
-        partial: m.Status = "incomplete" if self.stop_reason is None else status
-        opened = [block.doubt() for blocks in self.opened.values() for block in blocks]
-        has_partial = "partial" in opened or any(doubt == "partial" for _, doubt in self.stopped)
-        self._release(events, status, partial, status)
-        self._end_open(events, status, partial)
-        return partial if has_partial else status
+        partial: m.Status = "incomplete" if self.stop_reason is None else self.status
+        self._stop_all()
+        has_partial = any(doubt == "partial" for _, doubt in self.stopped)
+        self._release(self.status, partial=partial)
+        return partial if has_partial else self.status
 
-    def cut(self, status: m.Status, events: list[Event]) -> None:
+    def cut(self, status: m.Status) -> None:
         """End all blocks, because the answer goes no further, although no event has ended it."""
-        if self.stopped or self.opened:
-            self._release(events, "completed", status, status)
-            self._end_open(events, status, status)
+        self._release("completed", partial=status, empty=status)
+        self._stop_all()
+        self._release(status)
 
-    def _release(self, events: list[Event], status: m.Status, partial: m.Status, empty: m.Status) -> None:
+    def _stop_all(self) -> None:
+        """Stop all open blocks, whether they are complete or not."""
+        opened, self.opened = self.opened, {}
+        self.growing.clear()
+        self.stopped += [(block, block.doubt()) for blocks in opened.values() for block in blocks]
+
+    def _release(self, status: m.Status, *, partial: m.Status | None = None, empty: m.Status | None = None) -> None:
         """Blocks that stopped are done; calls with `partial` arguments and with `empty` ones with a status of their own."""
         stopped, self.stopped = self.stopped, []
         for block, doubt in stopped:
-            block.end(partial if doubt == "partial" else empty if doubt == "empty" else status, events)
+            block.end((partial if doubt == "partial" else empty if doubt == "empty" else None) or status)
 
-    def _end_open(self, events: list[Event], status: m.Status, partial: m.Status) -> None:
-        self.growing.clear()
-        opened, self.opened = self.opened, {}
-        for blocks in opened.values():
-            for block in blocks:
-                block.end(partial if block.doubt() == "partial" else status, events)
-
-    def _block_follows(self, events: list[Event]) -> None:
+    def _block_follows(self) -> None:
         """Another block follows those that stopped: only calls without complete arguments stay uncertain."""
         if self.stopped and not self.stopped[-1][1]:
             block, _ = self.stopped.pop()
-            block.end("completed", events)
+            block.end("completed")
 
     # -- the items about blocks
 
-    def add_complete(self, wire: WireObject, index: int, events: list[Event]) -> None:
+    def add_complete(self, wire: WireObject, index: int) -> None:
         """A block that the answer has in it from the beginning."""
-        self._release(events, "completed", "completed", "completed")  # the one before was not the last one
-        if not self._begin(wire, index, events):
-            events.append(RawEvent(as_text(wire.get("type")) or "content_block", wire))
+        self._release("completed")  # the one before was not the last one
+        if not self._begin(wire, index):
+            self.output.emit(RawEvent(as_text(wire.get("type")) or "content_block", wire))
         self.unknown.discard(index)
-        self.stop(index, events)
+        self.stop(index)
 
     def index_of(self, item: WireObject, *, starts: bool = False) -> int:
         """Return the index of the block that an item is about. Without one that can be read it is the newest block's,
         or that of the next block if the item starts one."""
-        if (index := as_index(item.get("index"), self.warn)) is not None:
+        if (index := as_index(item.get("index"), self.output.warn)) is not None:
             return index
         if item.get("index") is None:
-            self.warn("bad-index", "it has no index; the newest block's was used")
+            self.output.warn("bad-index", "it has no index; the newest block's was used")
         return self.newest + 1 if starts else max(self.newest, 0)
 
-    def start(self, index: int, wire: WireObject, events: list[Event]) -> bool:
-        """Begin a block, or add one that comes complete. Returns False, and adds no event for it, if its type is
+    def start(self, index: int, wire: WireObject) -> bool:
+        """Begin a block, or add one that comes complete. Returns False, and emits nothing for it, if its type is
         unknown."""
         if index in self.opened:
-            self.warn("duplicate-block", f"another block began at index {index}; the one there was ended")
-            self.stop(index, events)
+            self.output.warn("duplicate-block", f"another block began at index {index}; the one there was ended")
+            self.stop(index)
         self.unknown.discard(index)
-        return self._begin(wire, index, events)
+        return self._begin(wire, index)
 
-    def delta(self, index: int, delta: WireObject, events: list[Event]) -> bool:
-        """Add a delta of a block. Returns False, and adds no event, if the type of the delta or of the block is
+    def delta(self, index: int, delta: WireObject) -> bool:
+        """Add a delta of a block. Returns False, and emits nothing, if the type of the delta or of the block is
         unknown."""
         type = "" if index in self.unknown else self._delta_type(delta)
         if type not in BLOCK_OF_DELTA:
@@ -195,27 +177,28 @@ class ContentBlocks(msgspec.Struct, eq=False):
                 break
         else:
             how = "which has no such deltas" if index in self.opened else "which never began, or has ended"
-            self.warn("stray-delta", f"{type} came for the block at index {index}, {how}; it begins another block")
+            fault = f"{type} came for the block at index {index}, {how}; it begins another block"
+            self.output.warn("stray-delta", fault)
             self.newest = max(index, self.newest)
-            block = self._add({}, BLOCK_OF_DELTA[type], index, events)
-        self._grow(block, type, delta, events)
+            block = self._add({}, BLOCK_OF_DELTA[type], index)
+        self._grow(block, type, delta)
         return True
 
-    def stop(self, index: int, events: list[Event]) -> bool:
-        """Stop the blocks at an index. Those that are certainly complete are done. Returns False, and adds no event, if
+    def stop(self, index: int) -> bool:
+        """Stop the blocks at an index. Those that are certainly complete are done. Returns False, and emits nothing, if
         the type of the block is unknown."""
         if index in self.unknown:
             self.unknown.discard(index)
             return False
         self.growing.pop(index, None)
         for block in self.opened.pop(index, ()):
-            self._block_follows(events)
+            self._block_follows()
             doubt = block.doubt()
             if self.is_ending:
                 is_cut = doubt == "partial" and self.stop_reason is None
-                block.end("incomplete" if is_cut else self.status, events)
+                block.end("incomplete" if is_cut else self.status)
             elif doubt is None:
-                block.end("completed", events)
+                block.end("completed")
             else:
                 self.stopped.append((block, doubt))
         return True
@@ -226,102 +209,90 @@ class ContentBlocks(msgspec.Struct, eq=False):
         """Return the type of a delta. If it has none, the key of its text decides."""
         if isinstance(type := delta.get("type"), str):
             return type
-        for growth in GROWING_BLOCKS.values():
-            if growth.struct is not None and isinstance(delta.get(growth.key), str):
-                self.warn("no-delta-type", f"its delta has no type; read as {growth.delta}")
-                return growth.delta
-        return ""
+        type = next((type for type in PLAIN_DELTAS if isinstance(delta.get(DELTA_KEYS[type]), str)), "")
+        if type:
+            self.output.warn("no-delta-type", f"its delta has no type; read as {type}")
+        return type
 
-    def _begin(self, wire: WireObject, index: int, events: list[Event]) -> bool:
+    def _begin(self, wire: WireObject, index: int) -> bool:
         """As `start`, at an index at which no block is open."""
-        self._block_follows(events)
+        self._block_follows()
         self.newest = index
         type = as_text(wire.get("type"))
         if type in GROWING_BLOCKS:
-            self._add(wire, type, index, events)
+            self._add(wire, type, index)
             return True
         from .results import complete_block_events  # most answers have no such block
 
         id = self.ids.id_of("", self.group, index)
-        found = complete_block_events(wire, type, id, self._fields(index), self.ids.calls)
+        found = complete_block_events(wire, type, id, {"group": self.group, "index": index}, self.ids.calls)
         if found is None:
             self.unknown.add(index)
             return False
-        events += found
+        for event in found:
+            self.output.emit(event)
         return True
 
-    def _add(self, wire: WireObject, type: str, index: int, events: list[Event]) -> ContentBlock:
+    def _add(self, wire: WireObject, type: str, index: int) -> ContentBlock:
         """Add a block, which grows from here on, perhaps with its first text."""
-        fields_of_block = self._fields(index)
-        block = (
-            self._call(wire, type, fields_of_block) if type in CALL_BLOCKS else self._text(wire, type, fields_of_block)
-        )
-        self._open(block, index, events)
-        block.begin(wire, events)
+        fields = {"group": self.group, "index": index}
+        block = self._call(wire, type, fields) if type in CALL_BLOCKS else self._text(wire, type, fields)
+        block.open()
+        if type == "text":
+            self.newest_text = block.id
+        if index not in self.opened and (way := block.plain_way()) is not None:
+            self.growing[index] = way
+        self.opened[index] = (*self.opened.get(index, ()), block)
+        block.begin(wire)
         return block
 
-    def _open(self, block: ContentBlock, index: int, events: list[Event]) -> None:
-        block.open(events)
-        if block.type == "text":
-            self.newest_text = block.id
-        if index in self.opened:
-            self.opened[index] += (block,)
-            return
-        self.opened[index] = (block,)
-        if (way := block.plain_way()) is not None:
-            self.growing[index] = way
-
-    def _fields(self, index: int) -> dict[str, Any]:
-        return {"group": self.group, "index": index}
-
-    def _text(self, wire: WireObject, type: str, fields_of_block: dict[str, Any]) -> ContentBlock:
+    def _text(self, wire: WireObject, type: str, fields: dict[str, Any]) -> ContentBlock:
         """Return a block of anything but a call."""
-        id = self.ids.id_of("", self.group, fields_of_block["index"])
+        id = self.ids.id_of("", self.group, fields["index"])
         if type == "text":
-            return ContentBlock(type, id, fields_of_block)
+            return ContentBlock(self.output, type, id, fields)
         if type == "compaction":
-            fields = {**fields_of_block, "type": type}
-            return CompactionBlock(type, id, fields, m.Message, without_keys(wire, "type", "content"))
+            metadata = without_keys(wire, "type", "content")
+            return CompactionBlock(self.output, type, id, {**fields, "type": type}, m.Message, metadata)
         signature = as_text(wire.get("signature"))
-        return ContentBlock(
-            type, id, fields_of_block, m.ReasoningMessage, {"signature": signature} if signature else {}
-        )
+        metadata = {"signature": signature} if signature else {}
+        return ContentBlock(self.output, type, id, fields, m.ReasoningMessage, metadata)
 
-    def _call(self, wire: WireObject, type: str, fields_of_block: dict[str, Any]) -> ToolCallBlock:
+    def _call(self, wire: WireObject, type: str, fields: dict[str, Any]) -> ToolCallBlock:
         """Return the block of a call."""
         call_id, name = as_text(wire.get("id")), as_text(wire.get("name"))
         if not call_id:
-            self.warn("no-call-id", "a call has no id; it cannot be answered")
-        id = self.ids.id_of(call_id, self.group, fields_of_block["index"])
+            self.output.warn("no-call-id", "a call has no id; it cannot be answered")
+        id = self.ids.id_of(call_id, self.group, fields["index"])
         metadata = without_keys(wire, "type", "id", "name", "input")
-        fields = {**fields_of_block, "name": name or None, "call_id": call_id or None}
-        if type == "server_tool_use" and name in CODE_TOOLS:
-            from .code_block import ServerCodeBlock  # few answers have code that the provider runs
-
-            call: ToolCallBlock = ServerCodeBlock.of_tool(name, id, fields, metadata, wire.get("input"))
+        fields |= {"name": name or None, "call_id": call_id or None}
+        is_code = type == "server_tool_use" and name in CODE_TOOLS
+        message_class = m.CodeMessage if is_code else m.ToolCallMessage
+        start: Any = (self.output, type, id, fields, message_class, metadata, wire.get("input"))
+        if is_code:
+            fields["format"], key = CODE_TOOLS[name]
+            call: ToolCallBlock = ServerCodeBlock(*start, reader=JsonFields(key))
         elif CALL_BLOCKS[type]:
             metadata["block_type"] = type
             fields["provider_executed"] = True
-            call = ToolCallBlock(type, id, fields, m.ToolCallMessage, metadata, wire.get("input"))
+            call = ToolCallBlock(*start)
         elif (earlier := self.ids.calls.get(call_id)) is not None:
-            return RepeatedCall(
-                *(type, id, fields, m.ToolCallMessage, metadata, wire.get("input")), earlier=earlier, warn=self.warn
-            )
+            return RepeatedCall(*start, earlier=earlier)
         else:
-            call = ToolCallBlock(type, id, fields, m.ToolCallMessage, metadata, wire.get("input"))
+            call = ToolCallBlock(*start)
         if call_id:
             self.ids.calls[call_id] = call
         return call
 
-    def _grow(self, block: ContentBlock, type: str, delta: WireObject, events: list[Event]) -> None:
+    def _grow(self, block: ContentBlock, type: str, delta: WireObject) -> None:
         match type:
             case "signature_delta":
                 if signature := as_text(delta.get("signature")):
                     block.metadata["signature"] = signature
             case "citations_delta":
-                block.cite(as_object(delta.get("citation")), events)
+                block.cite(as_object(delta.get("citation")))
             case _:
                 value = block.text_in(delta)
                 if value is not None and not isinstance(value, str):
-                    self.warn("bad-delta", "its delta is not text and was skipped")
-                block.grow(delta, events)
+                    self.output.warn("bad-delta", "its delta is not text and was skipped")
+                block.grow(delta)

@@ -1,10 +1,8 @@
-"""The tables of the Messages API, and its citations, usage and errors.
+"""The tables of the Messages API, and its citations, usage and errors."""
 
-The annotations are not text here, as by `from __future__ import annotations` they would be: msgspec would compile each of them
-while the first stream of a process imports this module.
-"""
+from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Union
 
 import msgspec
 
@@ -14,16 +12,15 @@ from ..values import WireObject, as_count, as_text, error_object, text_or_none, 
 
 __all__ = [
     "CODE_TOOLS",
+    "DELTA_KEYS",
     "HELPER_EVENTS",
     "PAUSE_REASONS",
+    "PLAIN_DELTAS",
     "SEARCHES",
     "STATUS_OF_STOP_REASON",
     "TOOL_OF_LANGUAGE",
     "TRANSIENT_ERRORS",
-    "InputDelta",
     "PlainBlockDelta",
-    "TextDeltaFields",
-    "ThinkingDelta",
     "annotation_of",
     "error_of",
     "usage_of",
@@ -57,35 +54,34 @@ HELPER_EVENTS = frozenset(("text", "input_json", "thinking", "citation", "signat
 """The events that the SDK's stream helper adds. Each repeats one of the API's own."""
 
 
+DELTA_KEYS = {
+    "text_delta": "text",
+    "thinking_delta": "thinking",
+    "input_json_delta": "partial_json",
+    "compaction_delta": "content",
+}
+"""The key at which a delta of each type has its text. Blocks that begin with a text have it at the same key."""
+
+
 # -- the plain case: a piece of an open block, and nothing else
 
-_NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
+
+def _plain_delta(type: str) -> Any:
+    piece = msgspec.field(name=DELTA_KEYS[type])
+    fields = [("piece", Annotated[str, msgspec.Meta(min_length=1)], piece)]
+    return msgspec.defstruct("PlainDelta", fields, tag_field="type", tag=type, gc=False)
 
 
-class TextDeltaFields(msgspec.Struct, tag_field="type", tag="text_delta", gc=False):
-    """A piece of a text."""
+PLAIN_DELTAS = {type: _plain_delta(type) for type in DELTA_KEYS if type != "compaction_delta"}
+"""The structs of the deltas of each type that may be plain ones."""
 
-    piece: _NonEmpty = msgspec.field(name="text")
-
-
-class ThinkingDelta(msgspec.Struct, tag_field="type", tag="thinking_delta", gc=False):
-    """A piece of the model's reasoning."""
-
-    piece: _NonEmpty = msgspec.field(name="thinking")
-
-
-class InputDelta(msgspec.Struct, tag_field="type", tag="input_json_delta", gc=False):
-    """A piece of the arguments of a call."""
-
-    piece: _NonEmpty = msgspec.field(name="partial_json")
-
-
-class PlainBlockDelta(msgspec.Struct, gc=False):
-    """A piece of an open block. Deltas come in thousands, so no key is looked at that is not read."""
-
-    type: Literal["content_block_delta"]
-    index: int
-    delta: TextDeltaFields | ThinkingDelta | InputDelta
+_kind: Any = Literal["content_block_delta"]
+PlainBlockDelta: Any = msgspec.defstruct(
+    "PlainBlockDelta",
+    [("type", _kind), ("index", int), ("delta", Union[tuple(PLAIN_DELTAS.values())])],  # noqa: UP007
+    gc=False,
+)
+"""A piece of an open block. Deltas come in thousands, so no key is looked at that is not read."""
 
 
 # -- objects
