@@ -25,7 +25,7 @@ from ..messages import (
 )
 from .request_content import LeftOut, Report, fenced_block, is_of_executed_call
 
-__all__ = ["Result", "Turn", "call_id_of", "turns_of"]
+__all__ = ["Result", "Turn", "call_id_of", "reason_to_leave_out", "turns_of"]
 
 _ANSWERS = (TextMessage, RefusalMessage, ReasoningMessage, CodeMessage, ToolCallMessage)
 
@@ -148,7 +148,7 @@ class _Turns:
             case Message(role="user") if isinstance(message, TextMessage) or not isinstance(message, _ANSWERS):
                 self._turn("user").append(message)
             case _:
-                self._report(LeftOut(message, _reason_to_leave_out(message)))
+                self._report(LeftOut(message, reason_to_leave_out(message)))
 
     def finish(self) -> list[Turn]:
         """Return the turns, each that calls followed by the results. One with nothing but reasoning is left out."""
@@ -187,7 +187,8 @@ def _text(message: Message, role: str, content: str) -> TextMessage:
     return TextMessage(message.id, role=role, content=content)
 
 
-def _reason_to_leave_out(message: Message) -> str:
+def reason_to_leave_out(message: Message) -> str:
+    """Return why a message that has no place in any turn goes nowhere."""
     match message:
         case ToolCallMessage(provider_executed=True):
             return "its provider ran this call"

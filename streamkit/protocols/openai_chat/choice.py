@@ -14,12 +14,12 @@ from ..output import Output
 from ..values import WireObject, as_object, as_text, is_list, is_object
 from .delta import DeltaReader
 from .open_messages import OpenMessages
+from .shape import CHUNK_OBJECTS
 from .tool_calls import ToolCalls
 from .wire import CHOICE_KEYS, FILTER_RESULTS, FINISH_REASON_STATUS, REASONING_KEYS
 
 __all__ = ["Choice"]
 
-_COMPLETE_OBJECTS = ("chat.completion", "chat.completion.done")
 # The fields of a complete message, and the kind that `OpenMessages.seen` has if deltas brought them already.
 _KIND_OF_FIELD = {
     **dict.fromkeys((*REASONING_KEYS, "reasoning_details"), "reasoning"),
@@ -100,7 +100,7 @@ class Choice:
 
     def _take_message(self, message: Any, delta: Any) -> bool:
         """Keep the complete message that a chunk has in place of a delta. Returns whether it ends the choice."""
-        is_complete = self._output.item.get("object") in _COMPLETE_OBJECTS
+        is_complete = self._output.item.get("object") in CHUNK_OBJECTS[1:]
         if not is_object(message):
             self._output.warn("bad-message", "the `message` of a choice is not an object; it was skipped")
             return False
@@ -160,4 +160,4 @@ class Choice:
         self._delta.read(rest, logprobs)
         for key in ("content", "refusal"):
             if _KIND_OF_FIELD[key] in open_before and (content := as_text(message.get(key))):
-                messages.set_final_content(_KIND_OF_FIELD[key], content)
+                messages.final_content[_KIND_OF_FIELD[key]] = content

@@ -14,7 +14,7 @@ from ...events import AnnotationAdded, Delta, RawEvent
 from ..output import Output
 from ..values import WireObject, annotation_of, as_object, as_text, is_list, is_object, json_text, without_keys
 from .open_messages import OpenMessages
-from .returned_fields import OPAQUE_KEYS, emptied_thinking
+from .returned_fields import OPAQUE_KEYS, emptied_thinking, merge_fields
 from .tool_calls import ToolCalls
 from .wire import REASONING_KEYS, thinking_text
 
@@ -80,7 +80,7 @@ class DeltaReader:
         if not text:
             return
         self._begin_reasoning_text()
-        self._messages.note_returned("reasoning", key)
+        self._messages.returned("reasoning").setdefault(key, None)
         if not self._has_reasoning:
             self._has_reasoning = True
             self._messages.append("reasoning", text)
@@ -118,7 +118,7 @@ class DeltaReader:
         """Encrypted reasoning as text."""
         if text := as_text(value):
             self._open_reasoning()
-            self._messages.add_returned(self._reasoning_kind, {key: text})
+            merge_fields(self._messages.returned(self._reasoning_kind), {key: text})
             self._output.hold(self._messages.ids.get(self._reasoning_kind), text)
 
     def _open_reasoning(self) -> None:
@@ -173,7 +173,7 @@ class DeltaReader:
                 self._messages.append("text", self._text_of(part.get("text"), "content"))
             case {"type": "thinking"}:
                 self._begin_reasoning_text()
-                self._messages.add_returned("reasoning", {"content": emptied_thinking(part)})
+                merge_fields(self._messages.returned("reasoning"), {"content": emptied_thinking(part)})
                 self._messages.append("reasoning", thinking_text(part.get("thinking")))
             case {"type": "reference"}:
                 self._add_annotation(part)  # Mistral: of what was written before it

@@ -28,6 +28,7 @@ from ..request_content import (
     is_of_executed_call,
     report_nothing,
 )
+from ..turns import call_id_of, reason_to_leave_out
 from ..values import as_object
 from .returned_fields import joined_thinking, merge_fields, returned_fields, taken_fields
 
@@ -95,8 +96,8 @@ class _ChatMessages:
         self._taken = taken
         self._reasoning: dict[int, Message] = {}  # by the id() of the assistant's message that has it
         calls = [message for message in conversation if isinstance(message, ToolCallMessage)]
-        self._sent_calls = {_call_id(call) for call in calls if _is_sent(call)}
-        self._other_calls = {_call_id(call) for call in calls} - self._sent_calls
+        self._sent_calls = {call_id_of(call) for call in calls if _is_sent(call)}
+        self._other_calls = {call_id_of(call) for call in calls} - self._sent_calls
         self._answered = {message.call_id for message in conversation if isinstance(message, ToolOutputMessage)}
 
     def add(self, message: Message) -> None:
@@ -129,7 +130,7 @@ class _ChatMessages:
             case Message(role="user") if not isinstance(message, _NEVER_OF_A_USER):
                 self._add_to_user(_content_part(message))
             case _:
-                self._report(LeftOut(message, _reason_to_leave_out(message)))
+                self._report(LeftOut(message, reason_to_leave_out(message)))
 
     def finish(self) -> list[dict[str, Any]]:
         """Return the messages, without those of which there is nothing but reasoning."""
@@ -202,22 +203,6 @@ class _ChatMessages:
             self._add_tool_output(message)
 
 
-def _reason_to_leave_out(message: Message) -> str:
-    match message:
-        case ToolCallMessage(provider_executed=True):
-            return "its provider ran this call"
-        case ToolCallMessage():
-            return "the call is not complete"
-        case ToolOutputMessage():
-            return "its call does not go back"
-        case _:
-            return "the API has no place for it"
-
-
-def _call_id(call: ToolCallMessage) -> str:
-    return call.call_id or call.id
-
-
 def _is_sent(call: ToolCallMessage) -> bool:
     """Whether a call goes into the request: those that have or need an answer."""
     return call.status == "completed" and not call.provider_executed
@@ -225,9 +210,9 @@ def _is_sent(call: ToolCallMessage) -> bool:
 
 def _wire_call(call: ToolCallMessage) -> dict[str, Any]:
     if call.metadata.get("custom"):
-        return {"id": _call_id(call), "type": "custom", "custom": {"name": call.name or "", "input": call.content}}
+        return {"id": call_id_of(call), "type": "custom", "custom": {"name": call.name or "", "input": call.content}}
     function = {"name": call.name or "", "arguments": call.content or "{}"}
-    return {"id": _call_id(call), "type": "function", "function": function}
+    return {"id": call_id_of(call), "type": "function", "function": function}
 
 
 def _content_part(message: Message) -> dict[str, Any]:

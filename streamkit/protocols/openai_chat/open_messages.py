@@ -24,7 +24,7 @@ from ...messages import (
 from ..held_values import add_values
 from ..output import Output
 from ..values import WireObject, as_text, text_or_json, without_keys
-from .returned_fields import KEY, LISTS, Blocks, merge_fields
+from .returned_fields import KEY, LISTS, Blocks
 
 __all__ = ["OpenMessages"]
 
@@ -53,11 +53,12 @@ class OpenMessages:
     Attributes:
         ids: the ids of the open messages, by kind.
         seen: the kinds of which content has arrived, and "images", "calls" and "executed".
+        final_content: what the provider gave as their entire content, for the engine to compare, by kind.
     """
 
     __slots__ = (
-        *("_choice", "_count", "_executed", "_final_content", "_group", "_metadata", "_new_id", "_output", "_returned"),
-        *("_role", "ids", "seen"),
+        *("_choice", "_count", "_executed", "_group", "_metadata", "_new_id", "_output", "_returned"),
+        *("_role", "final_content", "ids", "seen"),
     )
 
     def __init__(self, choice: int, group: str | None, new_id: Callable[[], str], output: Output) -> None:
@@ -68,7 +69,7 @@ class OpenMessages:
         self._count = 0  # of the messages created so far
         self._metadata: dict[str, dict[str, Any]] = {}  # metadata that messages get when they are done, by kind
         self._returned: dict[str, dict[str, Any]] = {}  # fields that go back to the provider with them, by kind
-        self._final_content: dict[str, str] = {}  # what the provider gave as their entire content, by kind
+        self.final_content: dict[str, str] = {}
         self._executed: dict[Any, str] = {}  # ids of the calls that the provider ran; "" once the output has come
 
     # -- messages of one kind
@@ -154,30 +155,23 @@ class OpenMessages:
         self._metadata.setdefault(kind, {}).setdefault(key, []).extend(values)
         self._output.hold(self.ids.get(kind), {key: values})
 
-    def add_returned(self, kind: str, fields: WireObject) -> None:
-        """Add fields to those that go back with the message of this kind."""
-        merge_fields(self._returned.setdefault(kind, {}), fields)
-
-    def note_returned(self, kind: str, key: str) -> None:
-        """Note that the content of the message of this kind came at this key, at which it goes back."""
-        self._returned.setdefault(kind, {}).setdefault(key, None)
+    def returned(self, kind: str) -> dict[str, Any]:
+        """Return the fields that go back with the message of this kind, to be added to. The content of one with None is the message's,
+        which came at this key."""
+        return self._returned.setdefault(kind, {})
 
     def add_returned_values(self, kind: str, key: str, values: WireObject) -> None:
         """Add values to an object that goes back with the message of this kind."""
-        if changed := add_values(self._returned.setdefault(kind, {}).setdefault(key, {}), values):
+        if changed := add_values(self.returned(kind).setdefault(key, {}), values):
             self._output.hold(self.ids.get(kind), changed)
 
     def add_returned_piece(self, kind: str, key: str, piece: WireObject) -> None:
         """Add a piece to a list that goes back with the message of this kind."""
-        returned = self._returned.setdefault(kind, {})
+        returned = self.returned(kind)
         if key not in returned:
             returned[key] = Blocks(LISTS[key])
         returned[key].add(piece)
         self._output.hold(self.ids.get(kind), piece)
-
-    def set_final_content(self, kind: str, content: str) -> None:
-        """Set the provider's entire content of the message of this kind, for the engine to compare."""
-        self._final_content[kind] = content
 
     def _joined(self, kind: str) -> dict[str, Any]:
         """Return what goes back with the message of this kind, as it has arrived so far."""
@@ -190,7 +184,7 @@ class OpenMessages:
         """End the open message of this kind, if there is one."""
         if (id := self.ids.pop(kind, None)) is None:
             return
-        content = self._final_content.pop(kind, "" if kind == "redacted" else None)
+        content = self.final_content.pop(kind, "" if kind == "redacted" else None)
         metadata = self._metadata.pop(kind, None)
         if kind in self._returned:
             metadata = {**(metadata or {}), KEY: self._joined(kind)}

@@ -31,7 +31,6 @@ __all__ = [
     "Blocks",
     "emptied_thinking",
     "joined_thinking",
-    "merge_blocks",
     "merge_fields",
     "returned_fields",
     "taken_fields",
@@ -77,7 +76,7 @@ def taken_fields(host: str | None) -> tuple[str, ...] | None:
 
 
 class Blocks:
-    """The objects of a list that comes in pieces.
+    """The objects of a list that comes in pieces. Each piece finds the one that it continues, however many there are.
 
     A piece goes on with the object of its index and type, without an index with the newest one of its type, as long as
     that has no signature. Texts are joined; any other value replaces the one before. An object that has no text, such
@@ -87,91 +86,54 @@ class Blocks:
         text_keys: the keys under which the pieces have text.
     """
 
-    __slots__ = ("_blocks", "_positions", "_text_keys", "_texts")
+    __slots__ = ("_blocks", "_by_value", "_newest", "_text_keys", "_texts")
 
     def __init__(self, text_keys: Iterable[str]) -> None:
         self._text_keys = text_keys
         self._blocks: list[dict[str, Any]] = []
         self._texts: list[dict[str, list[str]]] = []
-        self._positions = _BlockPositions(self._blocks)
+        self._newest: dict[bytes, int] = {}  # the newest object by type, index, and whether there is `data`
+        self._by_value: dict[tuple[str, bytes], list[int]] = {}  # the objects with a value at a key
 
     def add(self, piece: WireObject) -> None:
         """Add a piece."""
         texts = {key: text for key in self._text_keys if (text := as_text(piece.get(key)))}
-        position = self._positions.of(piece, has_text=bool(texts))
+        position = self._continued_by(piece, has_text=bool(texts))
         if position is None:
-            position = len(self._blocks)
+            position = self._newest[_kind_of(piece)] = len(self._blocks)
             self._blocks.append({})
             self._texts.append({})
-            self._positions.begin(piece, position)
         for key, text in texts.items():
             self._texts[position].setdefault(key, []).append(text)
-        block, rest = self._blocks[position], {**piece, **dict.fromkeys(texts, "")}
-        if not rest.items() <= block.items():
-            self._merge(rest, position, texts)
-
-    def _merge(self, piece: WireObject, position: int, texts: Iterable[str]) -> None:
-        """Add the values of a piece, but for its texts, to the object there."""
         block = self._blocks[position]
-        for key, value in piece.items():
+        for key, value in {**piece, **dict.fromkeys(texts, "")}.items():
             if key in block and (block[key] == value or (value in (None, "") and key not in texts)):
                 continue
             block[key] = value
-            self._positions.note(key, value, position)
+            self._by_value.setdefault((key, json_key(value)), []).append(position)
 
     def joined(self) -> list[dict[str, Any]]:
         """Return the objects, each with all of its text."""
         pairs = zip(self._blocks, self._texts, strict=True)
         return [{**block, **{key: "".join(pieces) for key, pieces in texts.items()}} for block, texts in pairs]
 
-
-def merge_blocks(pieces: Iterable[Any], text_keys: Iterable[str]) -> list[dict[str, Any]]:
-    """Return the objects of a list, of which these are the pieces."""
-    blocks = Blocks(text_keys)
-    for piece in filter(is_object, pieces):
-        blocks.add(piece)
-    return blocks.joined()
-
-
-class _BlockPositions:
-    """The indexes of the objects of a list, by which each piece finds the one that it continues, however many there
-    are.
-
-    Args:
-        merged: the list.
-    """
-
-    def __init__(self, merged: list[dict[str, Any]]) -> None:
-        self._merged = merged
-        self._newest: dict[bytes, int] = {}  # by type, index, and whether there is `data`
-        self._by_value: dict[tuple[str, bytes], list[int]] = {}
-
-    def begin(self, piece: WireObject, position: int) -> None:
-        """An object begins there with this piece."""
-        self._newest[_kind_of(piece)] = position
-
-    def note(self, key: str, value: Any, position: int) -> None:
-        """The object there has this value."""
-        self._by_value.setdefault((key, json_key(value)), []).append(position)
-
-    def of(self, piece: WireObject, *, has_text: bool) -> int | None:
+    def _continued_by(self, piece: WireObject, *, has_text: bool) -> int | None:
         """Return the index of the object that a piece goes on with, None if it begins one."""
         if not has_text and not piece.get("signature"):
-            return self._of_repeated(without_keys(piece))
+            return self._repeated_by(without_keys(piece))
         position = self._newest.get(_kind_of(piece))
         if position is None or piece.get("index") is not None:
             return position
-        is_signed = self._merged[position].get("signature") and has_text
-        return position if position == len(self._merged) - 1 and not is_signed else None
+        is_signed = self._blocks[position].get("signature") and has_text
+        return position if position == len(self._blocks) - 1 and not is_signed else None
 
-    def _of_repeated(self, values: WireObject) -> int | None:
+    def _repeated_by(self, values: WireObject) -> int | None:
         """Return the index of the first object that has these values."""
+        blocks = self._blocks
         found = [self._by_value.get((key, json_key(value)), []) for key, value in values.items()]
-        positions = min(found, key=len) if found else range(len(self._merged))
-        merged = self._merged
-        return min(
-            (position for position in positions if {**merged[position], **values} == merged[position]), default=None
-        )
+        positions = min(found, key=len) if found else range(len(blocks))
+        repeated = (position for position in positions if {**blocks[position], **values} == blocks[position])
+        return min(repeated, default=None)
 
 
 def _kind_of(piece: WireObject) -> bytes:
@@ -184,7 +146,10 @@ def merge_fields(fields: dict[str, Any], more: WireObject) -> None:
         if isinstance(value, str):
             fields[key] = as_text(fields.get(key)) + value
         elif key in LISTS:
-            fields[key] = merge_blocks([*as_list(fields.get(key)), *as_list(value)], LISTS[key])
+            blocks = Blocks(LISTS[key])
+            for piece in filter(is_object, (*as_list(fields.get(key)), *as_list(value))):
+                blocks.add(piece)
+            fields[key] = blocks.joined()
         elif is_object(value):
             fields[key] = {**as_object(fields.get(key)), **value}
         else:
