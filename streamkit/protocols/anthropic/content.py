@@ -124,7 +124,8 @@ class ContentBlocks(msgspec.Struct, eq=False):
         """Stop all open blocks, whether they are complete or not."""
         opened, self.opened = self.opened, {}
         self.growing.clear()
-        self.stopped += [(block, block.doubt()) for blocks in opened.values() for block in blocks]
+        for blocks in opened.values():
+            self.stopped.extend((block, block.doubt()) for block in blocks)
 
     def _release(self, status: m.Status, *, partial: m.Status | None = None, empty: m.Status | None = None) -> None:
         """Blocks that stopped are done; calls with `partial` arguments and with `empty` ones with a status of their own."""
