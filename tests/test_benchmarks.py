@@ -25,7 +25,6 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-PARTS = (command.SECTIONS[:10], command.SECTIONS[10:])  # which run beside each other; each has to import the clients
 DIFFERENCES = (
     "a new process",
     ": Resume",
@@ -34,20 +33,18 @@ DIFFERENCES = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sections", PARTS, ids=["first", "last"])
-def test_every_section_runs(sections: tuple[str, ...], tmp_path: Path) -> None:
+def test_every_section_runs(tmp_path: Path) -> None:
     """What is not installed here is named, with the command that installs it."""
-    plot = ["--plot", str(tmp_path / "out.svg")] if "clients" in sections else []
-    done = run("--tiny", "--only", ",".join(sections), "--json", str(tmp_path / "out.json"), *plot)
+    done = run("--tiny", "--json", str(tmp_path / "out.json"), "--plot", str(tmp_path / "out.svg"))
     assert done.returncode == 0, done.stdout + done.stderr
     report = from_json(json.loads((tmp_path / "out.json").read_text()))
-    assert [table.section for table in report.tables] == [*sections]
+    assert [table.section for table in report.tables] == [*command.SECTIONS]
     for table in report.tables:
         for row in table.rows:
             assert row.value is None or row.value > 0 or row.case.endswith(DIFFERENCES), row
             assert row.value is not None or "pip install" in row.note or "redis-server" in row.note, row
             assert row.name in done.stdout
-    for name in ("out-light.svg", "out-dark.svg") if plot else ():
+    for name in ("out-light.svg", "out-dark.svg"):
         ET.parse(tmp_path / name)
 
 

@@ -212,7 +212,7 @@ CASES = (  # the wire format, how the case is called, the baseline
 
 
 def rows(profile: Profile) -> Iterator[Row]:
-    with process("-m", "tests.benchmarks.model_server") as port, Workers(__name__) as workers:
+    with process("-m", "tests.benchmarks.model_server") as port, Workers(__name__, profile) as workers:
         for wire, title, baseline in CASES[: profile.pick(2, len(CASES), len(CASES))]:
             faces = {n: c for n, c in CONTESTANTS.items() if n.endswith("asyncio") == baseline.endswith("asyncio")}
             for pace, milliseconds in PACES.items():

@@ -112,7 +112,7 @@ CONTESTANTS = {
 
 
 def rows(profile: Profile) -> Iterator[Row]:
-    with Workers(__name__) as workers:
+    with Workers(__name__, profile) as workers:
         yield from contest(
             workers,
             CONTESTANTS,

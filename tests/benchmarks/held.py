@@ -113,7 +113,7 @@ def rows(profile: Profile) -> Iterator[Row]:
     n = profile.pick(10, 60, 200)
     cost = {"n": n, "streams": streams}
     held = {"n": n, "streams": 2 * streams, "most": profile.pick(4, MOST, MOST)}
-    with process("-m", "tests.benchmarks.paced_server") as port, Workers(__name__) as workers:
+    with process("-m", "tests.benchmarks.paced_server") as port, Workers(__name__, profile) as workers:
         for case, unit, parameters, rounds in (
             (f"{A_SECOND} deltas a second each", "streams", held, profile.pick(1, 1, 3)),
             (f"{streams} streams of {A_SECOND} deltas a second", "µs of CPU time a delta", cost, profile.pick(1, 2, 5)),

@@ -131,22 +131,22 @@ def missing(contestant: Contestant) -> str:
 
 
 class _Worker:
-    """A process that runs one contestant, again and again."""
+    """A process that runs contestants, again and again."""
 
-    def __init__(self, module: str, name: str) -> None:
+    def __init__(self, module: str, collects: bool) -> None:
         self._pipe, theirs = _PROCESSES.Pipe()
-        self._process = _PROCESSES.Process(target=serve, args=(theirs, module, name), daemon=True)
+        self._process = _PROCESSES.Process(target=serve, args=(theirs, module, collects), daemon=True)
         self._process.start()
         theirs.close()
 
-    def run(self, parameters: Mapping[str, Any]) -> float:
-        """What the contestant cost.
+    def run(self, name: str, parameters: Mapping[str, Any]) -> float:
+        """What a contestant cost.
 
         Raises:
             RuntimeError: it failed.
         """
         try:
-            self._pipe.send(parameters)
+            self._pipe.send((name, parameters))
             answer = self._pipe.recv()
         except (EOFError, OSError):
             self._process.join()
@@ -162,10 +162,15 @@ class _Worker:
 
 
 class Workers:
-    """The processes of a section's contestants, started when they are first needed."""
+    """The processes of a section's contestants, started when they are first needed.
 
-    def __init__(self, module: str) -> None:
+    Args:
+        profile: with the tiny one, whose figures say nothing, one process runs all contestants: it imports each client once.
+    """
+
+    def __init__(self, module: str, profile: Profile) -> None:
         self._module = module
+        self._is_tiny = profile.name == "tiny"
         self._workers: dict[str, _Worker] = {}
         for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
             del os.environ[name]  # they are on loopback
@@ -173,10 +178,12 @@ class Workers:
         # they are given a directory that has none.
         os.environ["SSL_CERT_DIR"] = os.path.dirname(__file__)
 
-    def __getitem__(self, name: str) -> _Worker:
-        if name not in self._workers:
-            self._workers[name] = _Worker(self._module, name)
-        return self._workers[name]
+    def run(self, name: str, parameters: Mapping[str, Any]) -> float:
+        """What a contestant cost; see `_Worker.run`."""
+        place = "" if self._is_tiny else name
+        if place not in self._workers:
+            self._workers[place] = _Worker(self._module, collects=not self._is_tiny)
+        return self._workers[place].run(name, parameters)
 
     def __enter__(self) -> Self:
         return self
@@ -211,7 +218,7 @@ def contest(
             if name in notes:
                 continue
             try:
-                cost = workers[name].run(parameters if number else few)
+                cost = workers.run(name, parameters if number else few)
             except RuntimeError as error:
                 notes[name] = f"{FAILED}{error}"
                 continue

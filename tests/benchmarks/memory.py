@@ -94,7 +94,7 @@ CONTESTANTS = {
 
 
 def rows(profile: Profile) -> Iterator[Row]:
-    with Workers(__name__) as workers:
+    with Workers(__name__, profile) as workers:
         for n in profile.pick((50,), (400,), (400, 4_000)):
             yield from contest(
                 workers,

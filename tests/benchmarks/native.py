@@ -191,7 +191,7 @@ CONTESTANTS = {name: one for provider in PROVIDERS for name, one in contestants(
 
 def rows(profile: Profile) -> Iterator[Row]:
     parameters = {"n": profile.pick(50, 2_000, 2_000), "times": profile.pick(1, 3, 10)}
-    with Workers(__name__) as workers:
+    with Workers(__name__, profile) as workers:
         for provider in PROVIDERS:
             yield from contest(
                 workers,

@@ -184,7 +184,7 @@ FURTHER = {f"streamkit, {name}" for name in FACES if name in ("three hooks", "ev
 
 def rows(profile: Profile) -> Iterator[Row]:
     names = [name for name in CONTESTANTS if profile.name != "quick" or name not in FURTHER]
-    with Workers(__name__) as workers:
+    with Workers(__name__, profile) as workers:
         for wire in ("chat", "responses")[: profile.pick(1, 1, 2)]:
             for cut in profile.pick(CUTS[-1:], CUTS, CUTS):
                 for n in profile.pick((50,), (2_000,), (10_000,)):

@@ -21,7 +21,7 @@ CONTESTANTS = {
 
 
 def rows(profile: Profile) -> Iterator[Row]:
-    with process("-m", "tests.benchmarks.model_server") as port, Workers(__name__) as workers:
+    with process("-m", "tests.benchmarks.model_server") as port, Workers(__name__, profile) as workers:
         for wire, title in (("chat", "Chat"), ("anthropic", "Anthropic"))[: profile.pick(1, 1, 2)]:
             for n in profile.pick((10,), (10, 50), (1, 10, 20, 50)):
                 yield from contest(

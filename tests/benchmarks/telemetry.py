@@ -105,7 +105,7 @@ CONTESTANTS = {
 
 
 def rows(profile: Profile) -> Iterator[Row]:
-    with process("-m", "tests.benchmarks.turns") as url, Workers(__name__) as workers:
+    with process("-m", "tests.benchmarks.turns") as url, Workers(__name__, profile) as workers:
         cases: Sequence[tuple[str, str, dict[str, Any]]] = (
             (
                 "Chat, a stream of 1 delta",

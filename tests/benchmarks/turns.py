@@ -202,8 +202,8 @@ CONTESTANTS = {
 
 
 def rows(profile: Profile) -> Iterator[Row]:
-    with process("-m", __name__) as url, Workers(__name__) as workers:
-        for length in LENGTHS:
+    with process("-m", __name__) as url, Workers(__name__, profile) as workers:
+        for length in LENGTHS[: profile.pick(1, 2, 2)]:
             yield from contest(
                 workers,
                 CONTESTANTS,

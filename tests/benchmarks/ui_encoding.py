@@ -130,7 +130,7 @@ CONTESTANTS = {name: contestant for _, contestants in CASES.values() for name, c
 
 
 def rows(profile: Profile) -> Iterator[Row]:
-    with Workers(__name__) as workers:
+    with Workers(__name__, profile) as workers:
         for case, (baseline, contestants) in CASES.items():
             yield from contest(
                 workers,

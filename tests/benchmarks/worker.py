@@ -1,4 +1,4 @@
-"""The process of one contestant: takes parameters, runs it, and sends back what it cost."""
+"""A contestant's process: takes parameters, runs the contestant, and sends back what it cost."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ from multiprocessing.connection import Connection
 __all__ = ["serve"]
 
 
-def serve(pipe: Connection, module: str, name: str) -> None:
-    """Answer each dict of parameters with the cost, or with a text that says how the contestant failed."""
+def serve(pipe: Connection, module: str, collects: bool) -> None:
+    """Answer each name of a contestant, and dict of parameters, with the cost, or with a text that says how it failed.
+
+    Args:
+        collects: whether garbage is collected before each run, so that none pays for what another left.
+    """
     os.dup2(2, 1)  # what the contestant prints belongs to no table
-    run = None
     while True:
         try:
-            parameters = pipe.recv()
+            name, parameters = pipe.recv()
         except EOFError:
             return
-        gc.collect()
+        if collects:
+            gc.collect()
         try:
-            run = run or importlib.import_module(module).CONTESTANTS[name].run
-            answer: float | str = run(**parameters)
+            answer: float | str = importlib.import_module(module).CONTESTANTS[name].run(**parameters)
         except Exception as error:
             answer = f"{type(error).__name__}: {error}"
         pipe.send(answer)
