@@ -36,26 +36,28 @@ def url(agents: ApiAgents) -> Iterator[str]:
         yield url
 
 
-def ask(name: str, url: str, said: str, how: str, key: str = TOKEN) -> Any:
+def ask(name: str, url: str, how: str, *requests: tuple[str, str]) -> list[Any]:
+    """What a client has of the answers to these requests, each a key and what the user says."""
     script = (HERE / "models.mjs").read_text("utf-8")
-    command = [str(NODE), "--input-type=module", "--eval", script, "--", name, url, key, said, how]
+    command = [str(NODE), "--input-type=module", "--eval", script, "--", name, url, how, json.dumps(requests)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=PACKAGES, timeout=60)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    answers: list[Any] = json.loads(done.stdout)
+    return answers
 
 
 @pytest.mark.parametrize("how", ["whole", "stream"])
 @pytest.mark.parametrize("name", CLIENTS)
 def test_an_agent_is_a_model_to_clients_in_node(agents: ApiAgents, url: str, name: str, how: str) -> None:
     """A text with its reasoning and tokens; the agent's own tool beside the client's; an error before and after the first byte."""
-    thought = ask(name, url, "think", how)
+    requests = [(TOKEN, said) for said in ("think", "mixed Rome", "fail", "break")]
+    thought, answer, failed, broken, refused = ask(name, url, how, *requests, ("wrong", "think"))
     assert (thought["text"], thought["reasoning"]) == ("Well.", reasoning_of(name, how))
-    answer = ask(name, url, "mixed Rome", how)
     assert (answer["text"], agents.looked) == ("It gave: look 7 | sunny in Rome", [7])
     assert answer["tokens"] >= 30
-    assert "provider failed" in ask(name, url, "fail", how)["error"]
-    assert "error" in ask(name, url, "break", how)
-    assert "token is missing or wrong" in ask(name, url, "think", how, "wrong")["error"]
+    assert "provider failed" in failed["error"]
+    assert "error" in broken
+    assert "token is missing or wrong" in refused["error"]
     assert (
         len(agents.contexts) == 5
     )  # none asked again by itself: `ai` because of `maxRetries: 0`, as it does not read our header
@@ -70,18 +72,18 @@ def reasoning_of(name: str, how: str) -> str:
 
 @pytest.mark.parametrize("name", ["openai chat", "ai messages"])
 def test_a_client_in_node_that_leaves_stops_its_run(url: str, name: str) -> None:
-    assert ask(name, url, "hang", "leave") == {"text": ""}
+    assert ask(name, url, "leave", (TOKEN, "hang")) == [{"text": ""}]
     with Client(url) as client:
         client.until(client.get("/runs", params={"limit": 1}).json()["runs"][0]["id"], "cancelled")
 
 
 def test_a_stream_in_the_background_is_resumed_in_node(url: str) -> None:
-    resumed = ask("openai responses", url, "hello", "background")
+    [resumed] = ask("openai responses", url, "background", (TOKEN, "hello"))
     assert (resumed["text"], resumed["events"]) == ("You said: hello", [*range(len(resumed["events"]))])
 
 
 def test_a_second_message_in_node(agents: ApiAgents, url: str) -> None:
     """`ai` sends ids in place of the items of earlier answers."""
-    assert ask("ai responses", url, "mixed Rome", "twice") == {"text": "Well."}
+    assert ask("ai responses", url, "twice", (TOKEN, "mixed Rome")) == [{"text": "Well."}]
     answers = [message["content"] for message in agents.requests[-1]["messages"] if message["role"] == "assistant"]
     assert answers[-1] == "It gave: look 7 | sunny in Rome"

@@ -1,11 +1,12 @@
 // Asks a server in the place of a model, through the real clients of model APIs, with a tool of the client's own.
 //
-//   argv:   the client and its API, the server's address, the key, what the user says, and how: "stream", "whole", "leave" (after the
-//           beginning of a stream), "background" (a stream of Responses that is left, and resumed after its first events), or "twice" (a second
-//           message of the user's, "think", after the answer)
-//   stdout: {"text", "reasoning", "tokens"}, {"events", "text"} of a stream that was resumed, or {"error"}
+//   argv:   the client and its API, the server's address, how, and a JSON list of requests, each the key and what the user says. How: "stream",
+//           "whole", "leave" (after the beginning of a stream), "background" (a stream of Responses that is left, and resumed after its first
+//           events), or "twice" (a second message of the user's, "think", after the answer)
+//   stdout: a list of {"text", "reasoning", "tokens"}, {"events", "text"} of a stream that was resumed, or {"error"}, one for each request
 
-const [name, url, key, said, how] = process.argv.slice(-5);
+const [name, url, how, requests] = process.argv.slice(-4);
+let key, said; // of the request that is made
 const streams = how === "stream";
 const parameters = { type: "object", properties: { city: { type: "string" } }, required: ["city"] };
 const weather = ({ city }) => `sunny in ${city}`;
@@ -102,5 +103,9 @@ async function openai(api) {
 }
 
 const [client, api] = name.split(" ");
-const run = { ai, openai }[client](api);
-console.log(JSON.stringify(await run.catch((error) => ({ error: `${error.message} ${error.responseBody ?? ""}` }))));
+const answers = [];
+for ([key, said] of JSON.parse(requests)) {
+  const run = { ai, openai }[client](api);
+  answers.push(await run.catch((error) => ({ error: `${error.message} ${error.responseBody ?? ""}` })));
+}
+console.log(JSON.stringify(answers));
