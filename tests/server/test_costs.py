@@ -176,10 +176,10 @@ def agui(served: Served) -> int:
 
 @pytest.fixture(scope="module")
 def crowded(backend: Backend) -> tuple[Relay, Store]:
-    """2,500 runs and conversations of one owner, and three of another: more than two pages look through for a guest."""
+    """1,200 runs and conversations of one owner, and three of another: more than a page looks through for a guest."""
     relay, store = backend.relay(), backend.store()
-    for number in range(2503):
-        owner = "ann" if number < 2500 else "bob"
+    for number in range(1203):
+        owner = "ann" if number < 1200 else "bob"
         relay.open(f"run-{number}", {"conversation": f"c-{number}", "owner": owner}, control=print).end("completed")
         store.save(f"c-{number}", [], 0, owner=owner)
     return relay, store
@@ -208,11 +208,11 @@ def test_lists_of_thousands(crowded: tuple[Relay, Store], agents: Agents, backen
             assert (len(page[kind]), page["more"], "next" in page) == (shown, shown == 50, shown == 50)
             assert len(asked) <= 52
         seen, path = [], f"/{kind}?limit=2"
-        for _ in range(3):
+        for is_more in (True, True, False):
             asked.clear()
             page = client.get(path, headers={"x-user": "guest"}).json()
-            assert page["more"]
+            assert page["more"] is is_more
             assert len(asked) <= 1010
             seen += [one["id"] for one in page[kind]]
-            path = f"/{kind}?limit=2&before={page['next']}"
-        assert [id.split("-")[1] for id in seen] == ["2502", "2501", "2500"]
+            path = f"/{kind}?limit=2&before={page.get('next')}"
+        assert [id.split("-")[1] for id in seen] == ["1202", "1201", "1200"]
