@@ -39,6 +39,21 @@ def context(browser: Any) -> Generator[Any]:
     context.close()
 
 
+@pytest.fixture(scope="module")
+def shared_tab(browser: Any, proxy: Proxy) -> Generator[Tab]:
+    context = browser.new_context(reduced_motion="reduce")
+    yield Tab(context, f"{proxy.url}/#token={TOKEN}")
+    context.close()
+
+
+@pytest.fixture
+def modules(shared_tab: Tab) -> Generator[Tab]:
+    """A page, one for each module, of tests that only evaluate what the page's modules do, and leave it as it is."""
+    shared_tab.faults.clear()
+    yield shared_tab
+    assert shared_tab.faults == []
+
+
 @pytest.fixture
 def tab(context: Any, proxy: Proxy) -> Generator[Tab]:
     tab = Tab(context, f"{proxy.url}/#token={TOKEN}")

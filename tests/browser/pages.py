@@ -7,6 +7,7 @@ import contextlib
 import shutil
 import socket
 import threading
+import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
@@ -313,8 +314,8 @@ class Tab:
 
 def until(check: Callable[[], bool], page: Any, timeout: float = 30) -> None:
     """Wait until something holds, while the browser goes on."""
-    for _ in range(int(timeout / 0.02)):
-        if check():
-            return
-        page.wait_for_timeout(20)
-    raise AssertionError("it did not come to hold")
+    end, pause = time.monotonic() + timeout, 20.0
+    while not check():
+        assert time.monotonic() < end, "it did not come to hold"
+        page.wait_for_timeout(pause)
+        pause = min(pause * 1.5, 100.0)

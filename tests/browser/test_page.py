@@ -517,18 +517,18 @@ def test_a_server_that_is_back_is_found_within_two_seconds(tab: Tab, proxy: Prox
 
 
 def test_of_a_long_conversation_only_what_is_seen_is_laid_out(tab: Tab) -> None:
-    """Of 2,000 messages: so it is shown at once. What is laid out later moves nobody."""
+    """Of 500 messages: so it is shown at once. What is laid out later moves nobody."""
     visible = "[...document.querySelectorAll('.turn > h2')].filter((one) => one.checkVisibility({ contentVisibilityAuto: true })).length"
     show = """async () => {
       const { ConversationView } = await import("/conversation.js");
       const view = new ConversationView(log, scroller, () => {}, (follows) => (window.follows = follows), () => {});
       empty.hidden = true;
-      view.show(Array.from({ length: 2000 }, (_, at) => ({ id: `m${at}`, role: at % 2 ? "assistant" : "user", type: "message", content: `# ${at}\n\nword `.repeat(1 + (at % 9)) })));
+      view.show(Array.from({ length: 500 }, (_, at) => ({ id: `m${at}`, role: at % 2 ? "assistant" : "user", type: "message", content: `# ${at}\n\nword `.repeat(1 + (at % 9)) })));
       view.scrollToEnd();
       await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve, 100)));
     }"""
     tab.page.evaluate(show)
-    assert tab.count(".turn") == 2000
+    assert tab.count(".turn") == 500
     assert 2 <= tab.page.evaluate(visible) < 60
     left = "scroller.scrollHeight - scroller.clientHeight - scroller.scrollTop"
     for width in (360, 1200, 500):
@@ -596,16 +596,16 @@ MARKDOWN = {
 }
 
 
-def test_markdown_becomes_these_nodes(tab: Tab) -> None:
+def test_markdown_becomes_these_nodes(modules: Tab) -> None:
     source = """({ markdown }, texts) => texts.map((text) => {
       const root = document.createElement("div");
       new markdown.MarkdownView(root).update(text);
       return root.innerHTML;
     })"""
-    made = evaluate(tab, source, [*MARKDOWN])
+    made = evaluate(modules, source, [*MARKDOWN])
     assert dict(zip(MARKDOWN, made, strict=True)) == MARKDOWN
     links = evaluate(
-        tab,
+        modules,
         source,
         [
             '[a **b**](https://x.org/a_(b)?c=1 "t"), https://y.org/z. <mailto:a@b.c>',
@@ -617,7 +617,7 @@ def test_markdown_becomes_these_nodes(tab: Tab) -> None:
     assert '<span class="token-number">1</span>' in links[1] and '<td class="center">e</td>' in links[1]
 
 
-def test_text_that_grows_is_shown_as_if_it_had_come_at_once(tab: Tab) -> None:
+def test_text_that_grows_is_shown_as_if_it_had_come_at_once(modules: Tab) -> None:
     """At each character; and what has ended is not made again: 100 KB in 1,000 deltas makes few nodes more than it has."""
     source = """({ markdown }, texts) => texts.map((text) => {
       const [whole, grown] = [document.createElement("div"), document.createElement("div")];
@@ -636,7 +636,7 @@ def test_text_that_grows_is_shown_as_if_it_had_come_at_once(tab: Tab) -> None:
         + "\n\n```js\nlet a = `b\nc`; // d\n```\n\n|a|b|\n|-|-|\n|c|d|\n\nend\n---\n\n    code\n"
         + HOSTILE
     )
-    assert evaluate(tab, source, [many, *MARKDOWN]) == [None] * (len(MARKDOWN) + 1)
+    assert evaluate(modules, source, [many, *MARKDOWN]) == [None] * (len(MARKDOWN) + 1)
     section = (
         "## Title\n\nSome *text* with `code` and [a link](https://x.org), which goes on for a while.\n\n- one\n- two\n\n```python\n"
         + "print('a line')\n" * 40
@@ -655,11 +655,11 @@ def test_text_that_grows_is_shown_as_if_it_had_come_at_once(tab: Tab) -> None:
       }
       return [made, root.querySelectorAll("*").length];
     }"""
-    made, there = evaluate(tab, growing, long)
+    made, there = evaluate(modules, growing, long)
     assert made < 3 * there
 
 
-def test_consoles_overwrite_colour_and_drop_what_is_for_terminals(tab: Tab) -> None:
+def test_consoles_overwrite_colour_and_drop_what_is_for_terminals(modules: Tab) -> None:
     source = """({ console: module }, pieces) => {
       const view = new module.ConsoleView();
       let text = "";
@@ -667,13 +667,13 @@ def test_consoles_overwrite_colour_and_drop_what_is_for_terminals(tab: Tab) -> N
       return [view.element.textContent, view.element.innerHTML];
     }"""
     whole = "10%\r50%\r100%\nab\bc\x1b[K\n\x1b[1;32mgo\x1b[0m \x1b]8;;http://x\x07link\x1b]8;;\x07 \x1b[2J<b>\x00"
-    text, html = evaluate(tab, source, [whole])
+    text, html = evaluate(modules, source, [whole])
     assert text == "100%\nac\ngo link <b>"
     assert '<span class="ansi-bold ansi-f2">go</span>' in html and "&lt;b&gt;" in html
-    assert evaluate(tab, source, [*whole]) == [text, html]
+    assert evaluate(modules, source, [*whole]) == [text, html]
 
 
-def test_code_is_highlighted_in_these_languages(tab: Tab) -> None:
+def test_code_is_highlighted_in_these_languages(modules: Tab) -> None:
     source = """({ highlight }, [language, text]) => {
       const view = new highlight.CodeView(language);
       view.update(text.slice(0, 5));
@@ -741,7 +741,7 @@ def test_code_is_highlighted_in_these_languages(tab: Tab) -> None:
         ("unheard-of", 'a "b" 2'): [["string", '"b"'], ["number", "2"]],
     }
     for given, wanted in cases.items():
-        assert evaluate(tab, source, [*given]) == wanted, given
+        assert evaluate(modules, source, [*given]) == wanted, given
 
 
 def test_the_page_needs_nothing_from_elsewhere(context: Any, proxy: Proxy) -> None:

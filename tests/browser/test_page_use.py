@@ -415,7 +415,7 @@ BULKY = {
 }
 
 
-def test_no_text_takes_long_to_show_however_it_is_made(tab: Tab) -> None:
+def test_no_text_takes_long_to_show_however_it_is_made(modules: Tab) -> None:
     """130,000 characters each: some took minutes, or were too many for one call. Its layout is not in it."""
     texts = ", ".join(f"{json.dumps(name)}: {expression}" for name, expression in BULKY.items())
     source = """({ markdown, console: { ConsoleView } }, n) => {
@@ -434,12 +434,12 @@ def test_no_text_takes_long_to_show_however_it_is_made(tab: Tab) -> None:
       return [faults, view.element.childElementCount, view.element.textContent.slice(0, 50)];
     }"""
 
-    faults, lines, first = evaluate(tab, source.replace("TEXTS", texts), 130_000)
+    faults, lines, first = evaluate(modules, source.replace("TEXTS", texts), 130_000)
     assert faults == []
     assert lines == 5001 and first.startswith("125,001 earlier lines are not shown\n")
 
 
-def test_code_shows_what_nobody_would_see(tab: Tab) -> None:
+def test_code_shows_what_nobody_would_see(modules: Tab) -> None:
     """What turns the direction of text, and a carriage return, which ends a line for Python and not for the eye."""
     source = """({ highlight: { CodeView } }, [code, text]) => {
       const view = new CodeView("python");
@@ -447,6 +447,6 @@ def test_code_shows_what_nobody_would_see(tab: Tab) -> None:
       return [view.code.textContent, view.text === code, [...view.code.querySelectorAll(".unseen")].map((one) => one.textContent)];
     }"""
     code = "access = 'user\u202e \u2066# admin\u2069 \u2066'\r\nx = 1 # harmless\rimport os\nprint('ok \U0001f469\u200d\U0001f467')"
-    shown, is_whole, signs = evaluate(tab, source, [code, ""])
+    shown, is_whole, signs = evaluate(modules, source, [code, ""])
     assert signs == ["U+202E", "U+2066", "U+2069", "U+2066", "U+000D"]
     assert is_whole and "harmlessU+000Dimport os" in shown and "\U0001f469\u200d\U0001f467" in shown
