@@ -21,7 +21,7 @@ from streamkit.events import (
     ToolOutputDone,
 )
 from streamkit.messages import ConsoleMessage, ToolCallMessage, ToolOutputMessage
-from streamkit.protocols.openai_chat.returned_fields import merge_blocks
+from streamkit.protocols.openai_chat.returned_fields import Blocks
 
 from .opcodes import growth, steep
 
@@ -309,6 +309,14 @@ def test_an_output_finds_a_call_that_was_fed_and_has_its_id_late() -> None:
         assert emitter.messages[-1].name == f"f{n}"
 
 
+def merged(pieces: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The blocks that these pieces make."""
+    blocks = Blocks(("text",))
+    for piece in pieces:
+        blocks.add(piece)
+    return blocks.joined()
+
+
 @pytest.mark.parametrize("kind", ["encrypted", "texts", "repeated"])
 def test_the_reasoning_that_goes_back_costs_linear_time(kind: str) -> None:
     """However many blocks it comes in."""
@@ -320,8 +328,7 @@ def test_the_reasoning_that_goes_back_costs_linear_time(kind: str) -> None:
         return encrypted if kind == "encrypted" else [*encrypted, *encrypted]
 
     def run(count: int) -> None:
-        merged = merge_blocks(blocks(count), ("text",))
-        assert len(merged) == count
+        assert len(merged(blocks(count))) == count
 
     assert growth(run, 100) < LINEAR
 
@@ -339,7 +346,7 @@ def test_a_piece_of_reasoning_finds_the_block_that_it_goes_on_with() -> None:
         {"type": "text", "text": "d", "signature": "s"},
         {"type": "text", "text": "e"},
     ]
-    assert merge_blocks(pieces, ("text",)) == [
+    assert merged(pieces) == [
         {"type": "text", "text": "ab", "index": 0, "signature": "s"},
         {"type": "text", "text": "", "index": 1},
         {"type": "data", "data": "d", "format": "f"},
