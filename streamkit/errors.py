@@ -252,7 +252,12 @@ class StoredData:
 _UNREADABLE = (UsageError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 
-_NO_LOOP = {"no running event loop": "asyncio", "must be called from async context": "trio"}  # in the words of each
+def _needed_loop(error: Exception) -> str | None:
+    """Return the event loop that an error says is missing, in the words of asyncio and of trio; None for any other error."""
+    text = str(error) if isinstance(error, RuntimeError) else ""
+    if "no running event loop" in text or "no current event loop" in text:
+        return "asyncio"
+    return "trio" if "must be called from async context" in text else None
 
 
 def raise_source_error(error: Exception) -> NoReturn:
@@ -268,8 +273,8 @@ def raise_source_error(error: Exception) -> NoReturn:
     """
     if isinstance(error, StreamkitError):
         raise error
-    if isinstance(error, RuntimeError) and (needed := _NO_LOOP.get(str(error))) is not None:
-        raise UsageError(f"the source needs {needed}, which does not run here") from error
+    if (loop := _needed_loop(error)) is not None:
+        raise UsageError(f"the source needs {loop}, which does not run here") from error
     if (interrupt := _interrupt_in(error)) is not None:
         raise interrupt
     names = {kind.__name__ for kind in type(error).__mro__}

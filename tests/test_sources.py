@@ -337,10 +337,14 @@ async def test_what_needs_the_event_loop_is_called_there(face: Face) -> None:
     def needs() -> Any:
         return asyncio.get_running_loop() if face.name == "asyncio" else trio.lowlevel.current_task()
 
-    error = await raised_by(face.stream(needs).until_done())
-    assert str(error) == f"the source needs {face.name}, which does not run here"
-    assert type(error) is sk.UsageError
-    assert "async def" in error.__notes__[0]
+    def needs_the_older_way() -> Any:
+        return asyncio.get_event_loop() if face.name == "asyncio" else needs()
+
+    for source in (needs, needs_the_older_way):
+        error = await raised_by(face.stream(source).until_done())
+        assert str(error) == f"the source needs {face.name}, which does not run here"
+        assert type(error) is sk.UsageError
+        assert "async def" in error.__notes__[0]
 
 
 @async_faces

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import re
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -17,7 +16,7 @@ from typing import Any, TypeVar
 import anyio
 import anyio.to_thread
 
-from ..errors import SourceError, UsageError
+from ..errors import UsageError
 from .interrupt import Interruptible
 from .source import AsyncSource, Batch, Source, call_source
 
@@ -37,9 +36,8 @@ async def call_off_loop(function: Callable[[], Any]) -> Any:
         return call_source(function)
     try:
         return await in_thread(partial(call_source, function))
-    except (SourceError, UsageError) as error:
-        cause = error.__cause__
-        if isinstance(cause, RuntimeError) and re.search("event loop|async context", str(cause)):
+    except UsageError as error:
+        if isinstance(error.__cause__, RuntimeError):
             error.add_note(
                 "a plain callable is called in a worker thread; one that needs the event loop is `async def`"
             )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import attrgetter
 from typing import Any
 
 from ...events import (
@@ -42,9 +41,6 @@ __all__ = ["read_begin", "read_end", "read_error", "read_item_added", "read_item
 
 # Items of these types have one message, which begins with the item: the kind of its part. A call also needs a name to begin.
 _FIRST_PARTS = {"code_interpreter_call": "code", "image_generation_call": "image", **dict.fromkeys(CALLS, "call")}
-
-
-_type_of = attrgetter("type")
 
 
 # -- items
@@ -113,7 +109,7 @@ def read_end(state: ResponseState, event: WireObject, *, status: RunStatus) -> l
             events.append(usage_of(usage))
     elif usage is not None:
         events.append(warning("bad-usage", "its `usage` is not an object; it was skipped", None))
-    if status == "completed" and "mcp_approval_request" in map(_type_of, state.items.items):
+    if status == "completed" and any(item.type == "mcp_approval_request" for item in state.items.items):
         status = "requires_action"  # an MCP server waits for an answer, which the next request brings
     events.append(RunDone(_run(response, status)))
     return events
