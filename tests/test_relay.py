@@ -29,7 +29,7 @@ from streamkit import protocols
 from streamkit.core.engine import Engine
 from streamkit.errors import ProducerFenced
 from streamkit.protocols import codec
-from streamkit.relay import MemoryRelay, Relay, cursors
+from streamkit.relay import MemoryRelay, Relay, run_record
 from streamkit.relay.memory.log import Log
 
 from . import values as q
@@ -82,7 +82,7 @@ def status(relay: Relay, run_id: str = "run") -> str | None:
 
 
 def cursor_of(number: int, run_id: str = "run") -> str:
-    return cursors.cursor_of(1, number, cursors.run_name(run_id))
+    return run_record.cursor_of(1, number, run_record.run_name(run_id))
 
 
 def written(relay: Relay, *pieces: str, run_id: str = "run") -> list[str]:
@@ -339,7 +339,7 @@ def test_law_6_a_relay_tells_the_same_story(events: list[e.Event]) -> None:
 @given(st.lists(st.integers(1, 400), max_size=8), st.data())
 def test_a_log_gives_what_was_written_after_every_cursor(batches: list[int], data: st.DataObject) -> None:
     """However much of it is joined to blocks, dropped, or written by another producer."""
-    log = Log(cursors.run_name("run"))
+    log = Log(run_record.run_name("run"))
     lines: dict[str, bytes] = {}
     log.begin(1)
     for epoch, size in enumerate(batches, 1):
@@ -349,17 +349,17 @@ def test_a_log_gives_what_was_written_after_every_cursor(batches: list[int], dat
         lines.update(zip(log.append(new), new, strict=True))
         if data.draw(st.booleans()):
             log.snapshot(b"so far", log.newest)
-    places = [cursors.position_of(cursor, "run") for cursor in lines]
+    places = [run_record.position_of(cursor, "run") for cursor in lines]
     assert [place.number for place in places] == list(range(1, len(lines) + 1))
     assert places == sorted(places)
     near = st.integers(log.dropped, len(lines))
     for after in {log.dropped, len(lines), *data.draw(st.lists(near, max_size=10))}:
-        read: list[cursors.Entry] = []
+        read: list[run_record.Entry] = []
         while after + len(read) < log.newest:
             read += log.since(after + len(read))
         assert [(entry.cursor, entry.data) for entry in read] == list(lines.items())[after:]
-        assert log.has(cursors.LogPosition(log.epoch_of(after), after))
-    assert not any(log.has(cursors.LogPosition(1, number)) for number in range(log.dropped))
+        assert log.has(run_record.LogPosition(log.epoch_of(after), after))
+    assert not any(log.has(run_record.LogPosition(1, number)) for number in range(log.dropped))
 
 
 def test_an_entry_of_a_log_is_one_line() -> None:

@@ -7,12 +7,11 @@ the same tests.
 from typing import TYPE_CHECKING
 
 from ..lazy_names import lazy_names
-from .cursors import Cursor, Entry
 from .interface import LogWriter, Relay
 from .memory import MemoryRelay, Overflow
 from .reader import Reader
 from .reading import Reading
-from .run_record import Answered, Cancelled, Control, Fenced, RunRecord, Status, Unattended
+from .run_record import Answered, Cancelled, Control, Cursor, Entry, Fenced, RunRecord, Status, Unattended
 
 if TYPE_CHECKING:
     from .redis import RedisRelay

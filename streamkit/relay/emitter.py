@@ -16,8 +16,9 @@ the relay's log is well formed; any number of streams read it, each from its own
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import takewhile
 from typing import Any, Self
 
 from ..answers import Confirmation
@@ -37,10 +38,9 @@ from ..messages import (
 )
 from ..sources.source import AsyncSource, Readable, Source
 from ..streams.api import astream, stream
-from .call_index import CallIndex
 from .interface import Relay
 from .lanes import EmittedMessage, Lane
-from .questions import ApprovalRequest, OutputRequest
+from .questions import ApprovalRequest, Forwarded, OutputRequest
 from .reader import Reader
 from .writer import Writer
 
@@ -80,7 +80,7 @@ class Emitter(Writer, Readable):
         self._timeout = timeout
         self._kind: type[Message] | None = None  # the open message's class
         self._format: str | None = None  # and its format
-        self._calls = CallIndex()
+        self._calls = _CallIndex()
         self._question_count = 0
 
     @classmethod
@@ -279,6 +279,9 @@ class Emitter(Writer, Readable):
             self.engine.pending.takes_edits = True
             return ApprovalRequest(self, self.engine.pending.confirmations[-1], timeout)
 
+    def _forward(self, confirmation: Confirmation) -> None:
+        Forwarded(self, confirmation).start()
+
     def _unused_id(self, name: str) -> str:
         self._question_count += 1
         while f"{name}-{self._question_count}" in self.engine.pending.waiting:
@@ -311,6 +314,45 @@ class Emitter(Writer, Readable):
     def __aiter__(self) -> AsyncIterator[Event]:
         """As `__iter__`, for tasks."""
         return aiter(astream(self.reader()))
+
+
+class _CallIndex:
+    """The calls among messages that grow at their end, and may be forgotten at their beginning. Each message is looked at
+    once, so that thousands of calls cost as much as a few, each.
+
+    Attributes:
+        newest_call: the newest tool call; None if there is none.
+        newest_subject: the newest tool call or code, which can be confirmed; None if there is none.
+    """
+
+    def __init__(self) -> None:
+        self.newest_call: ToolCallMessage | None = None
+        self.newest_subject: CodeMessage | ToolCallMessage | None = None
+        self._calls: dict[str, ToolCallMessage] = {}  # by message id and by call id
+        self._open: list[ToolCallMessage] = []  # the call id of which may come later
+        self._seen: Message | None = None
+
+    def update(self, messages: Sequence[Message]) -> None:
+        """Look at the messages that are new."""
+        if len(self._calls) > 4 * len(messages):  # most of them were forgotten
+            self._calls.clear()
+            self._seen = None
+        new = [*takewhile(lambda message: message is not self._seen, reversed(messages))]
+        for message in reversed(new):
+            if isinstance(message, (CodeMessage, ToolCallMessage)):
+                self.newest_subject = message
+            if isinstance(message, ToolCallMessage):
+                self.newest_call = message
+                self._open.append(message)
+        for call in self._open:
+            self._calls[call.id] = self._calls[call.call_id or call.id] = call
+        self._open = [call for call in self._open if call.status == "in_progress"]
+        self._seen = messages[-1] if messages else None
+
+    def name_of(self, id: str | None) -> str | None:
+        """Return the name of the newest call that has this call id, or is the message with this id."""
+        call = self._calls.get(id) if id is not None else None
+        return call.name if call is not None else None
 
 
 def _plain_text(value: object) -> str:

@@ -32,15 +32,16 @@ from typing import Any
 
 import anyio.lowlevel
 
-from ..arguments import check_kind
+from ..arguments import check_count, check_kind, check_seconds
 from ..errors import SourceError, UsageError
 from ..in_tasks import Closable, InTasks
-from .cursors import Cursor
 from .reader import Reader
 from .reading import Gap, Reading
-from .run_record import Control, RunRecord, Status
+from .run_record import FINAL, Control, Cursor, RunRecord, Status
 
-__all__ = ["LogWriter", "Relay", "check_producer"]
+__all__ = ["LogWriter", "Relay", "check_ending", "check_lines", "check_options", "check_producer"]
+
+_NEWLINE = 10  # a number, which bytes are searched for in a quarter of the time
 
 
 def check_producer(run_id: object, info: object, control: object) -> None:
@@ -50,6 +51,27 @@ def check_producer(run_id: object, info: object, control: object) -> None:
     check_kind("info", info, Mapping)
     if not callable(control):
         raise UsageError(f"`control` is a function, not {control!r}")
+
+
+def check_options(limit: object, timeout: object, **seconds: object) -> None:
+    """Refuse options of a relay that are of another kind."""
+    check_count("limit", limit)
+    check_seconds("timeout", timeout, or_none=True)
+    for name, value in seconds.items():
+        check_seconds(name, value)
+
+
+def check_lines(events: Sequence[bytes]) -> None:
+    """Refuse events that are not lines: each would be two entries."""
+    for data in events:
+        if _NEWLINE in data:
+            raise UsageError(f"an event in a log is one line, not {data[:60]!r}")
+
+
+def check_ending(status: Status) -> None:
+    """Refuse a status with which no run ends."""
+    if status not in FINAL:
+        raise UsageError(f"a run does not end as {status!r}; it ends as one of {', '.join(FINAL)}")
 
 
 class LogWriter(InTasks, ABC):

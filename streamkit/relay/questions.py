@@ -13,15 +13,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from functools import partial
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from ..answers import Answer, Confirmation
 from ..errors import UsageError
-from ..in_tasks import InTasks
 from ..messages import ToolCallMessage
 from .wakers import async_wait_until, in_event_loop, wait_until
+from .writer import Writer
 
 __all__ = ["ApprovalRequest", "Forwarded", "OutputRequest"]
 
@@ -30,45 +30,10 @@ UNATTENDED = 30.0  # seconds for which a question waits for another reader after
 _HEARTBEAT = 1.0  # seconds between two heartbeats of a producer that waits
 
 
-class _QuestionWriter(Protocol):
-    """The writer of a run, as its questions use it."""
-
-    @property
-    def relay(self) -> InTasks:
-        """The relay that has the run."""
-        ...
-
-    def heartbeat(self) -> None:
-        """Report that the agent is alive."""
-        ...
-
-    def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` at each answer and at the end. Returns the function that undoes this."""
-        ...
-
-    def write_answers(self) -> None:
-        """Write the outcomes of the questions that were answered."""
-        ...
-
-    def is_pending(self, question_id: str, waiting: Confirmation | ToolCallMessage) -> bool:
-        """Whether the outcome of a question is still to be written."""
-        ...
-
-    def is_unattended(self, question_id: str, seconds: float) -> bool:
-        """Whether no reader has been there for so long that could answer a question, or each has gone on without it."""
-        ...
-
-    def close_unanswered(self, question_id: str) -> bool:
-        """Close a question without an answer. Returns False if there is one."""
-        ...
-
-
 class _EmittedQuestion:
     """One question and its answer. `answer` is None where readers cannot give one."""
 
-    def __init__(
-        self, writer: _QuestionWriter, id: str, waiting: Confirmation | ToolCallMessage, timeout: float | None
-    ) -> None:
+    def __init__(self, writer: Writer, id: str, waiting: Confirmation | ToolCallMessage, timeout: float | None) -> None:
         self._writer = writer
         self._id = id
         self._waiting = waiting
@@ -124,7 +89,7 @@ class ApprovalRequest(_EmittedQuestion):
         confirmation: the question and, once it is decided, the answer.
     """
 
-    def __init__(self, writer: _QuestionWriter, confirmation: Confirmation, timeout: float | None) -> None:
+    def __init__(self, writer: Writer, confirmation: Confirmation, timeout: float | None) -> None:
         super().__init__(writer, confirmation.id, confirmation, timeout)
         self.confirmation = confirmation
 
@@ -166,7 +131,7 @@ class Forwarded(_EmittedQuestion):
     """The answer to a confirmation of another stream whose events are written. That stream waits for it; where no reader can
     answer any more, its wait ends."""
 
-    def __init__(self, writer: _QuestionWriter, confirmation: Confirmation) -> None:
+    def __init__(self, writer: Writer, confirmation: Confirmation) -> None:
         super().__init__(writer, confirmation.id, confirmation, None)
 
     def start(self) -> None:
@@ -191,7 +156,7 @@ class OutputRequest(_EmittedQuestion):
         call: the tool call's message.
     """
 
-    def __init__(self, writer: _QuestionWriter, id: str, call: ToolCallMessage, timeout: float | None) -> None:
+    def __init__(self, writer: Writer, id: str, call: ToolCallMessage, timeout: float | None) -> None:
         super().__init__(writer, id, call, timeout)
         self.call = call
 

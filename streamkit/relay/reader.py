@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from ..answers import Confirmation
+from ..answers import Answer, Confirmation
 from ..core.resume import Snapshot
 from ..errors import UsageError
 from ..events import ConfirmationCreated, Delta, Event, StreamWarning, ToolCallDone
@@ -22,13 +22,21 @@ from ..protocols import codec
 from ..protocols.base import OwnEvents
 from ..sources.source import AsyncSource, Readable, Source, SourceTraits
 from ..streams.timing import Deadlines
-from .answers import RelayAnswer, answer_of
-from .cursors import Entry, position_of
 from .reading import RunSource
-from .replay import decoded
+from .registry import answer_of
+from .run_record import Entry, position_of
 from .wakers import in_event_loop
 
-__all__ = ["Reader"]
+__all__ = ["Reader", "decoded"]
+
+
+def decoded(line: bytes, *, is_snapshot: bool = False) -> Event:
+    """Return the event of an entry's line; that of a snapshot's line is a `Snapshot`.
+
+    Raises:
+        ValueError: this process knows no such event; perhaps it is an application's own.
+    """
+    return codec.snapshot_from(line) if is_snapshot else codec.decode_event(line)
 
 
 class Reader(Readable):
@@ -229,6 +237,55 @@ class _Events:
             self.reading.attend = None
         left = self._deadlines.left(held)
         return math.inf if left is None else left
+
+
+class RelayAnswer(Answer):
+    """One reader's answer to a question, which goes to the registry of the run. The registry decides which answer counts; one
+    that comes too late is dropped without an error, because its reader receives the outcome, as every other one does.
+
+    Args:
+        what: names the question in error texts.
+        question: its id in the registry.
+        is_open: whether it can still be answered.
+        send: is called with the question's id and the reader's value.
+        changed: is called when the question was deferred.
+    """
+
+    __slots__ = ("_changed_here", "_is_open", "_send", "question")
+
+    no_awaitable = "the answer is sent to the run's producer, which cannot await {!r}; await it, and pass the value"
+
+    def __init__(
+        self,
+        what: str,
+        question: str,
+        *,
+        is_open: bool,
+        send: Callable[[str, Any], None],
+        changed: Callable[[], None],
+    ) -> None:
+        super().__init__(what, self._forward)
+        self.question = question
+        self._is_open = is_open
+        self._send = send
+        self._changed_here = changed
+
+    @property
+    def open(self) -> bool:
+        return self._is_open and super().open
+
+    def expire(self, deferral: int) -> None:
+        """The time of a deferral is over. The question stays open: others may have deferred it, too."""
+        with self._lock:
+            if self.deferrals == deferral:
+                self.deferred = False
+
+    def _forward(self) -> None:
+        if not self.has_answer:
+            self._changed_here()
+        elif self._is_open:
+            self._is_open = False
+            self._send(self.question, self.value)
 
 
 class _Send:

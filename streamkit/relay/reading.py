@@ -10,11 +10,11 @@ from typing import Any, Literal, Protocol, Self, TypeVar, get_args
 import anyio.lowlevel
 
 from ..arguments import check_seconds
-from ..errors import UsageError
-from .cursors import Entry
+from ..errors import SourceError, UsageError
+from .run_record import Entry
 from .wakers import TaskWaker, ThreadWaker, task_waker
 
-__all__ = ["Gap", "Reading", "RunSource", "check_reading"]
+__all__ = ["Gap", "Reading", "RunSource", "check_reading", "events_missing", "run_not_found"]
 
 Gap = Literal["snapshot", "error"]
 T = TypeVar("T")
@@ -25,6 +25,25 @@ def check_reading(gap: object, timeout: object) -> None:
     check_seconds("timeout", timeout, or_none=True)
     if gap not in get_args(Gap):
         raise UsageError(f"`gap` is one of {', '.join(get_args(Gap))}, not {gap!r}")
+
+
+def events_missing(run_id: str, oldest: str | None = None) -> SourceError:
+    """Return the error of a reader that takes no snapshot, where the next events are not in the log. `oldest` is the cursor of
+    the first event that can be read on after, if that is known."""
+    instead = "" if oldest is None else f"after {oldest!r}, or "
+    error = SourceError(
+        f"run {run_id!r}: the events after this reader's cursor are not in the log any more; read {instead}with "
+        "`gap='snapshot'`"
+    )
+    error.status_code = 410
+    return error
+
+
+def run_not_found(run_id: str, why: str = "it never was, or it has expired") -> SourceError:
+    """Return the error of a run that is not in the relay."""
+    error = SourceError(f"there is no run {run_id!r} in this relay: {why}")
+    error.status_code = 404
+    return error
 
 
 class Reading(ABC):

@@ -1,4 +1,5 @@
-"""The registry of a run's questions: their subjects, who may still answer, and the first answer, which counts."""
+"""The registry of a run's questions: their subjects, who may still answer, and the first answer, which counts; and that answer in its two forms:
+as the registry has it, and as the value of an `Answer`."""
 
 from __future__ import annotations
 
@@ -6,14 +7,24 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from ..answers import Confirmation
 from ..arguments import check_kind
 from ..errors import UsageError
-from ..messages import output_text
+from ..messages import ToolCallMessage, output_text
 
 if TYPE_CHECKING:
     from .run_record import Status
 
-__all__ = ["Questions", "RegisteredQuestion", "check_answer", "outcome_of", "status_without_producer"]
+__all__ = [
+    "Questions",
+    "RegisteredQuestion",
+    "answer_of",
+    "check_answer",
+    "outcome_of",
+    "recorded_answer",
+    "status_without_producer",
+    "value_of",
+]
 
 _MOST = 1000  # questions in the registry; beyond that the oldest settled ones go
 
@@ -49,6 +60,35 @@ def check_answer(id: str, question: Mapping[str, Any], answer: Mapping[str, Any]
         raise UsageError(f"question {id!r} is a tool call: its answer has `output` or `error`, not {answer!r}")
     for name in ("edited", "reason"):
         check_kind(name, answer.get(name), str)
+
+
+def answer_of(waiting: Confirmation | ToolCallMessage, value: Any) -> dict[str, Any] | None:
+    """Return the value of an `Answer` as the registry has it; None if nobody answered."""
+    if isinstance(waiting, ToolCallMessage):
+        return {"output": value}
+    outcome, more = value
+    if outcome == "unanswered":
+        return None
+    out: dict[str, Any] = {"approved": outcome == "approved"}
+    if more is not None:
+        out["edited" if out["approved"] else "reason"] = more
+    return out
+
+
+def value_of(answer: Mapping[str, Any] | None) -> Any:
+    """Return the value of an `Answer` for what the registry has."""
+    if answer is None:
+        return "unanswered", None
+    if "approved" in answer:
+        approved = answer["approved"] is True
+        return ("approved", answer.get("edited")) if approved else ("declined", answer.get("reason"))
+    return output_text(answer["output"] if "output" in answer else {"error": answer.get("error")})
+
+
+def recorded_answer(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the answer in the record of a question that has one."""
+    fields = {key: record[key] for key in ("edited", "reason", "output", "error") if key in record}
+    return fields if record["status"] == "answered" else {"approved": record["status"] == "approved", **fields}
 
 
 class _Asked(Protocol):

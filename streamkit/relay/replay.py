@@ -1,4 +1,7 @@
-"""From the entries of a run's log to its events: decoded one by one, or replayed into an engine that has the run's state."""
+"""Replaying a run's log: into an engine that has the run's state, and up to the end, where its producer cannot write that.
+
+A producer cannot because it died, or because the run was cancelled while it had none: then what is open in the log is closed.
+"""
 
 from __future__ import annotations
 
@@ -8,24 +11,17 @@ from typing import get_args
 
 from ..core.engine import Engine
 from ..core.snapshot import Snapshot
+from ..errors import SourceTimeoutError, StoredDataError
 from ..events import Event, RunDone, RunStatus, StreamEnd, StreamException, StreamTimeout
 from ..protocols import codec
-from .cursors import Cursor, Entry, position_of
-from .reading import RunSource
+from .interface import Relay
+from .reader import decoded
+from .run_record import Control, Cursor, Entry, Status, position_of
 
-__all__ = ["Replay", "decoded", "entries_up_to"]
+__all__ = ["Replay", "end_abandoned_run", "entries_up_to"]
 
 _PATIENCE = 5.0  # seconds without an entry, after which one that the record names is taken for lost
 _STATUSES: Mapping[str, RunStatus] = {status: status for status in get_args(RunStatus)}
-
-
-def decoded(line: bytes, *, is_snapshot: bool = False) -> Event:
-    """Return the event of an entry's line; that of a snapshot's line is a `Snapshot`.
-
-    Raises:
-        ValueError: this process knows no such event; perhaps it is an application's own.
-    """
-    return codec.snapshot_from(line) if is_snapshot else codec.decode_event(line)
 
 
 class Replay:
@@ -67,7 +63,7 @@ class Replay:
                 yield from self.engine.complete([event])
 
 
-def entries_up_to(relay: RunSource, run_id: str, cursor: Cursor | None) -> Iterator[Entry]:
+def entries_up_to(relay: Relay, run_id: str, cursor: Cursor | None) -> Iterator[Entry]:
     """Yield the entries of a run up to the one with this cursor, which its record had as the newest; none for None.
 
     Raises:
@@ -81,3 +77,48 @@ def entries_up_to(relay: RunSource, run_id: str, cursor: Cursor | None) -> Itera
             yield from entries
             if position_of(entries[-1].cursor, run_id) >= newest:
                 return
+
+
+def end_abandoned_run(relay: Relay, run_id: str, why: str = "") -> bool:
+    """End a run that has no producer: as cancelled if it was, else as lost. False if another did, or it has a producer."""
+    while True:
+        writer = relay.take_over(run_id, control=_ignore)
+        record = None if writer is None else relay.get(run_id)
+        if writer is None or record is None:
+            return False
+        replay = Replay()
+        try:
+            for entry in entries_up_to(relay, run_id, record.cursor):
+                for _ in replay.read(entry):
+                    pass
+            break
+        except StoredDataError:  # events are missing: what came before them is ended
+            break
+        except SourceTimeoutError:  # the log has lost its end since: another epoch begins where it ends now
+            writer.abandon()
+            writer.flush()
+    cancelled = record.cancel is not None
+    status: Status = "cancelled" if cancelled else "lost"
+    error = {
+        "type": "SourceError",
+        "code": "producer_lost",
+        "message": f"the producer of run {run_id!r} is gone{': ' if why else ''}{why}",
+    }
+    events = _cancelled(replay.engine) if cancelled else _lost(replay.engine, error)
+    writer.append([codec.encode_event(event) for event in events])
+    return writer.end(status, None if cancelled else error)
+
+
+def _cancelled(engine: Engine) -> Iterator[Event]:
+    yield from engine.end("cancelled")
+    yield StreamEnd(status="cancelled")
+
+
+def _lost(engine: Engine, error: dict[str, str]) -> Iterator[Event]:
+    yield from engine.end("incomplete", error)
+    yield StreamException(error["type"], error["message"], {"code": error["code"]})
+    yield StreamEnd(status="failed")
+
+
+def _ignore(control: Control) -> None:
+    """Do nothing: the record has all answers."""

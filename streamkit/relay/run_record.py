@@ -1,27 +1,96 @@
-"""The record of a run, as every relay has it, and what reaches the run's producer."""
+"""What a relay has of a run: the entries of its log with their cursors, its record, and the messages to its producer.
+
+A cursor says which event of which run: `2-91.9c0a3f21` is event 91, which the run's second producer wrote. The first number
+counts the producers that the run has had, its epochs; the second the run's events, from 1 on. What stands after the dot names
+the run, so that a cursor of another one is refused. To clients they are opaque.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from zlib import crc32
 
 import msgspec
 
-from .cursors import Cursor
+from ..errors import ProducerFenced, UsageError
 
 __all__ = [
+    "EMPTY",
     "FINAL",
     "Answered",
     "Cancelled",
     "Control",
+    "Cursor",
     "Ending",
+    "Entry",
     "Fenced",
+    "LogPosition",
     "RunRecord",
     "Status",
     "Unattended",
+    "cursor_of",
     "ending_of",
+    "fenced_error",
     "lists_of",
+    "position_of",
+    "run_name",
 ]
+
+Cursor: TypeAlias = str
+"""`<epoch>-<number>.<crc32 of the run's id>`; opaque to clients."""
+
+_match = re.compile(r"([1-9][0-9]{0,8})-(0|[1-9][0-9]{0,17})(\.[0-9a-f]{8})").fullmatch
+
+
+class Entry(NamedTuple):
+    """One event of a log: a line of JSON, and where to read on after it. A snapshot replaces all entries before it; its
+    line is `{"type": "snapshot", "dropped": …, "events": […]}`."""
+
+    cursor: Cursor
+    data: bytes
+    snapshot: bool = False
+
+
+EMPTY = b'{"type":"snapshot","dropped":0,"events":[]}'
+"""The line of a snapshot before the first event."""
+
+
+class LogPosition(NamedTuple):
+    """The position in a log that a cursor names: the epoch, and the event's number. Their order is that of the
+    events."""
+
+    epoch: int
+    number: int
+
+
+def run_name(run_id: str) -> str:
+    """Return what names a run in its cursors."""
+    return f".{crc32(run_id.encode('utf-8', 'surrogatepass')):08x}"
+
+
+def cursor_of(epoch: int, number: int, name: str) -> str:
+    """Return the cursor of an event in the run with this name."""
+    return f"{epoch}-{number}{name}"
+
+
+def position_of(cursor: object, run_id: str) -> LogPosition:
+    """Return the place of a cursor in this run.
+
+    Raises:
+        UsageError: it is not a cursor, or one of another run.
+    """
+    match = _match(cursor) if isinstance(cursor, str) else None
+    name = run_name(run_id)
+    if match is None:
+        raise UsageError(f"run {run_id!r}: invalid cursor {cursor!r}; expected one such as {cursor_of(1, 17, name)!r}")
+    if match[3] != name:
+        raise UsageError(f"run {run_id!r}: cursor {cursor!r} belongs to another run; those of this one end in {name!r}")
+    return LogPosition(int(match[1]), int(match[2]))
+
+
+# -- the record
 
 Ending = Literal["requires_action", "completed", "incomplete", "cancelled", "failed", "expired", "lost"]
 """How a run ended: as its last event says, in the words of `sk.Run.status`; or `lost`, left by a producer that died at work."""
@@ -109,6 +178,19 @@ class Fenced(NamedTuple):
     """The run no longer belongs to this producer; `reason` is that of `ProducerFenced`."""
 
     reason: str
+
+
+_WHY = {
+    "gone": "it was deleted, or has expired",
+    "epoch": "another producer has taken it over",
+    "closed": "it is closed: nothing more can be written",
+    "unreachable": "Redis could not be reached",
+}
+
+
+def fenced_error(run_id: str, reason: str) -> ProducerFenced:
+    """Return the error of a producer that cannot write its run any more; `reason` is that of `Fenced`."""
+    return ProducerFenced(f"run {run_id!r} cannot be written: {_WHY[reason]}", reason)
 
 
 Control: TypeAlias = Answered | Unattended | Cancelled | Fenced

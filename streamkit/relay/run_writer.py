@@ -16,8 +16,8 @@ from ..core.snapshot import SnapshotMaker
 from ..events import ConfirmationCreated, Created, Delta, Event, RawEvent, StreamRetry, ToolCallDone
 from ..messages import Message, ToolCallMessage
 from ..protocols import codec
-from .answers import answer_of, value_of
 from .interface import LogWriter
+from .registry import answer_of, recorded_answer, value_of
 from .run_record import Status
 
 __all__ = ["RunWriter"]
@@ -206,7 +206,7 @@ class RunWriter:
         if question is not None and question.answer is not None:
             return value_of(question.answer)
         counts, record = self._log.settle(id, own)
-        return value_of(own if counts or record.get("status") not in _ANSWERED else _answer_in(record))
+        return value_of(own if counts or record.get("status") not in _ANSWERED else recorded_answer(record))
 
     def close_unanswered(self, id: str) -> bool:
         """Close a question without an answer. Returns False if there is one, which is about to come."""
@@ -272,9 +272,3 @@ def _outcome_of(waiting: Confirmation | ToolCallMessage) -> dict[str, Any] | Non
     if isinstance(waiting, ToolCallMessage) or not waiting.answered:
         return None
     return answer_of(waiting, (waiting.status, waiting.edited if waiting.status == "approved" else waiting.reason))
-
-
-def _answer_in(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the answer in the registry's record of a question."""
-    fields = {key: record[key] for key in ("edited", "reason", "output", "error") if key in record}
-    return fields if record["status"] == "answered" else {"approved": record["status"] == "approved", **fields}

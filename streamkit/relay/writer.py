@@ -39,8 +39,7 @@ from ..streams.options import StreamOptions
 from ..streams.state import StreamState
 from .interface import Relay
 from .memory import MemoryRelay
-from .questions import Forwarded
-from .run_record import Answered, Cancelled, Control, Ending, Fenced, Unattended, ending_of
+from .run_record import Answered, Cancelled, Control, Fenced, Unattended, ending_of
 from .run_writer import RunWriter
 
 __all__ = ["Writer"]
@@ -305,7 +304,11 @@ class Writer(StreamState):
             if self._events.first_content is not None:
                 self._times.note_first(self._events.first_content)
             while self._events.forwarded:
-                Forwarded(self, self._events.forwarded.pop()).start()
+                self._forward(self._events.forwarded.pop())
+
+    def _forward(self, confirmation: Confirmation) -> None:
+        """Wait for the readers' answer to another stream's confirmation."""
+        raise NotImplementedError
 
     def _end_message(self) -> None:
         message, self._message = self._message, None
@@ -346,12 +349,10 @@ class Writer(StreamState):
 
     def _finish(self) -> None:
         self._times.end = time.monotonic()
-        self._events.end(*self._how_it_ended())
-        self._wake_watchers()
-
-    def _how_it_ended(self) -> tuple[Ending, dict[str, Any] | None]:
         error = self._error
-        return ending_of(self._status), None if error is None else {"type": type(error).__name__, "message": str(error)}
+        failure = None if error is None else {"type": type(error).__name__, "message": str(error)}
+        self._events.end(ending_of(self._status), failure)
+        self._wake_watchers()
 
 
 def _copy(event: object) -> Event:

@@ -21,8 +21,8 @@ from ..errors import SourceError, UsageError
 from ..events import Event, RunDone, RunRequiresAction, RunStepDone, StreamException
 from ..protocols.event_stream import EventStreamWriter
 from ..relay import Entry, Reading, RunRecord
-from ..relay.cursors import position_of
 from ..relay.replay import Replay
+from ..relay.run_record import position_of
 from ..streams.failures import details_of
 from .core import Server
 from .problem import Problem

@@ -28,7 +28,7 @@ from ..events import (
 from ..handlers import AsyncEventHandler, EventHandler
 from ..messages import Message
 from ..relay import Answered, Cancelled, Control, Fenced, LogWriter
-from ..relay.answers import value_of
+from ..relay.registry import value_of
 from ..streams.tasks import scheduler, start_task
 from .agent_events import goes_on_after, is_before_wait, question_in
 from .api_client import ClientOfApi

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from ..events import Event
 from ..relay import Entry
-from ..relay.cursors import LogPosition, position_of
+from ..relay.run_record import LogPosition, position_of
 from .event_stream import Encoded, RunFrames
 
 __all__ = ["EncodedTogether", "SharedEncoding"]

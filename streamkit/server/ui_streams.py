@@ -15,8 +15,8 @@ from ..messages import Message
 from ..protocols import ag_ui, vercel_ui
 from ..protocols.event_stream import EventStreamWriter
 from ..relay import Entry, RunRecord
-from ..relay.cursors import position_of
 from ..relay.replay import Replay
+from ..relay.run_record import position_of
 from ..streams.error_mask import ErrorMask
 from .core import Server
 from .event_stream import Encoded, RunEventStream, ends_as_waiting, number_of, open_questions, open_reading

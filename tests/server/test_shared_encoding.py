@@ -13,7 +13,7 @@ from streamkit.events import Run, RunRequiresAction, StreamException
 from streamkit.protocols import codec
 from streamkit.protocols.event_stream import EventStreamWriter
 from streamkit.relay import Entry
-from streamkit.relay.cursors import cursor_of, position_of, run_name
+from streamkit.relay.run_record import cursor_of, position_of, run_name
 from streamkit.server.event_stream import Encoded, at_question_of
 from streamkit.server.run_routes import is_no_input
 from streamkit.server.shared_encoding import EncodedTogether, SharedEncoding

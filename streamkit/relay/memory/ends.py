@@ -12,16 +12,14 @@ from typing import Any
 import anyio.lowlevel
 
 from ...errors import SourceError, UsageError
-from ..cursors import Entry, position_of
-from ..interface import LogWriter
-from ..reading import Gap, Reading
-from ..run_record import FINAL, Answered, Cancelled, Control, Status
+from ..interface import LogWriter, check_ending, check_lines
+from ..reading import Gap, Reading, events_missing, run_not_found
+from ..run_record import EMPTY, FINAL, Answered, Cancelled, Control, Entry, Status, position_of
 from ..wakers import TaskWaker, ThreadWaker, Watch, async_wait_until, in_event_loop, wait_until
 from .run import MemoryRun
 
 __all__ = ["MemoryReading", "MemoryWriter"]
 
-_EMPTY = b'{"type":"snapshot","dropped":0,"events":[]}'
 _PAUSE = 1.0  # seconds after which a producer that waits for room checks again
 
 
@@ -32,8 +30,6 @@ class MemoryWriter(LogWriter):
         ended: is called once this writer has ended the run.
 
     Attributes:
-        control: what the producer receives messages with.
-        is_abandoned: whether `abandon` was called.
         epoch: the run's epoch while this is its producer; 0 before `claim`.
     """
 
@@ -44,26 +40,29 @@ class MemoryWriter(LogWriter):
     ) -> None:
         self._run = run
         self._ended = ended
-        self.control = control
+        self._control = control
         self.bounded = bounded
-        self.is_abandoned = False
         self.epoch = 0
         self._busy = False
 
     def claim(self) -> bool:
         """Make the run this writer's. False if another one has it, or it has ended."""
-        self.epoch = self._run.claim(self) or 0
+        self.epoch = self._run.claim(self.receive) or 0
         self._busy = self._run.busy
         return self.epoch > 0
+
+    def receive(self, control: Control) -> None:
+        """Pass something on to the producer. The run has this method, weakly."""
+        self._control(control)
 
     def receive_missed(self) -> None:
         """Receive the cancellation and the answers that came for earlier producers."""
         run = self._run
         if run.cancel_reason is not None:
-            self.control(Cancelled(run.cancel_reason))
+            self._control(Cancelled(run.cancel_reason))
         for id, question in [*run.questions.items()]:
             if question.answer is not None:
-                self.control(Answered(id, question.answer))
+                self._control(Answered(id, question.answer))
 
     @property
     def cursor(self) -> str | None:  # type: ignore[override]  # it is not set here
@@ -80,16 +79,17 @@ class MemoryWriter(LogWriter):
     def busy(self, busy: bool) -> None:
         self._busy = busy
         with self._run.lock:
-            if self._run.fence(self.epoch)[0] is None:
+            if self._run.fence(self.epoch) is None:
                 self._run.busy = busy
 
     @property
     def fenced(self) -> str | None:
         """Why nothing can be written any more; None if it can."""
-        return self._run.fence(self.epoch)[0]
+        return self._run.fence(self.epoch)
 
     def append(self, events: Sequence[bytes]) -> list[str]:
         """Number events, and write them."""
+        check_lines(events)
         run = self._run
         with run.lock:
             if run.epoch != self.epoch or not run.has_producer:
@@ -102,6 +102,7 @@ class MemoryWriter(LogWriter):
 
     def ask(self, question_id: str, question: Mapping[str, Any], events: Sequence[bytes] = ()) -> list[str]:
         """Register a question, and write the events that show it."""
+        check_lines(events)
         run = self._run
         with run.lock:
             run.check(self.epoch)
@@ -110,7 +111,7 @@ class MemoryWriter(LogWriter):
         run.heartbeat()
         run.wake()
         if answer is not None:
-            self.control(Answered(question_id, answer))
+            self._control(Answered(question_id, answer))
         return cursors
 
     def settle(self, question_id: str, answer: Mapping[str, Any] | None = None) -> tuple[bool, dict[str, Any]]:
@@ -141,11 +142,10 @@ class MemoryWriter(LogWriter):
         self, status: Status, error: Mapping[str, Any] | None = None, info: Mapping[str, Any] | None = None
     ) -> bool:
         """End the run."""
-        if status not in FINAL:
-            raise UsageError(f"a run does not end as {status!r}; it ends as one of {', '.join(FINAL)}")
+        check_ending(status)
         run = self._run
         with run.lock:
-            if run.fence(self.epoch)[0] is not None:
+            if run.fence(self.epoch) is not None:
                 return False
             run.finish(status, error, info)
         self._ended()
@@ -165,8 +165,7 @@ class MemoryWriter(LogWriter):
 
     def abandon(self) -> None:
         """Stop writing without ending the run, as if the process had died. Takes no lock."""
-        self.is_abandoned = True
-        self._run.producer_gone()
+        self._run.producer_gone(self.epoch)
 
     # -- room for more
 
@@ -271,7 +270,7 @@ class MemoryReading(Reading):
         if self._gap == "error":
             raise self._missing()
         self.number = log.dropped
-        return log.base or Entry(log.cursor(0), _EMPTY, snapshot=True)
+        return log.base or Entry(log.cursor(0), EMPTY, snapshot=True)
 
     def _wait(self) -> float:
         """Return for how many seconds to wait. A run whose producer died is ended here.
@@ -284,9 +283,7 @@ class MemoryReading(Reading):
         if run.is_closed:
             raise UsageError(f"run {run.id!r} cannot be read: its relay is closed")
         if run.is_gone:
-            error = SourceError(f"run {run.id!r} was deleted while it was open")
-            error.status_code = 404
-            raise error
+            raise run_not_found(run.id, "it was deleted while it was open")
         if self._idle_at != self.number and run.has_producer:
             self._idle_at = self.number
             return self._first_wait
@@ -297,14 +294,7 @@ class MemoryReading(Reading):
         return run.next_wait(self._timeout) if status == run.status else 60.0
 
     def _missing(self) -> SourceError:
-        run = self._run
-        at = run.log.cursor(run.log.dropped)
-        error = SourceError(
-            f"run {run.id!r}: the events after this reader's cursor are not in the log any more, which holds {run.limit} "
-            f"events; read after {at!r}, or with `gap='snapshot'`"
-        )
-        error.status_code = 410
-        return error
+        return events_missing(self._run.id, self._run.log.cursor(self._run.log.dropped))
 
     def skip(self, question_id: str) -> None:
         """Report that this reader goes on without an answer to a question."""

@@ -10,11 +10,11 @@ from functools import partial
 from itertools import count, islice
 from typing import Any, TypeAlias, get_args
 
-from ...arguments import check_count, check_kind, check_page, check_seconds
-from ...errors import SourceError, UsageError
-from ..ending import end_abandoned_run
-from ..interface import Relay, check_producer
-from ..reading import Gap, check_reading
+from ...arguments import check_kind, check_page
+from ...errors import UsageError
+from ..interface import Relay, check_options, check_producer
+from ..reading import Gap, check_reading, run_not_found
+from ..replay import end_abandoned_run
 from ..run_record import FINAL, Control, RunRecord
 from .ends import MemoryReading, MemoryWriter
 from .run import MemoryRun, Overflow
@@ -91,10 +91,7 @@ class MemoryRelay(Relay):
         ttl_paused: float = 7 * 86_400.0,
         ttl_ended: float = 600.0,
     ) -> None:
-        check_count("limit", limit)
-        check_seconds("timeout", timeout, or_none=True)
-        for name, seconds in {"ttl_running": ttl_running, "ttl_paused": ttl_paused, "ttl_ended": ttl_ended}.items():
-            check_seconds(name, seconds)
+        check_options(limit, timeout, ttl_running=ttl_running, ttl_paused=ttl_paused, ttl_ended=ttl_ended)
         if overflow not in get_args(Overflow):
             raise UsageError(f"`overflow` is one of {', '.join(map(repr, get_args(Overflow)))}, not {overflow!r}")
         self.limit = self._limit = limit
@@ -231,9 +228,7 @@ class MemoryRelay(Relay):
     def _existing(self, run_id: str) -> MemoryRun:
         if (run := self._find(run_id)) is not None:
             return run
-        error = SourceError(f"there is no run {run_id!r} in this relay: it never was, or it has expired")
-        error.status_code = 404
-        raise error
+        raise run_not_found(run_id)
 
     def _enlist(self, run: MemoryRun) -> None:
         with self._listing:

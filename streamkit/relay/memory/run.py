@@ -10,10 +10,21 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
-from ...errors import ProducerFenced, SourceTimeoutError, UsageError
-from ..cursors import run_name
+from ...errors import SourceTimeoutError, UsageError
 from ..registry import Questions, check_answer, status_without_producer
-from ..run_record import FINAL, Answered, Cancelled, Control, Fenced, RunRecord, Status, Unattended, lists_of
+from ..run_record import (
+    FINAL,
+    Answered,
+    Cancelled,
+    Control,
+    Fenced,
+    RunRecord,
+    Status,
+    Unattended,
+    fenced_error,
+    lists_of,
+    run_name,
+)
 from ..wakers import TaskWaker, ThreadWaker, in_event_loop, wake_next
 from .log import Log
 
@@ -24,25 +35,6 @@ Overflow: TypeAlias = Literal["drop_oldest", "block", "error"]
 # How many threads are woken at once. They wake the others; there are two in case the system does not run one of them.
 _AT_ONCE = 2
 GRACE = 5.0  # seconds of silence after which a producer counts as gone if its threads have all ended
-
-
-class Producer(Protocol):
-    """The writer of a run, as the run knows it."""
-
-    @property
-    def epoch(self) -> int:
-        """The producer's number."""
-        ...
-
-    @property
-    def is_abandoned(self) -> bool:
-        """Whether it has stopped without an end."""
-        ...
-
-    @property
-    def control(self) -> Callable[[Control], None]:
-        """Receives what concerns it."""
-        ...
 
 
 class Follower(Protocol):
@@ -59,14 +51,13 @@ class MemoryRun:
 
     Attributes:
         status: as it was stored; a producer that died did not change it.
-        writer: a weak reference to the producer's writer; None before the first one.
         was_read: whether some reader has received an event.
         last_active: when the producer began, wrote, sent a heartbeat or ended the run, on the monotonic clock.
         waiting: the wakers of readers that wait for the next event, in the order they came.
         watchers: functions that are called whenever a reader has received events or left.
         is_gone: whether the run was deleted.
         is_closed: whether its relay was closed.
-        has_producer: whether a producer may write more. Readers look at it without the lock.
+        has_producer: whether a producer has the run, and lives. Readers look at it without the lock.
         newest_thread: the one of the producer's threads that called `heartbeat`, or wrote, last.
         busy: as `LogWriter.busy`.
         number: its position in the order in which the runs of its relay were opened.
@@ -83,7 +74,7 @@ class MemoryRun:
         self.timeout = timeout
         self.status: Status = "in_progress"
         self.epoch = 0
-        self.writer: weakref.ref[Producer] | None = None
+        self._receiver: Callable[[], Callable[[Control], None] | None] = _nobody  # of the producer's messages
         self.questions = Questions()
         self.is_gone = self.is_closed = self.has_producer = False
         self.busy = self.was_read = False
@@ -109,8 +100,7 @@ class MemoryRun:
     @property
     def status_now(self) -> Status:
         """Its status, in view of whether its producer is alive."""
-        writer = None if self.writer is None else self.writer()
-        if self.status != "in_progress" or (writer is not None and not writer.is_abandoned):
+        if self.status != "in_progress" or self.has_producer:
             return self.status
         return status_without_producer(self.questions.values(), busy=self.busy)
 
@@ -134,48 +124,43 @@ class MemoryRun:
 
     # -- its producer
 
-    def claim(self, writer: Producer) -> int | None:
-        """Make this the writer's run. Returns the run's new epoch; None if another writer has the run, or it has ended."""
+    def claim(self, receive: Callable[[Control], None]) -> int | None:
+        """Make the run that of another writer, with this method, which is referred to weakly: the producer counts as dead once its
+        writer is. Returns the run's new epoch; None if another writer has the run, or it has ended."""
         with self.lock:
             if self.epoch and (self.status_now not in ("paused", "lost") or self.status == "lost" or self.is_gone):
                 return None
-            self.epoch += 1
+            self.epoch = epoch = self.epoch + 1
             self.status, self.has_producer = "in_progress", True
-            self.writer = weakref.ref(writer, self._writer_died)
-            self.log.begin(self.epoch)
+            self._receiver = weakref.WeakMethod(receive, lambda _: self.producer_gone(epoch))
+            self.log.begin(epoch)
             self.last_active = time.monotonic()
-            return self.epoch
+            return epoch
 
-    def _writer_died(self, _: object) -> None:
-        self.producer_gone()
-
-    def producer_gone(self) -> None:
-        """Note that the producer is gone: the next reader that has nothing to read ends the run. Takes no lock."""
-        self.has_producer = False
-        self.wake()
-        self.report_progress()
+    def producer_gone(self, epoch: int) -> None:
+        """Note that the producer of this epoch is gone: the next reader that has nothing to read ends the run. Takes no lock."""
+        if epoch == self.epoch:
+            self.has_producer = False
+            self.wake()
+            self.report_progress()
 
     def check(self, epoch: int) -> None:
         """Raise `ProducerFenced` if the producer of this epoch cannot write any more. With the lock held."""
-        reason, why = self.fence(epoch)
+        reason = self.fence(epoch)
         if reason is not None:
-            raise ProducerFenced(f"run {self.id!r} cannot be written: {why}", reason)
+            raise fenced_error(self.id, reason)
 
-    def fence(self, epoch: int) -> tuple[str | None, str]:
-        """Return why the producer of this epoch cannot write any more: the reason, and a text. None if it can."""
+    def fence(self, epoch: int) -> str | None:
+        """Return why the producer of this epoch cannot write any more, as `ProducerFenced.reason`; None if it can."""
         if self.is_gone:
-            return "gone", "it was deleted, or has expired"
+            return "gone"
         if epoch != self.epoch:
-            return "epoch", "another producer has taken it over"
-        if self.status != "in_progress":
-            return "closed", "it is closed: nothing more can be written"
-        return None, ""
+            return "epoch"
+        return None if self.status == "in_progress" else "closed"
 
-    def receive(self, epoch: int, control: Control) -> None:
-        """Pass something on to the producer of this epoch. No lock is held."""
-        writer = None if self.writer is None else self.writer()
-        if writer is not None and writer.epoch == epoch and not writer.is_abandoned:
-            writer.control(control)
+    def _live_receiver(self) -> Callable[[Control], None]:
+        """Return what receives the messages to the present producer, to be called without the lock."""
+        return (self._receiver() if self.has_producer else None) or _ignore
 
     def finish(
         self, status: Status, error: Mapping[str, Any] | None = None, info: Mapping[str, Any] | None = None
@@ -193,11 +178,12 @@ class MemoryRun:
     def delete(self) -> None:
         """Make readers and the producer fail: the run was deleted."""
         with self.lock:
+            receive = self._live_receiver()
             self.is_gone, self.has_producer = True, False
             if self.status not in FINAL:
                 self.questions.close()
         self.wake()
-        self.receive(self.epoch, Fenced("gone"))
+        receive(Fenced("gone"))
         self.report_progress()
 
     def close(self) -> None:
@@ -215,9 +201,9 @@ class MemoryRun:
                 raise UsageError(f"run {self.id!r} has no question {question_id!r}")
             check_answer(question_id, question.record, answer)
             is_first = question.is_open
-            counts, record, epoch = question.settle(answer), dict(question.record), self.epoch
+            counts, record, receive = question.settle(answer), dict(question.record), self._live_receiver()
         if is_first:
-            self.receive(epoch, Answered(question_id, dict(answer)))
+            receive(Answered(question_id, dict(answer)))
         return counts, record
 
     def cancel(self, reason: str) -> bool:
@@ -225,12 +211,12 @@ class MemoryRun:
         with self.lock:
             if self.status in FINAL or self.is_gone:
                 return False
-            is_first, epoch = self.cancel_reason is None, self.epoch
+            is_first, receive = self.cancel_reason is None, self._live_receiver()
             if is_first:
                 self.cancel_reason = reason
                 self.questions.close()
         if is_first:
-            self.receive(epoch, Cancelled(reason))
+            receive(Cancelled(reason))
         return True
 
     def skip(self, reading: Follower, question_id: str) -> None:
@@ -241,9 +227,9 @@ class MemoryRun:
                 return
             question.skipped.add(id(reading))
             is_unattended = not question.left and question.is_unattended(self._readings)
-            epoch = self.epoch
+            receive = self._live_receiver()
         if is_unattended:
-            self.receive(epoch, Unattended(question_id))
+            receive(Unattended(question_id))
 
     def unattended(self, question_id: str) -> float:
         """Return for how many seconds no reader has been there that may answer; 0 before the first came."""
@@ -357,3 +343,11 @@ class MemoryRun:
         if line:
             for _ in range(_AT_ONCE):
                 wake_next(line)
+
+
+def _nobody() -> None:
+    """Return what receives messages before the first producer: nothing."""
+
+
+def _ignore(control: Control) -> None:
+    """Do nothing: no producer is there, and the next one looks up what came before it."""

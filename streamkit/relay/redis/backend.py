@@ -15,7 +15,7 @@ from itertools import count
 
 from ...errors import StoredData, UsageError
 from ...redis_link import Link, RedisServer, text_to_bytes
-from ..cursors import LogPosition
+from ..run_record import LogPosition
 from .poller import LosableCommand, Poller
 from .reading import RedisReading, RunSubscription, has_position
 from .record import Keys, StoredQuestion

@@ -9,9 +9,8 @@ from typing import Any, TypeAlias
 
 from ...errors import SourceError
 from ...redis_link import Link
-from ..cursors import LogPosition
 from ..registry import outcome_of
-from ..run_record import Status, lists_of
+from ..run_record import LogPosition, Status, lists_of
 from .record import Keys, ListKeys, encode
 from .scripts import ANSWER, APPEND, END, LIST, LISTED, SNAPSHOT
 

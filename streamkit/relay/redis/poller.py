@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ...errors import StoredDataError
 from ...redis_link import FIRST_PAUSE, LONGEST_PAUSE, Away
-from .reading import Batch, RedisReading, RunSubscription, not_found
+from ..reading import run_not_found
+from .reading import Batch, RedisReading, RunSubscription
 from .record import STATE_FIELDS, State
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ class Poller:
         if fields[0] is None:
             subscription.is_gone = True
             why = "it was deleted" if subscription.was_deleted else "it was lost with the data of Redis, or has expired"
-            subscription.fail(not_found(subscription.run_id, f"{why} while it was open"))
+            subscription.fail(run_not_found(subscription.run_id, f"{why} while it was open"))
             return
         subscription.update(
             State(fields), is_leased=is_leased, questions=None if isinstance(questions, int) else questions

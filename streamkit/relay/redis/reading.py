@@ -8,19 +8,18 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from ...errors import SourceError, SourceTimeoutError, StoredDataError
-from ..cursors import Entry, LogPosition, cursor_of, position_of, run_name
-from ..reading import Gap, Reading
+from ...errors import SourceTimeoutError, StoredDataError
+from ..reading import Gap, Reading, events_missing
+from ..run_record import EMPTY, Entry, LogPosition, cursor_of, position_of, run_name
 from ..wakers import TaskWaker, ThreadWaker
 from .record import Keys, State, StoredQuestion, questions_of
 
-__all__ = ["Batch", "RedisReading", "RunSubscription", "has_position", "missing", "not_found"]
+__all__ = ["Batch", "RedisReading", "RunSubscription", "has_position"]
 
 _AT_ONCE = 1024  # events that are handed out at once, and a batch more
 _QUEUED = 256  # batches that wait for a reader at most; then the log has them
 _LOOKS_AT_ONCE = 3  # for what comes next, for a snapshot in its position, and for what comes after that
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 1.0  # seconds between two further looks
-_EMPTY = b'{"type":"snapshot","dropped":0,"events":[]}'
 
 
 class Batch:
@@ -234,11 +233,11 @@ class RedisReading(Reading):
             newest: the number of the newest event.
         """
         if self._gap == "error":
-            self.fail(missing(self._run_id))
+            self.fail(events_missing(self._run_id))
             return
         name = self.subscription.name if self.subscription is not None else ""
         if at is None or data is None:
-            entry, position = Entry(cursor_of(1, 0, name), _EMPTY, snapshot=True), LogPosition(0, 0)
+            entry, position = Entry(cursor_of(1, 0, name), EMPTY, snapshot=True), LogPosition(0, 0)
         else:
             epoch, _, number = at.partition(b"-")
             position = LogPosition(int(epoch), int(number))
@@ -371,25 +370,9 @@ def has_position(position: LogPosition, entries: Any, at: bytes | None) -> bool:
     return int(epoch) == position.epoch and int(fields[b"b"]) < position.number <= int(last)
 
 
-def missing(run_id: str) -> SourceError:
-    """Return the error of a reader that takes no snapshot, where the next events are not in the log."""
-    error = SourceError(
-        f"run {run_id!r}: the events after this reader's cursor are not in the log any more; read with `gap='snapshot'`"
-    )
-    error.status_code = 410
-    return error
-
-
 def lost(run_id: str, number: int) -> StoredDataError:
     """Return the error of a log that lacks events which no snapshot replaces."""
     return StoredDataError(
         f"run {run_id!r}: events are missing: its log in Redis does not go on after event {number}. Something else removed them; "
         "Redis does so itself where its `maxmemory-policy` is not `noeviction`"
     )
-
-
-def not_found(run_id: str, why: str = "it never was, or it has expired") -> SourceError:
-    """Return the error of a run that is not in the relay."""
-    error = SourceError(f"there is no run {run_id!r} in this relay: {why}")
-    error.status_code = 404
-    return error

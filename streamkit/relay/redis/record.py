@@ -34,9 +34,8 @@ from ...errors import StoredData, UsageError
 from ...messages.json_text import bounded, decode_json, is_too_deep
 from ...protocols.values import is_object
 from ...redis_link import tag_of, text_from, text_to_bytes
-from ..cursors import LogPosition, cursor_of, run_name
 from ..registry import outcome_of, status_without_producer
-from ..run_record import FINAL, RunRecord, Status
+from ..run_record import FINAL, LogPosition, RunRecord, Status, cursor_of, run_name
 
 __all__ = [
     "STATE_FIELDS",

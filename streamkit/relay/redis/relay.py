@@ -11,19 +11,18 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ...arguments import check_count, check_kind, check_page, check_seconds
+from ...arguments import check_kind, check_page
 from ...errors import SourceError, StoredData, StoredDataError, UsageError
 from ...redis_link import check_prefix, connect, ids_of, text_to_bytes
-from ..cursors import LogPosition, position_of
-from ..ending import end_abandoned_run
-from ..interface import Relay, check_producer
-from ..reading import Gap, check_reading
+from ..interface import Relay, check_options, check_producer
+from ..reading import Gap, check_reading, events_missing, run_not_found
 from ..registry import check_answer, outcome_of
-from ..run_record import Answered, Control, RunRecord
+from ..replay import end_abandoned_run
+from ..run_record import Answered, Control, LogPosition, RunRecord, position_of
 from ..wakers import in_event_loop
 from .backend import RedisBackend, RedisBackends
 from .commands import Lifetimes, RunIndex, settle_command
-from .reading import RedisReading, missing, not_found
+from .reading import RedisReading
 from .record import Keys, StoredQuestion, decode, encode, info_of, record_of
 from .scripts import CANCEL, CLAIM, END, RECORD, every_script
 from .write_buffer import WriteBuffer
@@ -84,11 +83,7 @@ class RedisRelay(Relay):
         ttl_paused: float = 7 * 86_400.0,
         ttl_ended: float = 600.0,
     ) -> None:
-        check_count("limit", limit)
-        check_seconds("timeout", timeout, or_none=True)
-        lifetimes = {"lease": lease, "ttl_running": ttl_running, "ttl_paused": ttl_paused, "ttl_ended": ttl_ended}
-        for name, seconds in lifetimes.items():
-            check_seconds(name, seconds)
+        check_options(limit, timeout, lease=lease, ttl_running=ttl_running, ttl_paused=ttl_paused, ttl_ended=ttl_ended)
         self.limit = self._limit = limit
         self.prefix = check_prefix(prefix)
         self._timeout = math.inf if timeout is None else timeout
@@ -313,7 +308,7 @@ class RedisRelay(Relay):
         (reply,) = self._link.ask(settle_command(keys, question_id, answer))
         if reply == b"gone":
             if passes_on:
-                raise not_found(run_id)
+                raise run_not_found(run_id)
             return None
         if reply == b"none":
             return None
@@ -370,14 +365,14 @@ class RedisRelay(Relay):
         check_reading(gap, timeout)
         keys = self._backends.keys(run_id)
         if self._link.ask(("EXISTS", keys.run)) == [0]:
-            raise not_found(run_id)
+            raise run_not_found(run_id)
         position, has = LogPosition(0, 0), True
         if after is not None:
             position = position_of(after, run_id)
             self.catch_up(run_id)
             has = self._backends.of(run_id).has(run_id, position)
             if not has and gap == "error":
-                raise missing(run_id)
+                raise events_missing(run_id)
         limit = self._timeout if timeout is None else timeout
         return RedisReading(self._backends.of(run_id), run_id, position, has, gap, limit, self._limit)
 

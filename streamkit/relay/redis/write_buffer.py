@@ -11,9 +11,9 @@ from functools import partial
 from itertools import islice
 from typing import Any, Protocol
 
-from ...errors import ProducerFenced, SourceError
+from ...errors import SourceError
 from ...redis_link import Link
-from ..run_record import FINAL, Control, Fenced, Status
+from ..run_record import FINAL, Control, Fenced, Status, fenced_error
 from .commands import (
     BATCH_BYTES,
     BATCH_EVENTS,
@@ -34,13 +34,6 @@ __all__ = ["Backend", "WriteBuffer"]
 _REPEATABLE = 5.0  # seconds for which batches that were stored stay here, to be sent again
 _MOST_BYTES = 8 << 20  # of events that wait while Redis cannot be reached
 _LONGEST = 60.0  # seconds for which they wait
-
-WHY = {
-    "gone": "it was deleted, or has expired",
-    "epoch": "another producer has taken it over",
-    "closed": "it is closed: nothing more can be written",
-    "unreachable": "Redis could not be reached",
-}
 
 
 class Backend(Protocol):
@@ -126,7 +119,7 @@ class WriteBuffer(ProducerCommands):
         """Raise `ProducerFenced` if nothing can be written any more."""
         reason = self.fenced or ("closed" if self.has_left else None)
         if reason is not None:
-            raise ProducerFenced(f"run {self.run_id!r} cannot be written: {WHY[reason]}", reason)
+            raise fenced_error(self.run_id, reason)
 
     def append(self, events: Sequence[bytes]) -> int:
         """Number events, and have them sent. Returns the number before them."""
@@ -234,7 +227,7 @@ class WriteBuffer(ProducerCommands):
             stored = self._changed.wait_for(lambda: self._done >= target or self.fenced is not None, timeout)
             reason = self.fenced
         if reason is not None:
-            raise ProducerFenced(f"run {self.run_id!r} cannot be written: {WHY[reason]}", reason)
+            raise fenced_error(self.run_id, reason)
         if not stored:
             raise SourceError(f"run {self.run_id!r}: Redis did not store the events within {timeout:g} seconds")
 

@@ -6,10 +6,9 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from ...errors import ProducerFenced, UsageError
-from ..cursors import LogPosition, cursor_of, run_name
-from ..interface import LogWriter
-from ..run_record import FINAL, Status
+from ...errors import ProducerFenced
+from ..interface import LogWriter, check_ending, check_lines
+from ..run_record import LogPosition, Status, cursor_of, run_name
 from ..wakers import in_event_loop
 from .commands import Settle, StoreSnapshot
 from .record import encode, question_value
@@ -62,9 +61,7 @@ class RedisWriter(LogWriter):
 
     def append(self, events: Sequence[bytes]) -> list[str]:
         """Number events, and write them. All are sent at once, or with those that wait for a reply."""
-        for data in events:
-            if b"\n" in data:
-                raise UsageError(f"an event in a log is one line, not {data[:60]!r}")
+        check_lines(events)
         first = self._buffer.append(events)
         return self._cursors(first, len(events))
 
@@ -121,8 +118,7 @@ class RedisWriter(LogWriter):
         self, status: Status, error: Mapping[str, Any] | None = None, info: Mapping[str, Any] | None = None
     ) -> bool:
         """End the run, and wait until that is stored; in an event loop, where waiting would block it, it is stored soon."""
-        if status not in FINAL:
-            raise UsageError(f"a run does not end as {status!r}; it ends as one of {', '.join(FINAL)}")
+        check_ending(status)
         if not self._buffer.leave(status, b"" if error is None else encode(error), encode(dict(info)) if info else b""):
             return False
         if not in_event_loop():
