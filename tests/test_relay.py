@@ -1080,3 +1080,41 @@ def test_readers_that_are_dropped_are_forgotten() -> None:
     gc.collect()
     for n in range(50):
         log.append([e.RawEvent("r", n)])
+
+
+def test_a_reader_that_waits_learns_at_once_that_its_producer_was_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not when it looks again."""
+    monkeypatch.setattr("streamkit.relay.memory.run.GRACE", 600.0)
+    relay = MemoryRelay()
+    emitter = sk.Emitter(relay, "run")
+    emitter.text("a")
+    statuses: list[Any] = []
+    at_first = threading.Event()
+
+    def read() -> None:
+        for event in relay.reader("run"):
+            at_first.set()
+            if isinstance(event, e.StreamEnd):
+                statuses.append(event.status)
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    assert at_first.wait(20)
+    del emitter
+    gc.collect()
+    thread.join(20)
+    assert statuses == ["failed"]
+
+
+def test_a_question_waits_for_a_reader_that_left_without_going_on() -> None:
+    """It may come back: that the others go on decides nothing."""
+    relay, received = MemoryRelay(), list[Any]()
+    writer = relay.open("run", control=received.append)
+    first, second = relay.read("run"), relay.read("run")
+    writer.ask("q", {}, [b"{}"])
+    first.pull()
+    second.pull()
+    first.close()
+    second.skip("q")
+    assert received == []
+    assert 0 < writer.unattended("q") < 5
