@@ -10,7 +10,7 @@ import functools
 import itertools
 import threading
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -341,11 +341,12 @@ def every_pair(test: Callable[..., Any]) -> Callable[..., Any]:
     marks = [mark for mark in test.pytestmark if mark.name == "parametrize"]  # type: ignore[attr-defined]
     axes = [_cases_of(*mark.args, **mark.kwargs) for mark in reversed(marks)]
     combinations = [*itertools.product(*(range(len(cases)) for _, cases in axes))]
-    left = {pair for places in combinations for pair in _pairs(places)}
+    pairs = {places: frozenset(itertools.combinations(enumerate(places), 2)) for places in combinations}
+    left = set().union(*pairs.values())
     chosen: list[Any] = []
     while left:
-        best = max(combinations, key=lambda places: sum(pair in left for pair in _pairs(places)))
-        left.difference_update(_pairs(best))
+        best = max(combinations, key=lambda places: len(left & pairs[places]))
+        left -= pairs[best]
         cases = [cases[place] for (_, cases), place in zip(axes, best, strict=True)]
         values, given = (
             [value for case in cases for value in case.values],
@@ -356,10 +357,6 @@ def every_pair(test: Callable[..., Any]) -> Callable[..., Any]:
     others = [mark for mark in test.pytestmark if mark.name != "parametrize"]  # type: ignore[attr-defined]
     test.pytestmark = [*others, pytest.mark.parametrize(names, chosen).mark]  # type: ignore[attr-defined]
     return test
-
-
-def _pairs(places: Sequence[int]) -> Iterator[Any]:
-    return itertools.combinations(enumerate(places), 2)
 
 
 def _cases_of(names: Any, values: Iterable[Any], ids: Any = None) -> tuple[list[str], list[Any]]:

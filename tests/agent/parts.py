@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import anthropic
 import pytest
 
 import streamkit as sk
@@ -150,6 +149,8 @@ async def agent_on(
     """An agent of this face, with a real client and a scripted model."""
     kind: Any = sk.AsyncAgent if face.is_async else sk.Agent
     if provider == "anthropic":
+        import anthropic  # here, as the processes of the server's tests import this module, too
+
         make: Any = anthropic.AsyncAnthropic if face.is_async else anthropic.Anthropic
         claude = make(base_url=server.root_url, api_key="any", max_retries=0)
         try:

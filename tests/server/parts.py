@@ -188,10 +188,13 @@ def serve(app: Any, **options: Any) -> Iterator[str]:
 
 def wait_for(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
     """What the condition gives, once it is true."""
-    end = time.monotonic() + seconds
+    end, pause = time.monotonic() + seconds, 0.002
     while not (value := condition()):
         assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.005)
+        time.sleep(pause)
+        pause = min(
+            1.5 * pause, 0.05
+        )  # most conditions ask a server, which would do nothing else for as long as a lease
     return value
 
 

@@ -18,18 +18,53 @@ __all__ = ["Process", "process"]
 
 # They are forked from a process that has imported this module, and has no threads: so each is there in no time.
 _processes = multiprocessing.get_context("forkserver")
-_processes.set_forkserver_preload(["streamkit.stores.redis", "streamkit.relay.redis.relay", "uvicorn", __name__])
+_processes.set_forkserver_preload(
+    [
+        *("streamkit.stores.redis", "streamkit.relay.redis.relay", "streamkit.server.app", "streamkit.protocols.turns"),
+        *(
+            "streamkit.protocols.openai_chat.choice",
+            "streamkit.protocols.openai_chat.plain",
+            "streamkit.protocols.output",
+        ),
+        *("streamkit.protocols.openai_chat.usage", "streamkit.core.argument_fields", "streamkit.server.ui_routes"),
+        *("streamkit.server.api_routes", "streamkit.server.response_routes", "streamkit.server.request_guard"),
+        *(
+            "uvicorn.lifespan.on",
+            "uvicorn.protocols.http.auto",
+            "uvicorn.protocols.websockets.auto",
+            "uvicorn.loops.asyncio",
+        ),
+        *(
+            "openai.resources.chat.completions.completions",
+            "openai.lib",
+            "httpcore",
+            "anyio._backends._asyncio",
+            "griffe",
+        ),
+        __name__,
+    ]
+)
 
 
-def _serve(address: Connection, redis: str, path: str, model: str, pause: float, lease: float) -> None:
+def _serve(
+    address: Connection,
+    redis: str | None,
+    path: str | None,
+    model: str,
+    pause: float,
+    lease: float,
+    conversations: str | None,
+) -> None:
     import uvicorn
 
+    from streamkit.relay import MemoryRelay
     from streamkit.relay.redis import RedisRelay
     from streamkit.server import create_app
-    from streamkit.stores import RedisStore
+    from streamkit.stores import RedisStore, SQLiteStore
 
-    relay = RedisRelay(redis, lease=lease)
-    app = create_app(Agents(model, path), token=TOKEN, relay=relay, store=RedisStore(redis), pause_after=pause)
+    relay = MemoryRelay() if redis is None else RedisRelay(redis, lease=lease)
+    store = SQLiteStore(conversations) if redis is None else RedisStore(redis)
+    app = create_app(Agents(model, path), token=TOKEN, relay=relay, store=store, pause_after=pause)
     listener = socket.create_server(("127.0.0.1", 0))
     address.send(f"http://127.0.0.1:{listener.getsockname()[1]}")
     config = uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1, timeout_keep_alive=600)
@@ -74,17 +109,26 @@ class Process:
 
 @contextmanager
 def process(
-    redis: RedisServer, path: Path, agents: Agents, *, pause: float = 60.0, lease: float = 5.0
+    redis: RedisServer | None,
+    path: Path | None,
+    agents: Agents,
+    *,
+    pause: float = 60.0,
+    lease: float = 5.0,
+    conversations: Path | None = None,
 ) -> Iterator[tuple[Process, Client]]:
     """A server process, and a client of it.
 
     Args:
+        redis: has its runs and conversations; None for runs in its memory.
         path: a file to which the tool `careful` writes what it was called with.
         agents: whose scripted model the process asks.
         pause: `pause_after` of its app.
         lease: seconds for which a process that was killed still seems to have its runs.
+        conversations: the file that has its conversations, without Redis.
     """
-    made = Process(redis.url, str(path), agents.model.url, pause, lease)
+    url, files = redis and redis.url, [file and str(file) for file in (path, conversations)]
+    made = Process(url, files[0], agents.model.url, pause, lease, files[1])
     try:
         with Client(made.url) as client:
             yield made, client

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from streamkit.stores import SQLiteStore
 
 from .backends import Backend
 from .parts import TOKEN, Agents, Client, said, serve, wait_for
+from .processes import process
 from .test_runs import KINDS, code_of, of
 
 
@@ -323,31 +322,15 @@ def test_shutdown_ends_what_runs(backend: Backend, agents: Agents) -> None:
     assert [record.status for record in records if record is not None] == ["cancelled"] * 2
 
 
-RESTARTED = """
-import sys
-from streamkit.protocols import ag_ui
-from streamkit.server import create_app
-from streamkit.stores import SQLiteStore
-from tests.server.parts import TOKEN, Agents, Client, serve
-
-with serve(create_app(Agents(), token=TOKEN, store=SQLiteStore(sys.argv[1]))) as url, Client(url) as client:
-    client.events(client.begin("hello", conversation="c")["id"])
-    client.until_asked(client.begin("run say lost", conversation="c")["id"])
-    print("asked", flush=True)
-    sys.stdin.read()
-"""
-
-
 @pytest.mark.slow
 def test_a_restart_loses_no_conversation(agents: Agents, tmp_path: Path) -> None:
     """With a store in a file: the process is killed while a run waits, and the conversation goes on in another one, which
     knows that the code never ran."""
     path = tmp_path / "conversations.db"
-    command = [sys.executable, "-c", RESTARTED, str(path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "asked\n"
-        process.kill()
+    with process(None, None, agents, conversations=path) as (victim, client):
+        client.events(client.begin("hello", conversation="c")["id"])
+        client.until_asked(client.begin("run say lost", conversation="c")["id"])
+        victim.kill()
     store = SQLiteStore(path)
     with serve(create_app(agents, token=TOKEN, store=store)) as url, Client(url) as client:
         assert [c["id"] for c in client.get("/conversations").json()["conversations"]] == ["c"]
