@@ -3,7 +3,7 @@
     python -m tests.endurance.approvals --rounds 100 --seed 1
 
 In each round one process has a run of each kind in `KINDS`, and each of them asks whether a tool may run. The answers go to
-another process, all at once; at a random moment around that the first process is killed, or stopped until the others are
+another process, each at a random moment around that at which the first process is killed, or stopped until the others are
 through with its runs. In some rounds the process that took the answers is killed as well.
 
 An answer that was accepted is acted on exactly once. Where the process had begun to act when it was killed, which Redis
@@ -34,7 +34,7 @@ from ..server.processes import Process, process
 __all__ = ["ROUTES", "Asking", "Rounds", "main"]
 
 LEASE = 2.0  # seconds: a process that answers must be able to renew it, however busy the machine is
-LONGEST = 0.25  # seconds between an answer and the end of the process
+LONGEST = 0.15  # seconds between an answer and the end of the process
 FINAL = ("completed", "failed", "cancelled", "lost")
 
 
@@ -123,7 +123,7 @@ class Asking:
             self.status = run["status"]
             for question in run["pending"]:
                 self.answer(client, question)
-            time.sleep(0.02)
+            time.sleep(0.1)
 
     def fault(self, times: list[int]) -> str:
         """What is wrong with it; "" if nothing is. `times`: how often the tool ran with each number."""
@@ -197,24 +197,24 @@ class Rounds:
         return not kills_other
 
     def _answer(self, askings: list[Asking], questions: list[Any], there: Client, end_it: Callable[[], None]) -> None:
-        """Send the answers, and end the process at a moment around that."""
-        delay = self._chance.uniform(-LONGEST, LONGEST)
-        begins = time.monotonic() + max(0.0, -delay)
+        """Send the answers, each at a moment of its own around that at which the process ends."""
+        ends = time.monotonic() + LONGEST
+        moments = [ends + self._chance.uniform(-LONGEST, LONGEST) for _ in askings]
 
         def end() -> None:
-            time.sleep(max(0.0, begins + delay - time.monotonic()))
+            time.sleep(max(0.0, ends - time.monotonic()))
             end_it()
             self._look(askings)
 
-        def answer(asking: Asking, question: Any) -> None:
-            time.sleep(max(0.0, begins - time.monotonic()))
+        def answer(asking: Asking, question: Any, moment: float) -> None:
+            time.sleep(max(0.0, moment - time.monotonic()))
             with contextlib.suppress(httpx.ReadTimeout):
                 asking.answer(there, question)
 
         ending = threading.Thread(target=end)
         ending.start()
         with ThreadPoolExecutor(len(askings)) as pool:
-            for _ in pool.map(answer, askings, questions):
+            for _ in pool.map(answer, askings, questions, moments):
                 pass
         ending.join()
 

@@ -21,7 +21,7 @@ from streamkit.stores import MemoryStore, RedisStore, Store
 from ..redis_server import needs_redis, shared_server
 from .parts import TOKEN
 
-__all__ = ["BACKENDS", "Backend", "RelayFault", "StoreFault"]
+__all__ = ["BACKENDS", "Backend", "RelayFault", "StoreFault", "one_backend_each"]
 
 if TYPE_CHECKING:
     RelayFault, StoreFault = MemoryRelay, MemoryStore
@@ -86,3 +86,17 @@ def _prefix() -> str:
 
 
 BACKENDS = ["memory", pytest.param("redis", marks=[pytest.mark.slow, needs_redis])]
+
+
+def one_backend_each(names: str, *cases: Any) -> pytest.MarkDecorator:
+    """A `parametrize` mark of these cases, each on one of the backends in turn: for what none of the cases can tell apart."""
+    redis = [pytest.mark.slow, needs_redis]
+    rows = [case if isinstance(case, tuple) else (case,) for case in cases]
+    return pytest.mark.parametrize(
+        ["backend", *names.split(", ")],
+        [
+            pytest.param("redis", *row, marks=redis) if number % 2 else pytest.param("memory", *row)
+            for number, row in enumerate(rows)
+        ],
+        indirect=["backend"],
+    )

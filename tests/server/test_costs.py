@@ -7,25 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import count
+from itertools import count, product
 from typing import Any, NamedTuple
 
 import pytest
 
 import streamkit as sk
-from streamkit.relay import Relay
+from streamkit.relay import MemoryRelay, Relay
 from streamkit.relay.redis import RedisRelay
 from streamkit.server import Run, create_app
-from streamkit.stores import RedisStore, Store
+from streamkit.stores import MemoryStore, RedisStore, Store
 
 from ..redis_server import RedisServer, needs_redis
-from .backends import Backend
 from .parts import Agents, Client, serve
 
 FEW, MANY = 60, 240
 SHOWN = 20
-
-_PREFIXES = (f"costs-{number}" for number in count())
+TIMES = 3  # that each request is made
 
 
 def owner_of(run: Run | None, request: Any) -> bool | str:
@@ -54,7 +52,6 @@ class Served(NamedTuple):
 
     client: Client
     redis: RedisServer
-    fill: Callable[[range], None]
 
 
 @pytest.fixture(scope="module")
@@ -63,17 +60,6 @@ def redis() -> Iterator[RedisServer]:
     started = RedisServer()
     yield started
     started.close()
-
-
-@pytest.fixture
-def served(redis: RedisServer, agents: Agents) -> Iterator[Served]:
-    prefix = next(_PREFIXES)
-    with RedisRelay(redis.url, prefix=prefix) as relay:
-        store = RedisStore(redis.url, prefix=prefix)
-        app = create_app(agents, token=None, authorize=owner_of, relay=relay, store=store)
-        with serve(app) as url, Client(url) as client:
-            yield Served(client, redis, partial(fill, relay, store))
-        store.close()
 
 
 READS: dict[str, tuple[str, int]] = {
@@ -92,46 +78,57 @@ READS: dict[str, tuple[str, int]] = {
 }
 
 
+MOST_CHANGED = {"begin": 130, "answer": 80, "chat": 280, "agui": 300}
+USERS = ("ann", "nobody")  # who owns half of it, and who owns none
+
+
+@pytest.fixture(scope="module")
+def costs(redis: RedisServer, agents: Agents) -> Iterator[dict[str, list[int]]]:
+    """How many commands each request takes, of few and of many: to read, by each of the users, and to change."""
+    taken: dict[str, list[int]] = {}
+    with RedisRelay(redis.url) as relay:
+        store = RedisStore(redis.url)
+        app = create_app(agents, token=None, authorize=owner_of, relay=relay, store=store)
+        with serve(app) as url, Client(url) as client:
+            served = Served(client, redis)
+            for numbers in (range(FEW), range(FEW, MANY)):
+                fill(relay, store, numbers)
+                for user, (name, (path, _)) in product(USERS, READS.items()):
+                    read = partial(client.get, path, headers={"x-user": user})
+                    taken.setdefault(f"{user} {name}", []).append(least(served, read))
+                for name, act in (("begin", begin), ("answer", answer), ("chat", chat), ("agui", agui)):
+                    taken.setdefault(name, []).append(min(act(served) for _ in range(TIMES)))
+        store.close()
+    yield taken
+
+
 @needs_redis
 @pytest.mark.slow
-@pytest.mark.parametrize("user", ["ann", "nobody"])
-def test_what_is_read_takes_as_many_commands_of_few_as_of_many(served: Served, user: str) -> None:
-    """By who owns half of it, and by who owns none."""
-    costs: dict[str, list[int]] = {name: [] for name in READS}
-    for numbers in (range(FEW), range(FEW, MANY)):
-        served.fill(numbers)
-        for name, (path, _) in READS.items():
-            costs[name].append(least(served, partial(served.client.get, path, headers={"x-user": user})))
-    for name, (few, many) in costs.items():
+@pytest.mark.parametrize("user", USERS)
+def test_what_is_read_takes_as_many_commands_of_few_as_of_many(costs: dict[str, list[int]], user: str) -> None:
+    for name, (_, most) in READS.items():
+        few, many = costs[f"{user} {name}"]
         assert abs(many - few) <= 2, f"{name}: {few}, {many}"
-        assert max(few, many) <= READS[name][1], f"{name}: {few}, {many}"
+        assert max(few, many) <= most, f"{name}: {few}, {many}"
+
+
+@needs_redis
+@pytest.mark.slow
+def test_what_is_changed_takes_no_more_commands_of_many_than_of_few(costs: dict[str, list[int]]) -> None:
+    """To begin a run, to answer a question, and a turn of each of the UI protocols. How much an agent does meanwhile varies."""
+    for name, most in MOST_CHANGED.items():
+        assert max(costs[name]) <= most, f"{name}: {costs[name]}"
 
 
 def least(served: Served, request: Callable[[], Any]) -> int:
     """How many commands a request takes: the least of some, as threads of the relay look at other things beside it."""
     costs = []
-    for _ in range(5):
+    for _ in range(TIMES):
         before = served.redis.calls()
         response = request()
         assert response.status_code in (200, 404), response.text
         costs.append(served.redis.calls() - before)
     return min(costs)
-
-
-MOST_CHANGED = {"begin": 130, "answer": 80, "chat": 280, "agui": 300}
-
-
-@needs_redis
-@pytest.mark.slow
-def test_what_is_changed_takes_no_more_commands_of_many_than_of_few(served: Served) -> None:
-    """To begin a run, to answer a question, and a turn of each of the UI protocols. How much an agent does meanwhile varies."""
-    costs: dict[str, list[int]] = {"begin": [], "answer": [], "chat": [], "agui": []}
-    for numbers in (range(FEW), range(FEW, MANY)):
-        served.fill(numbers)
-        for name, act in (("begin", begin), ("answer", answer), ("chat", chat), ("agui", agui)):
-            costs[name].append(min(act(served) for _ in range(5)))
-    for name, (few, many) in costs.items():
-        assert max(few, many) <= MOST_CHANGED[name], f"{name}: {few}, {many}"
 
 
 def begin(served: Served) -> int:
@@ -175,9 +172,10 @@ def agui(served: Served) -> int:
 
 
 @pytest.fixture(scope="module")
-def crowded(backend: Backend) -> tuple[Relay, Store]:
-    """1,200 runs and conversations of one owner, and three of another: more than a page looks through for a guest."""
-    relay, store = backend.relay(), backend.store()
+def crowded() -> tuple[Relay, Store]:
+    """1,200 runs and conversations of one owner, and three of another: more than a page looks through for a guest. In memory, as
+    the app asks any relay and any store for parts of their lists in the same way."""
+    relay, store = MemoryRelay(), MemoryStore()
     for number in range(1203):
         owner = "ann" if number < 1200 else "bob"
         relay.open(f"run-{number}", {"conversation": f"c-{number}", "owner": owner}, control=print).end("completed")
@@ -187,7 +185,7 @@ def crowded(backend: Backend) -> tuple[Relay, Store]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["runs", "conversations"])
-def test_lists_of_thousands(crowded: tuple[Relay, Store], agents: Agents, backend: Backend, kind: str) -> None:
+def test_lists_of_thousands(crowded: tuple[Relay, Store], agents: Agents, kind: str) -> None:
     """Whoever owns many, few or none asks `authorize` about what is shown alone; one who may see what is not theirs, but not
     most of it, about a thousand for one page, which then says where to go on."""
     asked: list[Any] = []
@@ -200,7 +198,7 @@ def test_lists_of_thousands(crowded: tuple[Relay, Store], agents: Agents, backen
         return user if run is None else run.owner == user
 
     relay, store = crowded
-    app = backend.app(agents, token=None, authorize=authorize, relay=relay, store=store)
+    app = create_app(agents, token=None, authorize=authorize, relay=relay, store=store)
     with serve(app) as url, Client(url) as client:
         for user, shown in (("ann", 50), ("bob", 3), ("nobody", 0)):
             asked.clear()

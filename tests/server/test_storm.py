@@ -19,7 +19,7 @@ from .test_runs import of
 @pytest.mark.slow
 def test_clients_that_do_everything_at_once(backend: Backend) -> None:
     """A short round of `python -m tests.endurance.server`."""
-    made = storm(backend, seed=7, clients=8, operations=200)
+    made = storm(backend, seed=7, clients=8, operations=120)
     assert made.faults == []
     assert len(made.runs) > 5
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ..test_ui_clients import HERE, NODE, PACKAGES
-from .backends import Backend
+from .backends import Backend, one_backend_each
 from .parts import TOKEN, Agents, Client, serve
 
 pytestmark = [
@@ -63,7 +63,7 @@ def tools(message: Any) -> list[Any]:
     return [part for part in message["parts"] if "toolCallId" in part]
 
 
-@pytest.mark.parametrize("name", ["ai-5", "ai-6", "ai-7"])
+@one_backend_each("name", "ai-5", "ai-6", "ai-7")
 def test_use_chat(client: Client, agents: Agents, name: str) -> None:
     """Send, approve, decline, tool output, reload, resume, stop, regenerate; no part comes twice."""
     ran = len(agents.code_that_ran)
@@ -122,7 +122,7 @@ def test_use_chat(client: Client, agents: Agents, name: str) -> None:
         assert texts(messages[-1]) == ["You said: still there?"]
 
 
-@pytest.mark.parametrize("name", ["@ag-ui/client-0", "@ag-ui/client-1"])
+@one_backend_each("name", "@ag-ui/client-0", "@ag-ui/client-1")
 def test_http_agent(client: Client, agents: Agents, name: str) -> None:
     """A run, interrupt and resume, a partial resume that is refused, and a run that is attached to again."""
     is_1, ran = name.endswith("1"), len(agents.code_that_ran)
@@ -153,7 +153,7 @@ def test_http_agent(client: Client, agents: Agents, name: str) -> None:
         assert len({*calls}) == len(calls) == 1
 
 
-@pytest.mark.parametrize(("name", "place"), [("ai-6", "this process"), ("ai-7", "another process")])
+@one_backend_each("name, place", ("ai-6", "this process"), ("ai-7", "another process"))
 def test_use_chat_answers_the_question_of_a_sub_agent(backend: Backend, agents: Agents, name: str, place: str) -> None:
     """The call that it is about is shown as one of the answer, and its output too; nothing else of the sub-agent is."""
     agents.forget()
@@ -182,7 +182,7 @@ def shown_tools(message: Any) -> list[tuple[str, str]]:
     return [(part.get("toolName") or part["type"].removeprefix("tool-"), part["state"]) for part in tools(message)]
 
 
-@pytest.mark.parametrize("place", ["this process", "another process"])
+@one_backend_each("place", "this process", "another process")
 def test_http_agent_answers_the_question_of_a_sub_agent(backend: Backend, agents: Agents, place: str) -> None:
     agents.forget()
     with (
