@@ -23,6 +23,7 @@ import openai
 import pytest
 
 import streamkit as sk
+from streamkit.core.steps import END
 from streamkit.sources.interrupt import Interruptible, Stopped
 from streamkit.sources.open_async import open_async
 from streamkit.testing import ModelServer, Reply
@@ -343,8 +344,8 @@ def test_a_stopped_call_stops_the_next_ones() -> None:
     """And nothing of it is left in the thread."""
     calls = Interruptible()
     assert calls.call(divmod, 7, 2) == (3, 1)
-    calls.stop()
-    calls.stop()
+    calls.cancel()
+    calls.cancel()
     for _ in range(3):
         with pytest.raises(Stopped):
             calls.call(divmod, 7, 2)
@@ -374,7 +375,7 @@ def test_calls_that_are_stopped_at_any_moment_end() -> None:
             thread = threading.Thread(target=run, daemon=True)
             thread.start()
             time.sleep(number / 20_000)
-            interruptible.stop()
+            interruptible.cancel()
             thread.join(5)
             assert not thread.is_alive()
             assert ended[-1] is Stopped
@@ -512,7 +513,7 @@ def test_only_a_wait_that_is_no_clean_up_is_stopped(producer: Callable[[Line], I
         thread.start()
         keep.callback(line.theirs.close)  # whatever fails, the thread ends
         line.wait_until_read(thread)
-        calls.stop()
+        calls.cancel()
         if producer in CLEANING:
             line.theirs.sendall(b"cleaned\n")
         thread.join(10)
@@ -545,7 +546,7 @@ def test_a_wait_is_stopped_where_the_stream_itself_is_read_in_a_clean_up() -> No
         thread.start()
         keep.callback(line.theirs.close)  # whatever fails, the thread ends
         line.wait_until_read(thread)
-        calls.stop()
+        calls.cancel()
         thread.join(10)
         assert not thread.is_alive()
     assert ended == [True]
@@ -590,7 +591,7 @@ def test_a_stop_never_comes_after_the_wait() -> None:
         thread.start()
         while (frame := sys._current_frames().get(thread.ident or 0)) is None or frame.f_code.co_name != "read":
             time.sleep(0.001)
-        calls.stop()
+        calls.cancel()
         may_go.set()
         thread.join(10)
         assert cleaned.is_set()
@@ -645,13 +646,13 @@ async def test_a_closed_source_is_not_pulled_by_a_thread_that_is_late(face: Face
             closed.append(1)
 
     source = await open_async(items())
-    assert await source.pull() is not None
+    assert await source.next() is not END
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(source.close)
         assert await face.in_thread(lambda: closing.wait(10))
-        assert await source.pull() is None
+        assert await source.next() is END
         may_close.set()
-    assert await source.pull() is None
+    assert await source.next() is END
     assert (len(pulled), closed) == (1, [1])
 
 
@@ -662,7 +663,7 @@ from streamkit.sources.interrupt import Interruptible
 from tests.test_cancelling import Silent, ask_httpx
 
 not_interrupted = Interruptible()
-not_interrupted.call(not_interrupted.stop)
+not_interrupted.call(not_interrupted.cancel)
 with Silent() as server, contextlib.ExitStack() as keep:
     stream = sk.stream(ask_httpx(server, keep))
     threading.Thread(target=lambda: (server.asked.wait(), stream.cancel())).start()

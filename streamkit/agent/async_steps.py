@@ -163,7 +163,7 @@ class _AsyncToolCalls:
     async def _close(self) -> None:
         self._stopped = True
         for interruptible in self._calls_in_threads:
-            interruptible.stop()
+            interruptible.cancel()
         self._scope.cancel()
         if self._finished is not None:
             with anyio.CancelScope(shield=True):
@@ -230,7 +230,7 @@ class _AsyncToolCalls:
         try:
             await anyio.to_thread.run_sync(work, limiter=anyio.CapacityLimiter(1), abandon_on_cancel=left_behind)
         except anyio.get_cancelled_exc_class():
-            interruptible.stop()
+            interruptible.cancel()
             if pending.tool.agent is not None:  # it stops, and what it had begun ends before its output comes
                 with anyio.CancelScope(shield=True):
                     await anyio.to_thread.run_sync(over.wait, limiter=anyio.CapacityLimiter(1))

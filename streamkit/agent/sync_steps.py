@@ -109,7 +109,7 @@ class ToolsSource(Source):
     def interrupt(self) -> None:
         """Call no further function, and stop the present one where it waits for the network."""
         self._stopped.set()
-        self._interruptible.stop()
+        self._interruptible.cancel()
 
     def _batches_of_outputs(self) -> Iterator[list[Event]]:
         self._thread.start()
@@ -152,14 +152,14 @@ class ToolsSource(Source):
         thread.join(pending.tool.timeout)
         if thread.is_alive() and not self._stopped.is_set():
             if pending.tool.agent is not None:
-                interruptible.stop()
+                interruptible.cancel()
                 thread.join()  # an agent stops, and what it had begun ends before its output comes
                 pending.time_out()
             else:
                 pending.time_out()
-                interruptible.stop()
+                interruptible.cancel()
         elif thread.is_alive():
-            interruptible.stop()
+            interruptible.cancel()
             thread.join()
         self._interruptible = Interruptible()
 

@@ -41,7 +41,7 @@ class GeneratorSource(AsyncSource):
         nested: whether it reads generators that `close` ends, too. They begin with it.
     """
 
-    __slots__ = ("_generator", "_has_begun", "_holds_scope", "_nested")
+    __slots__ = ("_generator", "_has_begun", "_nested")
 
     def __init__(
         self,
@@ -54,13 +54,9 @@ class GeneratorSource(AsyncSource):
     ) -> None:
         super().__init__(self._first, close, traits or SourceTraits(), items=items)
         self._generator = generator
-        self._has_begun = self._holds_scope = False
+        self._has_begun = False
         self._nested = nested
         _open.add(generator)
-
-    @property
-    def holds_scope(self) -> bool:
-        return self._holds_scope
 
     async def close(self) -> None:
         try:
@@ -94,4 +90,4 @@ class GeneratorSource(AsyncSource):
             return await finish(steps, signal, _CallAtSleep(register))
         finally:
             register()
-            self._holds_scope = innermost_scope() is not scope
+            self.holds_scope = self.holds_scope or innermost_scope() is not scope

@@ -26,7 +26,7 @@ from typing import Any, Protocol, TypeVar, cast
 from ..core.steps import Stopped
 from .graph_nodes import node_threads, runs_nodes
 
-__all__ = ["Interruptible", "Stopped", "close_graph", "hang_up", "hang_up_response", "stop_with_caller"]
+__all__ = ["HttpConnection", "Interruptible", "Stopped", "close_graph", "hang_up", "stop_with_caller"]
 
 _T = TypeVar("_T")
 _caller: contextvars.ContextVar[Interruptible | None] = contextvars.ContextVar("streamkit_caller", default=None)
@@ -62,7 +62,7 @@ class Interruptible:
         """Call the function and return its result.
 
         Raises:
-            Stopped: `stop` was called, before or meanwhile.
+            Stopped: `cancel` was called, before or meanwhile.
         """
         self._thread = threading.get_ident()
         try:
@@ -71,7 +71,7 @@ class Interruptible:
             return function(*arguments)
         finally:
             self._thread = None
-            if self._stopped:  # `stop` sets it before it reads `_thread`, so no lock is needed here
+            if self._stopped:  # `cancel` sets it before it reads `_thread`, so no lock is needed here
                 self._clear_exception()
 
     def each(self, values: Iterator[_T]) -> Iterator[_T]:
@@ -99,7 +99,7 @@ class Interruptible:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether `stop` was called."""
+        """Whether `cancel` was called."""
         return self._stopped
 
     @property
@@ -138,7 +138,7 @@ class Interruptible:
                 self._stopped_streams = True
                 stream.cancel()
 
-    def stop(self) -> None:
+    def cancel(self) -> None:
         """Stop the present call and all later ones. Returns at once."""
         if self._stopped or not self._lock.acquire(blocking=False):
             return
@@ -284,11 +284,19 @@ def _raise_in(python: Any, thread: int, where: Iterable[bool] = (True,)) -> bool
     return bool([*map(raises, itertools.compress((ctypes.py_object(Stopped),), where))])
 
 
-def hang_up_response(response: Any) -> None:
-    """End the connection of an HTTP response of httpx; nothing for any other response, or None."""
-    network = getattr(response, "extensions", {}).get("network_stream")
-    if network is not None and (connection := network.get_extra_info("socket")) is not None:
-        hang_up(connection)
+class HttpConnection:
+    """The connection of an HTTP response of httpx; nothing for any other response."""
+
+    __slots__ = ("_response",)
+
+    def __init__(self, response: Any) -> None:
+        self._response = response
+
+    def cancel(self) -> None:
+        """End it."""
+        network = getattr(self._response, "extensions", {}).get("network_stream")
+        if network is not None and (connection := network.get_extra_info("socket")) is not None:
+            hang_up(connection)
 
 
 def hang_up(connection: Any) -> None:

@@ -45,15 +45,13 @@ from .runs import AiRun, PydanticRun, is_ai_run, is_pydantic_run, of_openai_run,
 from .sdk_generators import is_unsent_request, request_of, responses_behind
 from .sdk_streams import async_amazon_body, iterators_of, unread_response
 from .source import (
-    LIVE,
-    NO_TRAITS,
     AsyncSource,
     Batch,
     Readable,
     Source,
     SourceTraits,
     await_source,
-    close_nothing_async,
+    traits_of_iterable,
     traits_of_response,
 )
 from .threads import call_off_loop, direct, in_thread, threaded
@@ -187,26 +185,8 @@ async def _close_all(chunks: Any, response: Any, *unread: Any) -> None:
         await iterator.aclose()
 
 
-class _AsyncIterableSource(AsyncSource):
-    """An async iterable as a source. Closing it closes the iterator, and the iterable."""
-
-    __slots__ = ("_iterator", "_value")
-
-    def __init__(self, iterator: Any, value: Any, *, live: bool) -> None:
-        traits, items = LIVE if live else NO_TRAITS, Items()
-        super().__init__(as_coroutines(iterator.__anext__), close_nothing_async, traits, items=items)
-        self._iterator, self._value = iterator, value
-
-    async def close(self) -> None:
-        """Close both."""
-        await super().close()
-        try:
-            await _close_both(self._iterator, self._value)
-        except Exception as error:
-            raise_source_error(error)
-
-
 async def _close_both(iterator: Any, value: Any) -> None:
+    """Close an async iterator, and the iterable that it came from."""
     for thing in (*distinct(iterator, value), *responses_behind(iterator)):
         close = attribute(thing, "aclose") or attribute(thing, "close") or attribute(thing, "abort")
         if callable(close) and inspect.isawaitable(result := close()):
@@ -220,12 +200,12 @@ async def _close_both(iterator: Any, value: Any) -> None:
 async def _of_async_iterable(value: Any) -> AsyncSource:
     """As `_of_iterable`."""
     items = async_iterator_of(value)
-    live = is_live(value)
     if may_be_over(value):
         items = await _Left.of(value, items)
-    if not inspect.isasyncgen(items):
-        return _AsyncIterableSource(items, value, live=live)
-    return GeneratorSource(items, partial(_close_both, items, value), LIVE if live else NO_TRAITS, items=Items())
+    close, traits = partial(_close_both, items, value), traits_of_iterable(live=is_live(value))
+    if inspect.isasyncgen(items):
+        return GeneratorSource(items, close, traits, items=Items())
+    return AsyncSource(as_coroutines(items.__anext__), close, traits, items=Items())
 
 
 class _Left(AsyncIterator[Any]):
@@ -262,19 +242,6 @@ async def _of_async_context(value: Any, limits: Limits) -> AsyncSource:
     except BaseException:
         await stack.aclose()
         raise
-    stack.push_async_callback(source.close)
-    return _ContextSource(source, stack, holds_scope=innermost_scope() is not scope)
-
-
-class _ContextSource(AsyncSource):
-    """The source that a context manager gave when it was entered. Closing it leaves the context."""
-
-    __slots__ = ("_holds_scope", "_source")
-
-    def __init__(self, source: AsyncSource, stack: contextlib.AsyncExitStack, *, holds_scope: bool) -> None:
-        super().__init__(source.pull, stack.aclose, source.traits)
-        self._source, self._holds_scope = source, holds_scope
-
-    @property
-    def holds_scope(self) -> bool:
-        return self._holds_scope or self._source.holds_scope
+    source.leave_with(stack)
+    source.holds_scope = source.holds_scope or innermost_scope() is not scope
+    return source

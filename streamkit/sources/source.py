@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, ExitStack
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -16,14 +17,13 @@ from ..core.steps import END
 from ..errors import raise_source_error
 from ..events import Event, StreamRetry
 from .chunks import Chunks
-from .interrupt import Interruptible, hang_up_response
 from .items import Batch, Items
 
 __all__ = [
-    "LIVE",
     "NO_TRAITS",
     "AsyncSource",
     "Batch",
+    "Cancellable",
     "Opened",
     "Readable",
     "RecordedEnd",
@@ -34,6 +34,7 @@ __all__ = [
     "close_nothing",
     "close_nothing_async",
     "package_of",
+    "traits_of_iterable",
     "traits_of_response",
 ]
 
@@ -121,8 +122,12 @@ class SourceTraits(msgspec.Struct, frozen=True, kw_only=True):
 NO_TRAITS = SourceTraits()
 """Of most sources."""
 
-LIVE = SourceTraits(live=True)
-"""Of a producer that continues only when it is pulled."""
+_LIVE = SourceTraits(live=True)
+
+
+def traits_of_iterable(*, live: bool) -> SourceTraits:
+    """Return the traits of an iterable as a source, which may be a producer that continues only when it is pulled."""
+    return _LIVE if live else NO_TRAITS
 
 
 def traits_of_response(response: object) -> SourceTraits:
@@ -141,23 +146,33 @@ def package_of(kind: type) -> str:
     return kind.__module__.partition(".")[0]
 
 
+class Cancellable(Protocol):
+    """What a source reads, if it can be stopped while a thread waits for it."""
+
+    def cancel(self) -> object:
+        """Make a pull that waits in another thread end soon, if it can be. Returns at once."""
+        ...
+
+
 class Opened:
     """What was opened from other objects. These live until it is closed: a source may read an HTTP response alone, while the
     SDK's stream around the response is all that refers to the client, which closes its connections when it is collected."""
 
-    __slots__ = ("_origins",)
+    __slots__ = ("_close", "_origin", "traits")
 
-    def __init__(self) -> None:
-        self._origins: tuple[Any, ...] = ()
+    def __init__(self, close: Callable[[], Any], traits: SourceTraits) -> None:
+        self._close = close
+        self.traits = traits
+        self._origin: Any = None  # or a pair, where that was opened from another one
 
     def hold(self, origin: Any) -> None:
         """Refer to an object that this was opened from. An Emitter is left alone: it ends when its producer drops it."""
         if not isinstance(origin, (Opened, Readable)):
-            self._origins = (*self._origins, origin)
+            self._origin = origin if self._origin is None else (self._origin, origin)
 
-    def release(self) -> None:
-        """Refer to nothing any more."""
-        self._origins = ()
+    def _release(self, close: Callable[[], Any]) -> None:
+        """Refer to nothing any more, as it is closed. Another `close` calls this one, which does nothing."""
+        self._close, self._origin = close, None
 
 
 def close_nothing() -> None:
@@ -175,17 +190,14 @@ class Source(Opened, Iterator[Batch]):
         batches: bytes, or lists of items.
         close: closes what is upstream.
         traits: what a stream has to know of it.
-        response: the HTTP response that it reads, if it reads one.
-        upstream: another stream or a reading that it reads; its `cancel` ends a pull that waits.
-        interruptible: makes the calls that can be ended early only by stopping their thread.
+        upstream: what it reads, if a pull of that can be ended early.
         items: makes batches of what `batches` gives, where these are items and no batches yet.
 
     Attributes:
-        next: pulls as `pull` does, but what it returns may be an item, and it raises the client's own exceptions, and
-            `StopIteration` at the end.
+        next: pulls as `pull` does, but it raises the client's own exceptions, and `StopIteration` at the end.
     """
 
-    __slots__ = ("_batches", "_close", "interruptible", "items", "next", "response", "traits", "upstream")
+    __slots__ = ("_upstream", "items", "next")
 
     def __init__(
         self,
@@ -193,58 +205,51 @@ class Source(Opened, Iterator[Batch]):
         close: Callable[[], object],
         traits: SourceTraits = NO_TRAITS,
         *,
-        response: Any = None,
-        upstream: Any = None,
-        interruptible: Interruptible | None = None,
+        upstream: Cancellable | None = None,
         items: Items | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(close, traits)
         self.next: Callable[[], Batch] = batches.__next__
-        self._batches = batches
-        self._close = close
-        self.traits = traits
-        self.response = response
-        self.upstream = upstream
-        self.interruptible = interruptible
+        self._upstream = upstream
         self.items = items
 
-    def pull(self) -> Batch | None:
-        """Return the next batch, None at the end.
+    def pull(self) -> Batch:
+        """Return the next batch, or item if there are `items`; `END` at the end.
 
         Raises:
             SourceError: the transport failed; `SourceTimeoutError` if it timed out.
         """
         try:
-            if self.items is None:
-                return next(self._batches, None)
-            item = next(self._batches, END)
-            return None if item is END else self.items.batch(item)
+            return self.next()
+        except StopIteration:
+            return END
         except Exception as error:
             raise_source_error(error)
 
     def __next__(self) -> Batch:
         batch = self.pull()
-        if batch is None:
+        if batch is END:
             raise StopIteration
         return batch
 
     def interrupt(self) -> None:
         """Make a pull that waits in another thread end soon, if the source allows it."""
-        if self.upstream is not None:
-            self.upstream.cancel()
-        if self.interruptible is not None:
-            self.interruptible.stop()
-        hang_up_response(self.response)
+        if self._upstream is not None:
+            self._upstream.cancel()
+
+    def leave_with(self, stack: ExitStack) -> None:
+        """Leave contexts, too, when it is closed."""
+        stack.callback(self._close)
+        self._close = stack.close
 
     def close(self) -> None:
         """Close what is upstream, and return when it is closed. Raises as `pull`."""
         try:
             self._close()
         except Exception as error:
+            self._release(close_nothing)
             raise_source_error(error)
-        finally:
-            self._close = close_nothing  # it may lead back to this source
-            self.release()
+        self._release(close_nothing)
 
 
 class AsyncSource(Opened):
@@ -259,10 +264,11 @@ class AsyncSource(Opened):
             in a pull, which on trio costs a cancel scope for each sleep, and so more than reading from a relay.
 
     Attributes:
-        next: the `pull` above: what it returns may be an item, and it raises the client's own exceptions.
+        next: the `pull` above. It raises the client's own exceptions.
+        holds_scope: whether it has entered a cancel scope or a task group in a pull, or where it was opened, that closing it leaves.
     """
 
-    __slots__ = ("_close", "cancel", "items", "next", "pulled", "traits")
+    __slots__ = ("cancel", "holds_scope", "items", "next")
 
     def __init__(
         self,
@@ -273,37 +279,25 @@ class AsyncSource(Opened):
         items: Items | None = None,
         cancel: Callable[[], object] | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(close, traits)
         self.next = pull
         self.cancel = cancel
         self.items = items
-        self._close = close
-        self.traits = traits
+        self.holds_scope = False
 
-    async def pull(self) -> Batch | None:
-        """Return the next batch, None at the end. Raises as `Source.pull`."""
-        try:
-            value = await self.next()
-            return value if self.items is None else self.items.batch(value)
-        except StopAsyncIteration:
-            return None
-        except Exception as error:
-            raise_source_error(error)
-
-    @property
-    def holds_scope(self) -> bool:
-        """Whether it has entered a cancel scope or a task group in a pull, or where it was opened, that closing it leaves."""
-        return False
+    def leave_with(self, stack: AsyncExitStack) -> None:
+        """Leave contexts, too, when it is closed."""
+        stack.push_async_callback(self._close)
+        self._close = stack.aclose
 
     async def close(self) -> None:
-        """Close what is upstream, and return when it is closed. Raises as `pull`."""
+        """Close what is upstream, and return when it is closed. Raises as `Source.pull`."""
         try:
             await self._close()
         except Exception as error:
+            self._release(close_nothing_async)
             raise_source_error(error)
-        finally:
-            self._close = close_nothing_async
-            self.release()
+        self._release(close_nothing_async)
 
 
 class Readable(ABC):

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import anyio
 import anyio.to_thread
 
+from ..core.steps import END
 from ..errors import UsageError
 from .interrupt import Interruptible
 from .source import AsyncSource, Batch, Source, call_source
@@ -74,7 +75,7 @@ async def in_thread(function: Callable[[], _T]) -> _T:
     except BaseException:
         with lock:
             is_abandoned, late = True, [*results]
-        calls.stop()
+        calls.cancel()
         for value in late:
             _drop(value)
         raise
@@ -91,31 +92,31 @@ def _drop(value: Any) -> None:
 def direct(source: Source) -> AsyncSource:
     """Return an async source over a sync source that never blocks."""
 
-    async def pull() -> Batch | None:
+    async def pull() -> Batch:
         return source.pull()
 
     async def close() -> None:
         source.close()
 
-    return AsyncSource(pull, close, source.traits)
+    return AsyncSource(pull, close, source.traits, items=source.items)
 
 
 def threaded(source: Source) -> AsyncSource:
     """Return an async source over a sync source that worker threads pull.
 
     Closing interrupts a pull that waits. If the pull cannot be interrupted, closing does not wait for it: its thread
-    must_close the source when the pull returns.
+    closes the source when the pull returns.
     """
     limiter = anyio.CapacityLimiter(1)
     lock = threading.Lock()
     is_closed = is_abandoned = False
     is_pulling = False
 
-    def work() -> Batch | None:
+    def work() -> Batch:
         nonlocal is_pulling
         with lock:
             if is_closed:  # the thread began only after its task was cancelled
-                return None
+                return END
             is_pulling = True
         try:
             return source.pull()
@@ -126,7 +127,7 @@ def threaded(source: Source) -> AsyncSource:
             if must_close:
                 source.close()
 
-    async def pull() -> Batch | None:
+    async def pull() -> Batch:
         return await anyio.to_thread.run_sync(work, limiter=limiter, abandon_on_cancel=True)
 
     async def close() -> None:
@@ -138,4 +139,4 @@ def threaded(source: Source) -> AsyncSource:
         else:
             await anyio.to_thread.run_sync(source.close)
 
-    return AsyncSource(pull, close, source.traits)
+    return AsyncSource(pull, close, source.traits, items=source.items)

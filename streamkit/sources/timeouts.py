@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from ..core.content import is_content
+from ..core.steps import END
 from ..errors import SourceTimeoutError
 from ..events import Event
 from ..limits import Timeouts
@@ -126,7 +127,7 @@ class ContentClock:
             SourceTimeoutError: there is none.
         """
         failure = self._error()
-        if result is None:
+        if result is None or result is END:
             raise failure
         self._failure = failure
         return result

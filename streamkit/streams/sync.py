@@ -239,7 +239,7 @@ class StreamManager(Manager, Generic[T]):
         self._closing = True
         self.answer_came()
         if (calls := self._calls) is not None:
-            calls.stop()
+            calls.cancel()
         if (source := self._source) is not None:
             source.interrupt()
 
@@ -320,7 +320,7 @@ class StreamManager(Manager, Generic[T]):
                 raise Stopped
             if clock is None:
                 return calls.call(function, *arguments)
-            return clock.wait(partial(calls.call, function, *arguments), calls.stop)
+            return clock.wait(partial(calls.call, function, *arguments), calls.cancel)
         finally:
             self._calls = before
 

@@ -17,7 +17,7 @@ from ...answers import Confirmation
 from ...errors import UsageError
 from ...events import Event
 from ...handlers import warn_of_returned_value
-from ...sources.interrupt import hang_up_response
+from ...sources.interrupt import HttpConnection
 from ...streams.sync import StreamManager
 from .binding import ALL_HOOKS, BoundHandler, ClientStream
 from .dispatch import Dispatcher
@@ -169,7 +169,7 @@ class AssistantEventHandler(BoundHandler, openai.AssistantEventHandler):
     def _init(self, stream: openai.Stream[AssistantStreamEvent]) -> None:
         """The client calls it with the stream that it has opened."""
         if not hasattr(stream, "__iter__"):
-            hang_up_response(getattr(stream, "response", None))  # to close it would have to be awaited
+            HttpConnection(getattr(stream, "response", None)).cancel()  # to close it would have to be awaited
             raise UsageError(
                 f"{type(self).__name__} is for a sync client, and this stream is an async client's: subclass "
                 "AsyncAssistantEventHandler"
