@@ -211,3 +211,13 @@ def test_a_timeout_is_a_number_of_seconds(name: str, value: Any) -> None:
         sk.Timeouts(**{name: value})
     with pytest.raises(sk.UsageError, match="`timeouts` is a `Timeouts`"):
         sk.stream([], timeouts=5)  # type: ignore[arg-type]
+
+
+@every_face
+@body
+async def test_what_comes_before_the_cursor_is_no_content(face: Face) -> None:
+    """The source gives again what the stream had before it was resumed, and then nothing."""
+    with serving(b"id: 1\n" + FIRST, b"id: 2\n" + HELLO, ping=PINGS["comments"]) as url:
+        async with face.client(url, timeout=60) as client:
+            error = await raised_by(face.stream(ask(client), after="2", timeouts=sk.Timeouts(first=0.3, idle=3)))
+    assert "within 0.3 seconds (`Timeouts.first`)" in str(error)

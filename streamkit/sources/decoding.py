@@ -52,7 +52,8 @@ class SourceDecoder:
         kind: the decoder's class; None if the protocol is to be recognised.
         receivers: are called with each batch of frames or items before it is decoded: those of recorders.
         after: the cursor after which the stream resumes; None for the beginning.
-        stages: get its events, one after the other, and change them: those of `reasoning_tag=`, `fields=` and `timeouts=`.
+        stages: get its events, one after the other, and change them: those of `reasoning_tag=` and `fields=`.
+        clock: gets the events of them that come after the cursor: that of `timeouts=`.
 
     Attributes:
         source: what is read.
@@ -92,7 +93,8 @@ class SourceDecoder:
         kind: type[Decoder] | None,
         receivers: Sequence[Callable[[Sequence[Any]], None]],
         after: str | None,
-        stages: Sequence[Stage] = (),
+        stages: Sequence[Stage | None] = (),
+        clock: Stage | None = None,
     ) -> None:
         self.source = source
         self.decoder: Decoder | None = None
@@ -101,7 +103,6 @@ class SourceDecoder:
         self.resumption: Resumption | None = None
         self._engine = engine
         self._receivers = receivers
-        self._stages = stages
         self._framer: Framer | None = None
         # The direct ways from a batch to its events, once nothing else takes part: see `_find_direct_ways`.
         self._direct_bytes: tuple[Callable[[bytes], Frames], Callable[[Frames], Sequence[Event]]] | None = None
@@ -117,6 +118,7 @@ class SourceDecoder:
         kind, after = self._take_traits(source.traits, kind, after)
         if after is not None:
             self.resumption = _resumption(after, engine)
+        self._stages = tuple(stage for stage in (*stages, self.resumption, clock) if stage is not None)
         if kind is not None:
             self._decode_with(kind)
 
@@ -173,7 +175,7 @@ class SourceDecoder:
             events = self._decode_frames(_feed_of(self._framer)(batch))
         if self.decoder is None and type(batch) is bytes and len(self._first_bytes) < _SHOWN:
             self._first_bytes += batch[:_SHOWN]
-        if self._stages or self.resumption is not None:
+        if self._stages:
             return self._filtered(events)
         if self.decoder is not None and not self._receivers:
             self._find_direct_ways(self.decoder)
@@ -189,10 +191,10 @@ class SourceDecoder:
             self._direct_items = decoder.feed_items
 
     def _filtered(self, events: Sequence[Event]) -> Sequence[Event]:
-        """Return these events as the stages change them, and without what comes before the cursor."""
+        """Return these events as the stages change them."""
         for stage in self._stages:
             events = stage.feed(events)
-        return events if self.resumption is None else self.resumption.feed(events)
+        return events
 
     def _decode_items(self, batch: Any) -> Sequence[Event]:
         """Return the events of a list of items, or of frames that were cut before."""

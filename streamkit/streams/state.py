@@ -135,8 +135,10 @@ class StreamState(StreamView):
         after = None if self._source_number else self._after
         self._source_number += 1
         self._take_traits(source.traits)
-        stages = [stage for stage in (self._tag, self._fields, self._clock) if stage is not None]
-        self.source_decoder = SourceDecoder(source, self.engine, self._protocol, self._receivers, after, stages)
+        stages = (self._tag, self._fields)
+        self.source_decoder = SourceDecoder(
+            source, self.engine, self._protocol, self._receivers, after, stages, self._clock
+        )
 
     def _take_traits(self, traits: SourceTraits) -> None:
         """Apply the traits of a source that is opened."""
