@@ -15,6 +15,8 @@ from collections.abc import Awaitable, Iterator, Mapping
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from .stacks import stack_of
+
 if TYPE_CHECKING:
     import asyncio
 
@@ -50,20 +52,14 @@ def node_threads(
     """
     awaited = [*_awaited_futures(waiting)]
     for thread, top in frames.items() if awaited else ():
-        is_awaited = any(_runs(frame, future) for frame in _stack(top) for future in awaited)
+        is_awaited = any(_runs(frame, future) for frame in stack_of(top) for future in awaited)
         if is_awaited and (of_node or _runs_node(top)):
             yield thread, top
             yield from node_threads(frames, top, of_node=True)
 
 
-def _stack(frame: FrameType | None) -> Iterator[FrameType]:
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
-
-
 def _runs_node(top: FrameType) -> bool:
-    return any(_is_in(frame, _NODES, "run_with_retry") for frame in _stack(top))
+    return any(_is_in(frame, _NODES, "run_with_retry") for frame in stack_of(top))
 
 
 def _is_in(frame: FrameType, module: str, name: str) -> bool:
@@ -71,7 +67,7 @@ def _is_in(frame: FrameType, module: str, name: str) -> bool:
 
 
 def _awaited_futures(top: FrameType | None) -> Iterator[Any]:
-    for frame in _stack(top):
+    for frame in stack_of(top):
         if _is_in(frame, _FUTURES, "wait"):
             yield from [*frame.f_locals.get("fs", ())]
         elif _is_in(frame, _FUTURES, "result"):

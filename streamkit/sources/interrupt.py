@@ -20,20 +20,17 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from types import FrameType, GeneratorType
-from typing import Any, Protocol, TypeVar, cast
+from types import CodeType, FrameType
+from typing import Any, Protocol, TypeVar
 
 from ..core.steps import Stopped
 from .graph_nodes import node_threads, runs_nodes
+from .stacks import is_in_call_of
 
 __all__ = ["HttpConnection", "Interruptible", "Stopped", "close_graph", "hang_up", "stop_with_caller"]
 
 _T = TypeVar("_T")
 _caller: contextvars.ContextVar[Interruptible | None] = contextvars.ContextVar("streamkit_caller", default=None)
-_SOON, _LATER = (
-    0.01,
-    0.5,
-)  # the first and the longest pause, in seconds, before checking again whether a thread can be stopped
 
 
 class _Stream(Protocol):
@@ -51,9 +48,7 @@ class Interruptible:
     _stopped = False
     _stopped_streams = False
     _has_raised = False  # `_break` has set an exception for the thread, which may not have raised it yet
-    _thread: int | None = None  # the one that is in a call
     _streams: tuple[weakref.ref[_Stream], ...] = ()  # those that the call began to read
-    _pulled: weakref.ref[GeneratorType[Any, None, None]] | None = None  # what `each` has returned
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -64,26 +59,20 @@ class Interruptible:
         Raises:
             Stopped: `cancel` was called, before or meanwhile.
         """
-        self._thread = threading.get_ident()
         try:
             if self._stopped:
                 raise Stopped
             return function(*arguments)
         finally:
-            self._thread = None
-            if self._stopped:  # `cancel` sets it before it reads `_thread`, so no lock is needed here
+            if self._stopped:  # `cancel` sets it before it looks for the call, so no lock is needed here
                 self._clear_exception()
 
     def each(self, values: Iterator[_T]) -> Iterator[_T]:
-        """Return the values of an iterator, which is pulled as by `call`."""
-        pulled: Any = self._each(values if _is_its_own_iterator(values) else _by_next(values))
-        self._pulled = weakref.ref(pulled)
-        return cast("Iterator[_T]", pulled)  # Any, because its type does not show that it is a generator
-
-    def _each(self, values: Iterator[_T]) -> Iterator[_T]:
-        # Which thread pulls is looked up where the pull is stopped: this generator runs in it, and is run for nothing else.
+        """Yield the values of an iterator, which is pulled as by `call`."""
+        # One that has nothing but `__next__`, or begins anew where it is iterated, is pulled by that.
+        pulled = values if _is_its_own_iterator(values) else map(next, itertools.repeat(values))
         try:
-            for value in values:
+            for value in pulled:
                 if self._stopped:
                     break
                 yield value
@@ -101,12 +90,6 @@ class Interruptible:
     def is_stopped(self) -> bool:
         """Whether `cancel` was called."""
         return self._stopped
-
-    @property
-    def is_pulling(self) -> bool:
-        """Whether a value of `each` is pulled just now."""
-        pulled = self._pulled() if self._pulled is not None else None
-        return pulled is not None and pulled.gi_running
 
     def call_user(self, function: Callable[[], _T]) -> _T:
         """As `call`, for a function that may read streams of its own, which are cancelled with it. Where that ended one,
@@ -153,28 +136,17 @@ class Interruptible:
             threading.Thread(target=self._watch, name="streamkit-cancel", daemon=True).start()
 
     def _watch(self) -> None:
-        pause = _SOON
-        while True:
+        for pause in _pauses():
             time.sleep(pause)
-            pause = min(2 * pause, _LATER)
             with self._lock:
                 if self._break():
                     return
 
     def _find_thread(self) -> int | None:
         """Return the thread that is in a call or pulls a value, None if there is none."""
-        if self._thread is not None or not self.is_pulling:
-            return self._thread
-        assert self._pulled is not None
-        pulled = self._pulled()
-        of_pull = pulled.gi_frame if pulled is not None else None
-        for thread, frame in sys._current_frames().items():  # pyright: ignore[reportPrivateUsage]
-            present: FrameType | None = frame
-            while present is not None and present is not of_pull:
-                present = present.f_back
-            if present is not None:
-                return thread
-        return None  # it was pulled in the meantime
+        # No public function shows where other threads are.
+        threads = sys._current_frames().items()  # pyright: ignore[reportPrivateUsage]
+        return next((thread for thread, top in threads if is_in_call_of(top, self, _calls())), None)
 
     def _break(self) -> bool:
         """Stop the thread if it waits for the network. Returns False if this has to be tried again: the thread does something
@@ -185,23 +157,15 @@ class Interruptible:
             return True
         from .network_wait import awaited_connection, is_in_another_call  # only where something is stopped
 
-        python = _python_api()
-        # No public function shows where another thread is.
         top = sys._current_frames().get(thread)  # pyright: ignore[reportPrivateUsage]
-        owners = Interruptible.call.__code__, Interruptible._each.__code__
-        connection = awaited_connection(top, self, owners)
+        connection = awaited_connection(top, self, _calls())
         if connection is None:
             _break_nodes(top)
             return False
-        is_certain = not is_in_another_call(top, self, owners)
-        if python is not None:
-            # The thread may go on between two instructions of ours, into a `finally` perhaps. So it is looked at again and
-            # stopped in a single one, which runs a chain of C functions.
-            present = map(operator.methodcaller("get", thread), iter(sys._current_frames, None))  # pyright: ignore[reportPrivateUsage]
-            if not _raise_in(python, thread, map(operator.is_, (top,), present)):
-                return False
-            self._has_raised = True
-        hang_up(connection)
+        is_certain = not is_in_another_call(top, self, _calls())
+        if not _stop_wait(thread, top, connection):
+            return False
+        self._has_raised = _python_api() is not None
         return is_certain
 
     def _clear_exception(self) -> None:
@@ -219,17 +183,30 @@ class Interruptible:
                     pass
 
 
+def _calls() -> tuple[CodeType, ...]:
+    """Return the code of the methods that make calls."""
+    return Interruptible.call.__code__, Interruptible.each.__code__
+
+
+def _stop_wait(thread: int, top: FrameType | None, connection: Any) -> bool:
+    """Stop a thread that waits for a connection. Returns whether its innermost frame was still this one, otherwise it is left alone."""
+    if (python := _python_api()) is not None:
+        # The thread may go on between two instructions of ours, into a `finally` perhaps. So it is looked at again and
+        # stopped in a single one, which runs a chain of C functions.
+        present = map(operator.methodcaller("get", thread), iter(sys._current_frames, None))  # pyright: ignore[reportPrivateUsage]
+        if not _raise_in(python, thread, map(operator.is_, (top,), present)):
+            return False
+    hang_up(connection)
+    return True
+
+
 def _break_nodes(waiting: FrameType | None) -> None:
     """Stop the nodes of a graph that a thread waits for, as far as they wait for the network."""
     from .network_wait import awaited_connection
 
-    python, current = _python_api(), sys._current_frames  # pyright: ignore[reportPrivateUsage]
-    for thread, top in node_threads(current(), waiting):
-        connection = awaited_connection(top, None, ())
-        if connection is not None:
-            present = map(operator.methodcaller("get", thread), iter(current, None))
-            if python is None or _raise_in(python, thread, map(operator.is_, (top,), present)):
-                hang_up(connection)
+    for thread, top in node_threads(sys._current_frames(), waiting):  # pyright: ignore[reportPrivateUsage]
+        if (connection := awaited_connection(top, None, ())) is not None:
+            _stop_wait(thread, top, connection)
 
 
 def close_graph(close: Callable[[], object]) -> None:
@@ -240,9 +217,9 @@ def close_graph(close: Callable[[], object]) -> None:
     closing, is_closed = threading.get_ident(), threading.Event()
 
     def stop_nodes() -> None:
-        pause = _SOON
-        while not is_closed.wait(pause):
-            pause = min(2 * pause, _LATER)
+        for pause in _pauses():
+            if is_closed.wait(pause):
+                return
             _break_nodes(sys._current_frames().get(closing))  # pyright: ignore[reportPrivateUsage]
 
     threading.Thread(target=stop_nodes, name="streamkit-close", daemon=True).start()
@@ -252,15 +229,16 @@ def close_graph(close: Callable[[], object]) -> None:
         is_closed.set()
 
 
+def _pauses() -> Iterator[float]:
+    """Yield the seconds to wait before it is checked again whether a thread can be stopped: ever more of them."""
+    pause = 0.01
+    while True:
+        yield pause
+        pause = min(2 * pause, 0.5)
+
+
 def _is_its_own_iterator(values: Any) -> bool:
     return hasattr(values, "__iter__") and iter(values) is values
-
-
-def _by_next(values: Iterator[_T]) -> Iterator[_T]:
-    """Yield the values of an object that has nothing but `__next__`, or that begins anew where it is iterated."""
-    with contextlib.suppress(StopIteration):
-        while True:
-            yield next(values)
 
 
 def stop_with_caller(stream: _Stream) -> None:

@@ -12,6 +12,8 @@ from collections.abc import Collection, Iterator
 from types import CodeType, FrameType
 from typing import Any, cast
 
+from .stacks import is_call_of, stack_of
+
 __all__ = ["awaited_connection", "is_in_another_call"]
 
 
@@ -24,8 +26,8 @@ def awaited_connection(top: FrameType | None, owner: object, owners: Collection[
         owners: the code of its methods that make calls.
     """
     connection: socket.socket | None = None
-    for frame in _frames(top):
-        if frame.f_code in owners and frame.f_locals.get("self") is owner:
+    for frame in stack_of(top):
+        if is_call_of(frame, owner, owners):
             break
         connection = connection or _connection_of(frame)
         if connection is not None and _cleans_up(frame):
@@ -36,14 +38,8 @@ def awaited_connection(top: FrameType | None, owner: object, owners: Collection[
 def is_in_another_call(top: FrameType | None, owner: object, owners: Collection[CodeType]) -> bool:
     """Whether the call that is to be stopped has made a call of another `Interruptible`, which may take the stop as its own.
     The arguments are those of `awaited_connection`."""
-    calls = (frame.f_locals.get("self") for frame in _frames(top) if frame.f_code in owners)
+    calls = (frame.f_locals.get("self") for frame in stack_of(top) if frame.f_code in owners)
     return next(calls, owner) is not owner
-
-
-def _frames(frame: FrameType | None) -> Iterator[FrameType]:
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
 
 
 def _connection_of(frame: FrameType) -> socket.socket | None:

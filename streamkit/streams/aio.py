@@ -23,12 +23,13 @@ from ..sources.chunks import AsyncChunks
 from ..sources.open_async import open_async, source_of_async_stream
 from ..sources.recognition import wants_async
 from ..sources.source import AsyncSource, Source, await_source, call_source
+from ..sources.stacks import is_in_call_of
 from .in_event_loop import EventLoopManager
 from .lifecycle import NO_STEPS
 from .manager import I, T
 from .options import StreamOptions
 from .readers import Loop
-from .tasks import is_called_by, shielded
+from .tasks import shielded
 
 if TYPE_CHECKING:
     from ..messages.json_tree import JsonValue
@@ -164,7 +165,9 @@ class AsyncStreamManager(EventLoopManager, Generic[T]):
             return
         while self._is_running:
             self.cancel()
-            if is_called_by(AsyncStreamManager._drive.__code__, self):  # in a hook, or the source
+            if is_in_call_of(
+                inspect.currentframe(), self, (AsyncStreamManager._drive.__code__,)
+            ):  # in a hook, or the source
                 if not self._pulling:
                     await self._close_source()
                 return

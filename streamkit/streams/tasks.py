@@ -11,7 +11,7 @@ import contextvars
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import partial
-from types import CodeType, coroutine
+from types import coroutine
 from typing import Any
 
 import anyio
@@ -20,7 +20,7 @@ import anyio.lowlevel
 from ..answers import Answer
 from ..errors import UsageError
 
-__all__ = ["Work", "close_unused", "in_context", "is_called_by", "scheduler", "shielded", "start_soon", "start_task"]
+__all__ = ["Work", "close_unused", "in_context", "scheduler", "shielded", "start_soon", "start_task"]
 
 
 def scheduler(
@@ -36,16 +36,6 @@ def scheduler(
     token = token or anyio.lowlevel.current_token().native_token
     soon: Callable[..., object] = getattr(token, "run_sync_soon", None) or token.call_soon_threadsafe
     return partial(soon, (context or contextvars.Context()).run)
-
-
-def is_called_by(code: CodeType, owner: object) -> bool:
-    """Whether the code that runs was called, through whatever functions, by the method of this object that has this code."""
-    frame = inspect.currentframe()
-    while frame is not None:
-        if frame.f_code is code and frame.f_locals.get("self") is owner:
-            return True
-        frame = frame.f_back
-    return False
 
 
 async def shielded(awaitable: Awaitable[Any]) -> Any:
