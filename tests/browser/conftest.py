@@ -1,13 +1,14 @@
-"""What the tests in Chromium share: the browser, and a server for each module."""
+"""What the tests in Chromium share: the browser; in a module, a server and a page."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from .pages import CHROMIUM, FLAGS, TOKEN, Proxy, Tab, served
+from .pages import CHROMIUM, FLAGS, Proxy, Tab, new_context, served
 
 
 @pytest.fixture(scope="package")
@@ -21,41 +22,48 @@ def browser() -> Generator[Any]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: Any) -> Any:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("page")
 
 
 @pytest.fixture(scope="module")
-def proxy(folder: Any) -> Generator[Proxy]:
+def proxy(folder: Path) -> Generator[Proxy]:
     with served(folder) as proxy:
         yield proxy
 
 
 @pytest.fixture
 def context(browser: Any) -> Generator[Any]:
-    # What pulses would be drawn sixty times a second, as long as an answer goes on.
-    context = browser.new_context(viewport={"width": 1200, "height": 900}, reduced_motion="reduce")
+    context = new_context(browser)
     yield context
     context.close()
 
 
-@pytest.fixture(scope="module")
-def shared_tab(browser: Any, proxy: Proxy) -> Generator[Tab]:
-    context = browser.new_context(reduced_motion="reduce")
-    yield Tab(context, f"{proxy.url}/#token={TOKEN}")
-    context.close()
-
-
 @pytest.fixture
-def modules(shared_tab: Tab) -> Generator[Tab]:
-    """A page, one for each module, of tests that only evaluate what the page's modules do, and leave it as it is."""
-    shared_tab.faults.clear()
-    yield shared_tab
-    assert shared_tab.faults == []
-
-
-@pytest.fixture
-def tab(context: Any, proxy: Proxy) -> Generator[Tab]:
-    tab = Tab(context, f"{proxy.url}/#token={TOKEN}")
+def own_tab(context: Any, proxy: Proxy) -> Generator[Tab]:
+    """A page that was just opened, for tests that would leave it otherwise than they found it."""
+    tab = Tab(context, proxy.address)
     yield tab
+    assert tab.faults == []
+
+
+@pytest.fixture(scope="module")
+def open_tabs(browser: Any) -> Generator[list[Tab]]:
+    """The page that tests share, unless one of them failed and left it in disorder."""
+    tabs: list[Tab] = []
+    yield tabs
+    for tab in tabs:
+        tab.page.context.close()
+
+
+@pytest.fixture
+def tab(browser: Any, proxy: Proxy, open_tabs: list[Tab]) -> Generator[Tab]:
+    """A page with a new chat, which tests share: to open one takes longer than what most of them do in it."""
+    tab = open_tabs.pop() if open_tabs else Tab(new_context(browser), proxy.address)
+    tab.begin()
+    yield tab
+    if tab.is_at_rest():
+        open_tabs.append(tab)
+    else:
+        tab.page.context.close()
     assert tab.faults == []

@@ -25,6 +25,7 @@ PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-c
 CHROMIUM = next(filter(None, map(shutil.which, PROGRAMS)), None)
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 TOKEN = "a-token-of-tests"
+SIZE: Any = {"width": 1200, "height": 900}
 TAKES_IMAGES = True  # whether the model does
 
 DRAW = """\
@@ -113,7 +114,7 @@ class Model:
             case "recipe":
                 return Reply("No recipe, but words.")
             case "draw":
-                return Reply(Reasoning("A drawing."), Text("I will **draw**."), execute(DRAW), delay=0.002)
+                return Reply(Reasoning("A drawing."), Text("I will **draw**."), execute(DRAW))
             case "raise":
                 return Reply(Text("It **may** fail:\n\n1. `one`\n2. two\n"), execute("print('before')\n1 / 0"))
             case "endless":
@@ -171,8 +172,8 @@ def execute(code: str) -> ToolCall:
 
 
 def words(seconds: float) -> Reply:
-    """All words, two by two, for so many seconds."""
-    pieces = [f"{first} {second} " for first, second in zip(WORDS[::2], WORDS[1::2], strict=True)]
+    """All words, five by five, for so many seconds."""
+    pieces = [" ".join([*WORDS[at : at + 5], ""]) for at in range(0, len(WORDS), 5)]
     return Reply(Text("".join(pieces), pieces=pieces), delay=seconds / len(pieces))
 
 
@@ -192,6 +193,7 @@ class Proxy:
 
     Attributes:
         url: its address.
+        address: that of the page, with the token.
     """
 
     def __init__(self, port: int) -> None:
@@ -199,6 +201,7 @@ class Proxy:
         self._sockets: list[socket.socket] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.address = f"{self.url}/#token={TOKEN}"
         self._is_down = False
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -277,6 +280,11 @@ def served(folder: Path) -> Generator[Proxy]:
             thread.join(30)
 
 
+def new_context(browser: Any) -> Any:
+    # What pulses would be drawn sixty times a second, as long as an answer goes on.
+    return browser.new_context(viewport=SIZE, reduced_motion="reduce")
+
+
 class Tab:
     """A page, with what went wrong in it: errors, dialogs, and what the content security policy refused."""
 
@@ -293,6 +301,35 @@ class Tab:
         # A request that failed is no fault of the page; what the policy refuses is.
         if message.type == "error" and "Failed to load resource" not in message.text:
             self.faults.append(message.text)
+
+    def begin(self) -> None:
+        """Begin a new chat, in a page as it was opened."""
+        self.faults.clear()
+        if self.page.viewport_size != SIZE:
+            self.page.set_viewport_size(SIZE)
+        self.page.emulate_media(media="null", color_scheme="null", forced_colors="null", reduced_motion="reduce")
+        self.page.evaluate("sessionStorage.clear()")
+        self.page.keyboard.press("Alt+n")
+        self.wait("#empty")
+        self.page.fill("#input", "")
+
+    def is_at_rest(self) -> bool:
+        """Whether another test can use the page: no answer goes on, and no dialog is open."""
+        at_rest: bool = self.page.evaluate(
+            "document.querySelector('#stop[hidden]') && !document.querySelector('dialog[open]')"
+        )
+        return at_rest
+
+    def reopen(self) -> None:
+        """Leave a conversation whose answer is complete, and go back to it."""
+        self.page.keyboard.press("Alt+n")
+        self.wait("#empty")
+        self.page.go_back()
+        self.done()
+
+    def another(self) -> Tab:
+        """Another page of the same person, at the same conversation."""
+        return Tab(self.page.context, self.page.url)
 
     def send(self, text: str) -> None:
         self.page.fill("#input", text)

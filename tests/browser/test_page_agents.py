@@ -48,8 +48,7 @@ def test_a_conversation_shows_it_in_the_same_way_later(tab: Tab) -> None:
     tab.wait(".inner .question")
     tab.page.click(".inner .question .primary")
     tab.done()
-    tab.page.reload()
-    tab.done()
+    tab.reopen()
     fold = "details.fold.tool:has(.inner:not([hidden]))"
     assert tab.page.locator(fold).get_attribute("open") is None
     tab.page.click(f"{fold} > summary")
@@ -82,4 +81,4 @@ def test_a_question_that_nobody_answered_is_shown_as_that_later_too(
         assert [state for state in states if state] == ["Not answered"] * (1 if text == "pay nobody" else 2)
         assert tab.text(".turn.assistant > footer .note").startswith("Not answered")
         assert tab.count(".question") == 0
-        tab.page.reload()
+        tab.reopen()

@@ -87,13 +87,13 @@ SHOWN = """async (texts) => {
 }"""
 
 
-def test_the_cases_of_the_terminal_become_these_nodes(modules: Tab) -> None:
+def test_the_cases_of_the_terminal_become_these_nodes(tab: Tab) -> None:
     assert [*NODES] == [*CASES], "a case for one of them is a case for both"
-    made = modules.page.evaluate(SHOWN, [markdown for markdown, _ in CASES.values()])
+    made = tab.page.evaluate(SHOWN, [markdown for markdown, _ in CASES.values()])
     assert dict(zip(CASES, made, strict=True)) == NODES
 
 
-def test_references_lead_wherever_their_definitions_stand(modules: Tab) -> None:
+def test_references_lead_wherever_their_definitions_stand(tab: Tab) -> None:
     """To the first of them, by a label whose case does not matter; in lists and quotations, too."""
     texts = {
         "[a][X], [x], [b][]\n\n> [x]: http://a.b 'title'\n\n- [B]: <http://c.d>\n[x]: http://other": (
@@ -107,7 +107,7 @@ def test_references_lead_wherever_their_definitions_stand(modules: Tab) -> None:
             "<ol><li>two<sup>2</sup></li><li>one <em>more</em></li></ol>"
         ),
     }
-    assert dict(zip(texts, modules.page.evaluate(SHOWN, [*texts]), strict=True)) == texts
+    assert dict(zip(texts, tab.page.evaluate(SHOWN, [*texts]), strict=True)) == texts
 
 
 FORMULAS = {
@@ -135,8 +135,8 @@ FORMULAS = {
 """Formulas, and what is in their `mrow`; None where the formula stays as it was written."""
 
 
-def test_formulas_become_mathml_or_stay_as_written(modules: Tab) -> None:
-    made = modules.page.evaluate(
+def test_formulas_become_mathml_or_stay_as_written(tab: Tab) -> None:
+    made = tab.page.evaluate(
         """async (formulas) => {
           const { MarkdownView } = await import("/markdown.js");
           const shown = (node) => node.nodeType === 3 ? node.data : `<${node.localName}>${[...node.childNodes].map(shown).join("")}</${node.localName}>`;
@@ -165,8 +165,8 @@ HARMFUL = [
 ]
 
 
-def test_nothing_that_a_model_writes_becomes_an_attribute_or_an_element_that_acts(modules: Tab) -> None:
-    found: list[Any] = modules.page.evaluate(
+def test_nothing_that_a_model_writes_becomes_an_attribute_or_an_element_that_acts(tab: Tab) -> None:
+    found: list[Any] = tab.page.evaluate(
         """async (texts) => {
           const { MarkdownView } = await import("/markdown.js");
           return texts.map((text) => {
@@ -188,10 +188,10 @@ def test_nothing_that_a_model_writes_becomes_an_attribute_or_an_element_that_act
     assert found == [[0, [], []]] * len(HARMFUL)
 
 
-def test_what_grows_is_in_the_end_as_if_it_had_come_at_once(modules: Tab) -> None:
+def test_what_grows_is_in_the_end_as_if_it_had_come_at_once(tab: Tab) -> None:
     """With its references, which are resolved when the text is complete; the rest is as it was."""
     text = "\n\n".join(markdown for markdown, _ in CASES.values())
-    whole, grown = modules.page.evaluate(
+    whole, grown = tab.page.evaluate(
         """async (text) => {
           const { MarkdownView } = await import("/markdown.js");
           const roots = [1, 7].map(() => document.createElement("div"));

@@ -14,7 +14,8 @@ pytestmark = [
 
 # All that was in the page at any time.
 SEEN = """window.seen = []; const log = document.getElementById("log");
-new MutationObserver(() => window.seen.push(log.textContent)).observe(log, { childList: true, subtree: true, characterData: true })"""
+window.observer = new MutationObserver(() => window.seen.push(log.textContent));
+window.observer.observe(log, { childList: true, subtree: true, characterData: true })"""
 
 
 def shown(tab: Tab) -> list[str]:
@@ -40,8 +41,8 @@ def test_what_was_withdrawn_leaves_the_page(tab: Tab) -> None:
         "weather",
         "The output was: It rains in Oslo.",
     ]
-    tab.page.reload()
-    tab.done()
+    tab.page.evaluate("window.observer.disconnect()")
+    tab.reopen()
     assert shown(tab) == live
 
 
@@ -73,8 +74,7 @@ def test_what_an_agent_asks_for_once_more_is_nothing_that_the_person_wrote(tab: 
     for _ in range(2):
         assert tab.count(".turn.user") == tab.count(".turn.assistant") == 1
         assert shown(tab) == ["No recipe, but words.", note, '{"name": "Soup"}']
-        tab.page.reload()
-        tab.done()
+        tab.reopen()
     with tab.page.expect_request(lambda one: one.url.endswith("/runs")) as sent:
         tab.page.click(".retry")
     assert [message["content"] for message in sent.value.post_data_json["input"]] == ["recipe for soup"]

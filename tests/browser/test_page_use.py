@@ -151,8 +151,7 @@ def test_what_a_tool_is_called_with_is_edited_before_it_is_called(tab: Tab) -> N
     for _ in range(2):
         assert "Bob, 3" in tab.page.text_content(".fold.tool summary")
         assert "You edited this before it ran." in tab.text(".turn.assistant")
-        tab.page.reload()
-        tab.done()
+        tab.reopen()
 
 
 def test_long_code_shows_the_line_that_runs_and_that_it_was_stopped(tab: Tab) -> None:
@@ -170,9 +169,6 @@ def test_long_code_shows_the_line_that_runs_and_that_it_was_stopped(tab: Tab) ->
     tab.done()
     assert tab.text(".card .state") == "Stopped"
     assert tab.page.evaluate("document.activeElement.id") == "send"
-    tab.page.reload()
-    tab.done()
-    assert tab.text(".card .state") == "Stopped"
     assert "Stopped" in tab.text(".turn footer")
     # Stopped before it printed anything.
     tab.send("silent code")
@@ -184,7 +180,7 @@ def test_long_code_shows_the_line_that_runs_and_that_it_was_stopped(tab: Tab) ->
     assert tab.text(".turn:last-child .card .state") == "Stopped"
 
 
-def test_the_list_changes_without_disturbing_who_deletes_from_it(tab: Tab, context: Any) -> None:
+def test_the_list_changes_without_disturbing_who_deletes_from_it(tab: Tab) -> None:
     for name in ("alpha one", "beta two"):
         tab.page.keyboard.press("Alt+n")
         tab.send(name)
@@ -195,7 +191,7 @@ def test_the_list_changes_without_disturbing_who_deletes_from_it(tab: Tab, conte
     tab.page.keyboard.press("Tab")
     tab.page.keyboard.press("Enter")
     assert tab.page.evaluate("document.activeElement.ariaLabel") == "Delete \u201calpha one\u201d for good"
-    other = Tab(context, tab.page.url)
+    other = tab.another()
     other.send("gamma from another tab")
     other.done()
     tab.wait("#log >> text=gamma from another tab")
@@ -207,6 +203,7 @@ def test_the_list_changes_without_disturbing_who_deletes_from_it(tab: Tab, conte
     until(lambda: tab.count("#conversations .danger") == 0, tab.page)
     assert "alpha one" not in tab.text("#conversations")
     assert tab.page.evaluate("document.activeElement.className") == "open"
+    other.page.close()
     assert other.faults == []
 
 
@@ -235,26 +232,8 @@ def test_an_older_list_that_comes_late_shows_nothing_that_was_deleted(tab: Tab) 
     with tab.page.expect_response(re.compile(r"/conversations\?")):
         route.fulfill(response=response)
     tab.page.wait_for_timeout(200)
+    tab.page.unroute_all()
     assert "to be deleted" not in tab.text("#conversations")
-
-
-def test_a_tab_that_has_read_an_answer_does_not_load_it_again(tab: Tab, context: Any) -> None:
-    tab.send("draw for two")
-    tab.wait(".question")
-    other = Tab(context, tab.page.url)
-    other.wait(".question")
-    requests: list[str] = []
-    for one in (tab, other):
-        one.page.on(
-            "request", lambda request: requests.append(request.url) if request.url.endswith("/messages") else None
-        )
-    other.page.keyboard.press("Alt+x")
-    for one in (tab, other):
-        one.done()
-    other.page.evaluate("new BroadcastChannel('streamkit').postMessage({})")
-    with tab.page.expect_response(re.compile("/conversations")):
-        other.page.evaluate("new BroadcastChannel('streamkit').postMessage({})")
-    assert requests == []
 
 
 def test_keys_belong_to_who_composes_and_the_skip_link_stays_in_the_conversation(tab: Tab) -> None:
@@ -295,7 +274,7 @@ def test_right_to_left_text_is_shown_so_and_paper_has_all_of_it(tab: Tab) -> Non
 
 def test_fingers_hit_every_control(browser: Any, proxy: Proxy) -> None:
     context = browser.new_context(viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
-    tab = Tab(context, f"{proxy.url}/#token={TOKEN}")
+    tab = Tab(context, proxy.address)
     tab.send("draw")
     tab.wait(".question")
     small = """() => [...document.querySelectorAll("button, summary")].filter((one) => one.checkVisibility({ visibilityProperty: true }))
@@ -351,8 +330,9 @@ def test_small_pages_of_other_people_read_and_answer_a_run(browser: Any, proxy: 
     """A chat, a viewer whose connection is cut, and a second device that edits and approves; each without a cookie."""
     pages: dict[str, Any] = {}
     faults: list[str] = []
+    context = browser.new_context()
     for name, source in PAGES.items():
-        page = pages[name] = browser.new_context().new_page()
+        page = pages[name] = context.new_page()
         page.on("pageerror", lambda error: faults.append(str(error)))
         script = f"""<button id="ask" hidden>Yes</button><main></main><script type="module">
           import {{ EventHandler, connect }} from "/streamkit.js";
@@ -377,8 +357,7 @@ def test_small_pages_of_other_people_read_and_answer_a_run(browser: Any, proxy: 
     assert chat.startswith("Iwill**draw**.") and chat.endswith("editedelsewhere[end]")
     assert "display(Image(" in shown["viewer"] and "edited elsewhere\n" in (pages["viewer"].text_content("main") or "")
     assert shown["viewer"].endswith("completed") and "waiting" in pages["viewer"].title()
-    for page in pages.values():
-        page.context.close()
+    context.close()
 
 
 # -- texts that are made to harm
@@ -415,7 +394,7 @@ BULKY = {
 }
 
 
-def test_no_text_takes_long_to_show_however_it_is_made(modules: Tab) -> None:
+def test_no_text_takes_long_to_show_however_it_is_made(tab: Tab) -> None:
     """130,000 characters each: some took minutes, or were too many for one call. Its layout is not in it."""
     texts = ", ".join(f"{json.dumps(name)}: {expression}" for name, expression in BULKY.items())
     source = """({ markdown, console: { ConsoleView } }, n) => {
@@ -434,12 +413,12 @@ def test_no_text_takes_long_to_show_however_it_is_made(modules: Tab) -> None:
       return [faults, view.element.childElementCount, view.element.textContent.slice(0, 50)];
     }"""
 
-    faults, lines, first = evaluate(modules, source.replace("TEXTS", texts), 130_000)
+    faults, lines, first = evaluate(tab, source.replace("TEXTS", texts), 130_000)
     assert faults == []
     assert lines == 5001 and first.startswith("125,001 earlier lines are not shown\n")
 
 
-def test_code_shows_what_nobody_would_see(modules: Tab) -> None:
+def test_code_shows_what_nobody_would_see(tab: Tab) -> None:
     """What turns the direction of text, and a carriage return, which ends a line for Python and not for the eye."""
     source = """({ highlight: { CodeView } }, [code, text]) => {
       const view = new CodeView("python");
@@ -447,6 +426,6 @@ def test_code_shows_what_nobody_would_see(modules: Tab) -> None:
       return [view.code.textContent, view.text === code, [...view.code.querySelectorAll(".unseen")].map((one) => one.textContent)];
     }"""
     code = "access = 'user\u202e \u2066# admin\u2069 \u2066'\r\nx = 1 # harmless\rimport os\nprint('ok \U0001f469\u200d\U0001f467')"
-    shown, is_whole, signs = evaluate(modules, source, [code, ""])
+    shown, is_whole, signs = evaluate(tab, source, [code, ""])
     assert signs == ["U+202E", "U+2066", "U+2069", "U+2066", "U+000D"]
     assert is_whole and "harmlessU+000Dimport os" in shown and "\U0001f469\u200d\U0001f467" in shown
