@@ -44,13 +44,6 @@ class Items(BodyJoiner):
 
     __slots__ = ()
 
-    def item(self, value: Any) -> Any:
-        """Return the item for a decoder: bytes or a piece of the body, or an object."""
-        if isinstance(value, str):
-            return Piece(value, self.feed(value.encode("utf-8", "surrogatepass")))
-        item = _item(value)
-        return self._piece(item) if isinstance(item, bytes) else item
-
     def _piece(self, item: bytes) -> bytes | Piece:
         body = self.feed(item)
         return body if body == item else Piece(item, body)
@@ -66,42 +59,20 @@ class Items(BodyJoiner):
             return [value]
         if is_helper_event(kind):
             return next((self.batch(chunk) for chunk in without_helper((value,))), ())
-        item = self.item(value)
-        return item if isinstance(item, (bytes, Piece)) else [item]
+        if isinstance(value, str):
+            return Piece(value, self.feed(value.encode("utf-8", "surrogatepass")))
+        item = _item(value)
+        return self._piece(item) if isinstance(item, bytes) else [item]
 
 
 def batches_of(values: Sequence[Any]) -> Iterator[Batch]:
-    """Return the batches of a list or tuple, whose items all exist already: few large ones."""
+    """Return the batches of a list or tuple, whose items all exist already: few large ones, where all items are objects."""
     kinds = {*map(type, values)}
-    if kinds == {bytes} and is_piece(values[0]):
-        return iter([*values])  # pieces of a body, and nothing to be joined
-    if any(map(is_helper_event, kinds)):
-        return batches_of([*without_helper(values)])
-    return _batches_of(values, kinds)
-
-
-def _batches_of(values: Sequence[Any], kinds: set[type]) -> Iterator[Batch]:
     if kinds and all(map(is_parsed, kinds)):
         taken = tuple(values)
-        yield from (taken[start : start + _TOGETHER] for start in range(0, len(taken), _TOGETHER))
-        return
+        return (taken[start : start + _TOGETHER] for start in range(0, len(taken), _TOGETHER))
     if kinds and kinds <= _EVENTS:
-        yield [*values]
-        return
-    items = Items()
-    together: list[Any] = []
-    only_bytes = kinds == {bytes}
-    for start, value in enumerate(values):
-        if only_bytes and items.is_plain:
-            yield from values[start:]
-            return
-        item = items.item(value)
-        if isinstance(item, (bytes, Piece)):
-            if together:
-                yield together
-                together = []
-            yield item
-        else:
-            together.append(item)
-    if together:
-        yield together
+        return iter([[*values]])
+    if kinds == {bytes} and is_piece(values[0]):
+        return iter([*values])  # pieces of a body, and nothing to be joined
+    return map(Items().batch, values)
