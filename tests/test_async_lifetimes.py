@@ -485,3 +485,38 @@ def test_a_stream_whose_event_loop_has_ended_is_not_taken_for_an_empty_one(backe
     assert source.closed
     with pytest.raises(sk.UsageError, match="event loop in which the stream was opened has ended"):
         anyio.run(go_on, backend=backend)
+
+
+class SilentIterator:
+    """One item, and then nothing. `left` is what a wait for more was ended with."""
+
+    def __init__(self) -> None:
+        self.items = chat("a", finish=None)[:1]
+        self.left: list[type[BaseException]] = []
+
+    def __aiter__(self) -> SilentIterator:
+        return self
+
+    async def __anext__(self) -> Any:
+        if self.items:
+            return self.items.pop()
+        try:
+            await anyio.sleep_forever()
+        except BaseException as error:
+            self.left.append(type(error))
+            raise
+
+
+def test_a_wait_that_nobody_awaits_any_more_ends_with_the_coroutine() -> None:
+    """As Python closes a coroutine that was awaited and is garbage. The stream is not left in the middle of a pull."""
+
+    async def wait() -> None:
+        source = SilentIterator()
+        stream = sk.astream(source)
+        waiting: Any = stream.until_done()
+        waiting.send(None)
+        waiting.close()
+        assert source.left == [GeneratorExit]
+        await stream.close()
+
+    asyncio.run(wait())
