@@ -156,21 +156,35 @@ def test_no_refusal_and_no_client_that_leaves_keeps_a_slot(backend: Backend, age
 # -- parts that fail
 
 
-class BrokenStore(StoreFault):
+class Locking(StoreFault):
     """Cannot release a lock."""
 
     def unlock(self, id: str, run_id: str) -> None:
         raise sk.SourceError("the store is away")
 
 
+class Full(StoreFault):
+    """Saves no answer."""
+
+    waits = True
+
+    def save(self, id: str, messages: Any, *arguments: Any, **options: Any) -> Any:
+        if any(message.role == "assistant" for message in messages):
+            raise sk.SourceError("the store is full")
+        return super().save(id, messages, *arguments, **options)
+
+
 @KINDS
-def test_a_store_that_fails_at_the_end_leaves_no_run_open(backend: Backend, agents: Agents, kind: str) -> None:
+@pytest.mark.parametrize(("fault", "status"), [(Locking, "completed"), (Full, "failed")])
+def test_a_store_that_fails_at_the_end_leaves_no_run_open(
+    backend: Backend, agents: Agents, fault: type, status: str, kind: str
+) -> None:
     """The next run of the conversation takes the lock of the one that is over."""
-    app = backend.app(agents, store=backend.store(BrokenStore))
+    app = backend.app(agents, store=backend.store(fault))
     with serve(app) as url, Client(url) as client:
         for _ in range(2):
             run = client.begin("hello", conversation="talk", **of(kind))
-            client.until(run["id"], "completed", "failed")
+            client.until(run["id"], status)
             wait_for(lambda: not app.runs.active)
 
 

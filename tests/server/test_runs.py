@@ -235,6 +235,8 @@ def test_what_was_trimmed_is_a_snapshot(backend: Backend, agents: Agents) -> Non
         gone = other.get(f"/runs/{run['id']}/events?gap=error", headers={"Last-Event-ID": first})
         assert code_of(gone) == (410, "cursor-trimmed")
         assert gone.json()["snapshot_cursor"] == frames[0].id
+        gone = other.get(f"/runs/{run['id']}/events?gap=error&protocol=ag_ui", headers={"Last-Event-ID": first})
+        assert code_of(gone) == (410, "cursor-trimmed")
         ui = other.frames(f"/runs/{run['id']}/events?protocol=vercel_ui")
         assert "".join(frame.data["delta"] for frame in ui if frame.type == "text-delta").endswith(" 98 99 ")
 

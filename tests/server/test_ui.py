@@ -321,6 +321,25 @@ def test_answers_are_regenerated_and_messages_edited(client: Client) -> None:
     assert code_of(gone) == (422, "invalid")
 
 
+def test_an_answer_about_a_picture_is_regenerated_with_the_picture(client: Client, agents: Agents) -> None:
+    picture = {"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,iVBORw0KGgo="}
+    chat = Chat(client, "chat-picture")
+    asked = {"id": "u1", "role": "user", "parts": [picture, {"type": "text", "text": "what is it?"}]}
+    chat.frames(asked)
+    chat.frames(asked, trigger="regenerate-message")
+    first, again = [request.body["messages"] for request in agents.model.requests[-2:]]
+    assert [part["type"] for part in first[-1]["content"]] == ["image_url", "text"]
+    assert again == first
+
+
+def test_the_events_of_a_run_end_for_use_chat_where_it_waits(client: Client) -> None:
+    run = client.begin("run say never")
+    client.until_asked(run["id"])
+    frames = client.frames(f"/runs/{run['id']}/events?protocol=vercel_ui")
+    assert types(frames)[-2:] == ["finish", "[DONE]"]
+    client.post(f"/runs/{run['id']}/cancel")
+
+
 def test_a_reload_in_mid_answer(client: Client) -> None:
     """The open run from the beginning of its message; messages of ended runs alone, so that no part comes twice."""
     chat = Chat(client, "chat-9")
@@ -443,6 +462,16 @@ def test_a_result_comes_once_however_often_the_run_is_interrupted(client: Client
         assert results[-1] == [content]
     kinds = types(agui(client, "thread-6", "r1"))
     assert "TOOL_CALL_RESULT" not in kinds[kinds.index("MESSAGES_SNAPSHOT") :]
+
+
+def test_the_output_of_one_of_two_calls_is_refused(client: Client) -> None:
+    frames = agui(client, "thread-two", "r1", messages=user("both"))
+    calls = [frame.data["toolCallId"] for frame in frames if frame.type == "TOOL_CALL_START"]
+    outputs = [{"id": f"t-{call}", "role": "tool", "toolCallId": call, "content": "Oslo"} for call in calls]
+    refused = agui(client, "thread-two", "r2", messages=[*user("both"), outputs[0]])
+    assert refused[-1].data["code"] == "interrupt-mismatch"
+    after = agui(client, "thread-two", "r3", messages=[*user("both"), *outputs])
+    assert text_of(after) == "It gave: Oslo"
 
 
 def test_the_messages_at_an_interrupt_come_after_all_results(client: Client) -> None:
