@@ -204,7 +204,7 @@ def test_each_thing_that_is_written_costs_the_same(protocol: str, arranged: Any)
         events, encoder = stream_of(count, arranged), protocols.find(protocol).Encoder()
         return lambda: [item for event in events for item in encoder.items(event)]
 
-    assert not steep(writing, 3)
+    assert not steep(writing, 2)
 
 
 # -- what else a stream can have many of

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import re
 import textwrap
+from collections.abc import Iterator
 from typing import Any
 
 import openai
@@ -66,8 +66,20 @@ with ModelServer([Reply(run("print(1)")), Reply("Enough.")]) as other:
 """
 
 
-@functools.cache
-def outputs() -> dict[str, list[Any]]:
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[Any]:
+    """A kernel that has run `SETUP`."""
+    manager = jupyter_client.KernelManager(kernel_name="python3")
+    manager.start_kernel()
+    try:
+        yield manager
+    finally:
+        manager.shutdown_kernel(now=True)
+        manager.cleanup_resources()
+
+
+@pytest.fixture(scope="module")
+def outputs(kernel: Any) -> dict[str, list[Any]]:
     """The outputs of the cells that show something."""
     sources = {
         "threads": THREADS,
@@ -76,17 +88,19 @@ def outputs() -> dict[str, list[Any]]:
         "message": "stream.messages[-1]",
         "asking": ASKING,
     }
-    cells = [nbformat.v4.new_code_cell(textwrap.dedent(one)) for one in (SETUP, *sources.values(), "computer.close()")]
+    cells = [nbformat.v4.new_code_cell(textwrap.dedent(one)) for one in (SETUP, *sources.values())]
     notebook = nbformat.v4.new_notebook(cells=cells)
-    nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3").execute()
-    return dict(zip(sources, (cell.outputs for cell in notebook.cells[1:]), strict=False))
+    client = nbclient.NotebookClient(notebook, timeout=300, km=kernel)
+    client.execute()
+    client.kc.stop_channels()  # which it leaves open, as it did not start the kernel
+    return dict(zip(sources, (cell.outputs for cell in notebook.cells[1:]), strict=True))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cell", ["threads", "tasks"])
-def test_a_stream_is_one_output_of_its_cell_updated_in_place(cell: str) -> None:
+def test_a_stream_is_one_output_of_its_cell_updated_in_place(outputs: dict[str, list[Any]], cell: str) -> None:
     """With text as Markdown, the picture that code drew, and its error; `LiveDisplay` is a `NotebookDisplay` there."""
-    (output,) = outputs()[cell]
+    (output,) = outputs[cell]
     html = output["data"]["text/html"]
     assert output["output_type"] == "display_data"
     assert "<strong>bold</strong>" in html and "<td>1</td>" in html
@@ -97,17 +111,17 @@ def test_a_stream_is_one_output_of_its_cell_updated_in_place(cell: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_stream_and_a_message_at_the_end_of_a_cell_are_shown() -> None:
-    ((stream,), (message,)) = outputs()["stream"], outputs()["message"]
+def test_a_stream_and_a_message_at_the_end_of_a_cell_are_shown(outputs: dict[str, list[Any]]) -> None:
+    ((stream,), (message,)) = outputs["stream"], outputs["message"]
     assert "<strong>bold</strong>" in stream["data"]["text/html"] and "data:image/png" in stream["data"]["text/html"]
     assert "<strong>bold</strong>" in message["data"]["text/html"] and "**bold**" in message["data"]["text/plain"]
 
 
 @pytest.mark.slow
-def test_where_nobody_can_be_asked_nothing_runs() -> None:
+def test_where_nobody_can_be_asked_nothing_runs(outputs: dict[str, list[Any]]) -> None:
     """This client has no input. The question is shown, and that it was not answered."""
     html = "".join(
-        output["data"]["text/html"] for output in outputs()["asking"] if output["output_type"] == "display_data"
+        output["data"]["text/html"] for output in outputs["asking"] if output["output_type"] == "display_data"
     )
     assert "print(1)" in html and "unanswered" in html and "requires_action" in html
 
@@ -181,7 +195,7 @@ def test_a_stream_that_failed_shows_what_with() -> None:
 
 
 @pytest.mark.slow
-def test_code_is_approved_by_an_answer_to_the_input_of_the_cell() -> None:
+def test_code_is_approved_by_an_answer_to_the_input_of_the_cell(kernel: Any, outputs: dict[str, list[Any]]) -> None:
     """What follows is in the output that was there before the question."""
     shown: list[dict[str, Any]] = []
 
@@ -192,17 +206,14 @@ def test_code_is_approved_by_an_answer_to_the_input_of_the_cell() -> None:
     def answer(message: dict[str, Any]) -> None:
         client.input("y")
 
-    manager = jupyter_client.KernelManager(kernel_name="python3")
-    manager.start_kernel()
-    client = manager.blocking_client()
+    client = kernel.blocking_client()
+    client.start_channels()
     try:
         client.wait_for_ready(timeout=120)
-        for code in (SETUP, ASKING, "computer.close()"):
+        for code in (ASKING, "computer.close()"):
             client.execute_interactive(code, allow_stdin=True, stdin_hook=answer, output_hook=take, timeout=120)
     finally:
         client.stop_channels()
-        manager.shutdown_kernel(now=True)
-        manager.cleanup_resources()
     last = shown[-1]["data"]["text/html"]
     assert "approved" in last and "Enough." in last and "completed" in last
     assert len({content["transient"]["display_id"] for content in shown}) == 1
