@@ -31,4 +31,6 @@ def decoder(
 def converter(kind: type[_T], *, dec_hook: Callable[[type, Any], Any] | None = None) -> Callable[[Any], _T]:
     """Return a function that converts parsed JSON, as `msgspec.convert` does. Do not make one for each value."""
     decoder(kind, dec_hook=dec_hook)
+    if dec_hook is None:
+        return lambda value: msgspec.convert(value, kind)  # noqa: TID251 - arguments with names take as long again
     return partial(msgspec.convert, type=kind, dec_hook=dec_hook)  # noqa: TID251

@@ -749,6 +749,26 @@ def test_each_shell_command_is_code_and_has_a_console() -> None:
     assert own_metadata(story.engine.messages.all[2]) == {"outcome": outcome}
 
 
+def test_commands_of_several_items_are_distinguished_by_their_places() -> None:
+    """Also where an item of another type is extended under the id of one, and another item begins at the same place."""
+
+    def piece(text: str, place: int, **more: Any) -> dict[str, Any]:
+        return e("shell_call_command.delta", output_index=place, command_index=0, delta=text, **more)
+
+    def shell(id: str) -> dict[str, Any]:
+        return {"id": id, "type": "shell_call", "call_id": f"call_{id}"}
+
+    items = [
+        *(added(shell("a"), 0), piece("1", 0), piece("2", 0), added(shell("b"), 1), piece("3", 1), piece("4", 0)),
+        *(piece("5", 1), piece("6", 1), e("function_call_arguments.delta", item_id="f", output_index=2, delta="{")),
+        *(piece("7", 2, item_id="f"), piece("8", 2), done(shell("a"), 0), added(shell("c"), 0), piece("9", 0)),
+    ]
+    fast, slow = (tell_items(kind, items) for kind in (Decoder, Slow))
+    assert fast.lines == slow.lines
+    contents = {m.id: m.content for m in fast.engine.messages.all}
+    assert [contents[id] for id in ("a", "b", "c")] == ["124", "356", "9"]
+
+
 def test_a_local_shell_command_wants_output() -> None:
     """One in a container does not."""
     item = {"id": "sh", "type": "shell_call", "call_id": "c", "action": {"commands": ["ls"]}}

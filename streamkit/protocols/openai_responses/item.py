@@ -7,7 +7,9 @@ more parts, and each part is one flat message. How the item's final form is read
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
+
+import msgspec
 
 from ...events import Event, MessageDone, NewMessage
 from ...messages import Annotation, Message, Status
@@ -28,7 +30,7 @@ _FinalPart: TypeAlias = tuple[str, Sequence[Annotation], WireObject]
 """The final form of a part: its content, its citations, and metadata of its message."""
 
 
-class DeltaTarget(NamedTuple):
+class DeltaTarget(msgspec.Struct, gc=False):
     """An open part that takes plain deltas.
 
     Attributes:
@@ -221,7 +223,7 @@ class Item:
         return [NewMessage(message)]
 
     def expect_deltas(self, stem: str, index: int) -> None:
-        """Let deltas of this part be plain, if it is open. `stem` is that of their type."""
+        """As `ItemIndex.expect_deltas`, for deltas with the item's id."""
         part = TEXT_STREAMS[stem].part
         message_id = self.parts.by_part.get((part, index))
         if message_id is not None and not self.is_done:

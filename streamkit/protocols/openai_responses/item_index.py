@@ -24,6 +24,7 @@ from ...messages import Message
 from ..held_values import HeldSize
 from ..values import WireObject, as_count, as_text
 from .item import Item
+from .wire import TEXT_STREAMS
 
 __all__ = ["ItemIndex", "ResponseState"]
 
@@ -36,12 +37,14 @@ class ItemIndex(msgspec.Struct, eq=False):
         items: the items.
         by_id: the latest by each id: its own, and that which the provider gives it.
         is_stored: whether the provider stores the response.
+        growing: the item to which a plain delta without an id belongs, if it fits: the last one that began to take plain deltas.
     """
 
     new_id: Callable[[], str]
     items: list[Item] = []
     by_id: dict[str, Item] = {}
     is_stored: bool = True
+    growing: Item | None = None
     _by_call_id: dict[str, Item] = {}
     _by_index: dict[tuple[int, str], Item] = {}  # the latest by output_index and type; with "" that of any type
     _open_of_type: dict[str, list[Item]] = {}  # without done items at the end
@@ -59,6 +62,7 @@ class ItemIndex(msgspec.Struct, eq=False):
         item.reasoning_id = self._reasoning_id
         if type == "reasoning":
             self._reasoning_id = own_id
+        self.growing = None
         self.items.append(item)
         self.by_id[own_id] = self.by_id[id or own_id] = item
         self._open_of_type.setdefault(type, []).append(item)
@@ -110,6 +114,12 @@ class ItemIndex(msgspec.Struct, eq=False):
         if item is not None and item.output_index == output_index:
             return item
         return self._find(id, type, output_index)
+
+    def expect_deltas(self, item: Item, stem: str, index: int) -> None:
+        """Let deltas of this part be plain, if it is open. `stem` is that of their type."""
+        item.expect_deltas(stem, index)
+        of_its_type = self._find_by_type("", TEXT_STREAMS[stem].item, item.output_index)
+        self.growing = item if of_its_type is item else None
 
     def _find(self, id: str, type: str, output_index: int | None, call_id: str = "") -> Item:
         """Return the item of this id, type and output_index, by the rule of the module."""

@@ -68,7 +68,7 @@ def delta_reader(stem: str) -> Reader:
         logprobs = as_list(event.get("logprobs"))
         message_id = item.parts.id_for(part, index)
         events.append(delta_event(message_id, value, False, {"logprobs": list(logprobs)} if logprobs else None))
-        item.expect_deltas(stem, index)
+        state.items.expect_deltas(item, stem, index)
         return events
 
     return read
@@ -124,7 +124,7 @@ def content_part_reader(index_key: str, *, is_end: bool) -> Reader:
             item.hold(kind, index, *read_part(part))
             return []
         events = item.close_pending("completed") + item.open(kind, index)
-        item.expect_deltas(STEMS[kind], index)
+        state.items.expect_deltas(item, STEMS[kind], index)
         return events
 
     return read

@@ -60,7 +60,7 @@ def read_item_added(state: ResponseState, event: WireObject) -> list[Event]:
         if kind != "call" or not item.is_withheld:
             events += item.open(kind)
         if stem := STEMS.get(item.type if kind == "call" else kind):
-            item.expect_deltas(stem, 0)
+            state.items.expect_deltas(item, stem, 0)
     elif item.type == "reasoning" and not item.parts.by_part:
         events += item.open_early("summary" if state.has_summaries else "reasoning")
     return events
