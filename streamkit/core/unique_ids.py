@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container
+from typing import Any
 
 __all__ = ["NumberedIds", "UniqueIds"]
 
@@ -17,12 +18,12 @@ class UniqueIds:
 
     __slots__ = ("_own", "_separator", "_times", "used")
 
-    def __init__(self, used: Container[str] | None = None, *, separator: str = ".") -> None:
+    def __init__(self, used: Container[Any] | None = None, *, separator: str = ".") -> None:
         self._separator = separator
         self._own: dict[str, None] | None = None
         if used is None:
             used = self._own = {}
-        self.used: Container[str] = used
+        self.used: Container[Any] = used
         self._times: dict[str, int] = {}  # how often ids came that were in use
 
     def __len__(self) -> int:

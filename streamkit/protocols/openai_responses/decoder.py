@@ -70,17 +70,14 @@ class Decoder(base.Decoder):
         return recognises(item)
 
     def plain(self, item: Any) -> Delta | None:
-        """Return the event of a delta that extends an open part. Raises a KeyError, which means None, if no item has this
-        `item_id`. (The deltas of shell commands have none.)"""
-        items = self._response.items
-        found = items.by_id[item.item_id] if item.item_id else items.growing
-        target = found.target if found is not None else None
-        if target is None or item.__class__ is not target.kind:
-            return None
-        if item.output_index != target.output_index or item.part_index != target.part_index:
+        """Return the event of a delta that extends an open part. Raises a KeyError or a TypeError, which mean None, if the item
+        with this `item_id` has no such part."""
+        target: Any = self._response.items.by_id[item.item_id].target
+        kind, output_index, part_index, message_id, make_event = target
+        if item.__class__ is not kind or item.output_index != output_index or item.part_index != part_index:
             return None
         metadata = {"logprobs": item.logprobs} if item.logprobs else None
-        event: Delta = target.make_event(target.message_id, item.delta, False, metadata, position=item.sequence_number)
+        event: Delta = make_event(message_id, item.delta, False, metadata, position=item.sequence_number)
         return event
 
     def feed(self, item: WireObject) -> Iterable[Event]:

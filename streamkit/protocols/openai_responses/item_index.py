@@ -35,16 +35,15 @@ class ItemIndex(msgspec.Struct, eq=False):
     Attributes:
         new_id: returns an unused message id.
         items: the items.
-        by_id: the latest by each id: its own, and that which the provider gives it.
+        by_id: the latest by each id: its own, and that which the provider gives it. With None it is the item to which a plain
+            delta without an id belongs, if it fits: the deltas of shell commands have none.
         is_stored: whether the provider stores the response.
-        growing: the item to which a plain delta without an id belongs, if it fits: the last one that began to take plain deltas.
     """
 
     new_id: Callable[[], str]
     items: list[Item] = []
-    by_id: dict[str, Item] = {}
+    by_id: dict[str | None, Item] = {}
     is_stored: bool = True
-    growing: Item | None = None
     _by_call_id: dict[str, Item] = {}
     _by_index: dict[tuple[int, str], Item] = {}  # the latest by output_index and type; with "" that of any type
     _open_of_type: dict[str, list[Item]] = {}  # without done items at the end
@@ -62,7 +61,7 @@ class ItemIndex(msgspec.Struct, eq=False):
         item.reasoning_id = self._reasoning_id
         if type == "reasoning":
             self._reasoning_id = own_id
-        self.growing = None
+        self.by_id.pop(None, None)
         self.items.append(item)
         self.by_id[own_id] = self.by_id[id or own_id] = item
         self._open_of_type.setdefault(type, []).append(item)
@@ -118,8 +117,9 @@ class ItemIndex(msgspec.Struct, eq=False):
     def expect_deltas(self, item: Item, stem: str, index: int) -> None:
         """Let deltas of this part be plain, if it is open. `stem` is that of their type."""
         item.expect_deltas(stem, index)
-        of_its_type = self._find_by_type("", TEXT_STREAMS[stem].item, item.output_index)
-        self.growing = item if of_its_type is item else None
+        self.by_id.pop(None, None)
+        if self._find_by_type("", TEXT_STREAMS[stem].item, item.output_index) is item:
+            self.by_id[None] = item
 
     def _find(self, id: str, type: str, output_index: int | None, call_id: str = "") -> Item:
         """Return the item of this id, type and output_index, by the rule of the module."""
