@@ -387,6 +387,27 @@ async def test_a_stream_that_failed_raises_its_own_error(face: Face) -> None:
     assert stream.partial_output == {"speed": 1}
 
 
+@both_shells
+@body
+async def test_a_text_that_was_withdrawn_is_no_output(face: Face) -> None:
+    """Of two attempts with as many messages the second one's counts."""
+    attempts = iter(
+        [
+            face.generator_of(answer('{"speed": 1')[:2], error=ConnectionError("gone")),
+            face.generator_of(answer('{"speed": 2}')),
+        ]
+    )
+
+    class Looking(sk.EventHandler):
+        def on_text_delta(self, delta: sk.TextDelta, snapshot: sk.TextMessage) -> None:
+            seen.append(dict(self.stream.partial_output))
+
+    seen: list[Any] = []
+    stream = face.stream(lambda: next(attempts), Looking(), output_type=Wind, retry=sk.Retry(max_wait=0, restart=True))
+    await stream.until_done()
+    assert (seen[-1], stream.partial_output) == ({"speed": 2}, {"speed": 2})
+
+
 @every_face
 @body
 async def test_our_own_cancel_leaves_what_had_come(face: Face) -> None:

@@ -128,6 +128,17 @@ async def test_each_call_begins_with_an_empty_conversation(face: Face) -> None:
         assert [m["content"] for m in server.requests[3].body["messages"]] == ["moon?"]
 
 
+@both_shells
+@body
+async def test_no_group_of_an_inner_agent_is_one_of_the_outer_one(face: Face) -> None:
+    """Its provider may number the messages of each conversation anew."""
+    with ModelServer(SCRIPT) as server:
+        async with team(face, server, "openai_responses") as both:
+            stream = await both.outer.say("Go.")
+    groups = {message.group for message in stream.messages if message.parent_id and message.group}
+    assert groups and all("/" in group for group in groups)
+
+
 def test_a_tool_of_an_agent_has_its_name_and_schema() -> None:
     client = openai.OpenAI(api_key="any")
     named = sk.Agent(client, model="m", name="research").as_tool(description="Looks it up.")

@@ -338,6 +338,12 @@ def test_parts_of_one_message_may_interleave() -> None:
     assert (story.contents("reasoning"), story.contents("message"), story.codes) == (["ab"], ["xy"], [])
 
 
+def test_a_call_that_is_cut_off_is_incomplete() -> None:
+    story = tell(call("t1", "f", '{"a":'), done=False)
+    ended = [line["message"]["status"] for line in story.lines if line["type"] == "tool_call_done"]
+    assert ended == ["incomplete"]
+
+
 @every_pair
 @pytest.mark.parametrize("runs", [("r1", "r2"), (None, None), (None, "r2"), ("r1", None)])
 @pytest.mark.parametrize("first", ["end_turn", "max_steps", "requires_approval"])

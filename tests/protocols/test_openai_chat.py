@@ -240,6 +240,11 @@ TRAPS: dict[str, tuple[list[Any], list[tuple[str | None, str | None, str]], list
         [("a", "f", "{}")],
         [],
     ),
+    "a name in pieces": (
+        [tools(tool(0, "a", "get_")), tools(tool(0, None, "weather")), tools(tool(0, arguments="{}"))],
+        [("a", "get_weather", "{}")],
+        [],
+    ),
     "arguments before the name": (
         [tools(tool(0, "a", None, "{")), tools(tool(0, None, None, "}")), tools(tool(0, None, "f"))],
         [("a", "f", "{}")],
