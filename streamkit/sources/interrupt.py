@@ -25,7 +25,7 @@ from typing import Any, Protocol, TypeVar
 
 from ..core.steps import Stopped
 from .graph_nodes import node_threads, runs_nodes
-from .stacks import is_in_call_of
+from .stacks import awaited_connection, is_in_another_call, is_in_call_of
 
 __all__ = ["HttpConnection", "Interruptible", "Stopped", "close_graph", "hang_up", "stop_with_caller"]
 
@@ -155,8 +155,6 @@ class Interruptible:
         thread = self._find_thread()
         if thread is None:
             return True
-        from .network_wait import awaited_connection, is_in_another_call  # only where something is stopped
-
         top = sys._current_frames().get(thread)  # pyright: ignore[reportPrivateUsage]
         connection = awaited_connection(top, self, _calls())
         if connection is None:
@@ -202,8 +200,6 @@ def _stop_wait(thread: int, top: FrameType | None, connection: Any) -> bool:
 
 def _break_nodes(waiting: FrameType | None) -> None:
     """Stop the nodes of a graph that a thread waits for, as far as they wait for the network."""
-    from .network_wait import awaited_connection
-
     for thread, top in node_threads(sys._current_frames(), waiting):  # pyright: ignore[reportPrivateUsage]
         if (connection := awaited_connection(top, None, ())) is not None:
             _stop_wait(thread, top, connection)

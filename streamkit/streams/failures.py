@@ -13,8 +13,6 @@ from ..events import StreamException
 
 __all__ = ["details_of", "error_of"]
 
-_FIELDS = ("code", "body", "status_code", "retry_after", "fault", "index", "kind", "allowed")
-
 
 def details_of(error: BaseException) -> dict[str, Any]:
     """Return the error's own fields, as a `StreamException` has them."""
