@@ -82,6 +82,7 @@ def test_threads_that_are_slow_or_leave_keep_no_event_from_others(
 ) -> None:
     """They get each one while the slow ones are at the first, whether waits end by themselves in the middle or not at all."""
     monkeypatch.setattr("streamkit.relay.memory.run.MemoryRun.first_wait", lambda self, timeout: pause)
+    monkeypatch.setattr("streamkit.relay.memory.run.GRACE", 600.0)  # of the waits after the first
     relay = MemoryRelay()
     writer = relay.open("run", control=lambda control: None)
     readings = [relay.read("run") for _ in range(12)]
