@@ -10,7 +10,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -708,6 +708,45 @@ def test_a_reader_of_another_process_that_died_does_not_count_for_long() -> None
         assert relay.get("run").readers == 1  # type: ignore[union-attr]  # it is there
         client.zadd(Keys(relay.prefix, "run").readers, {"other:1": time.time() + 0.1})
         eventually(lambda: relay.get("run").readers == 0)  # type: ignore[union-attr]
+
+
+def test_what_is_alive_is_reported_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A producer that has nothing to write renews its lease, and its run's record and entry in the lists; a reader, its own."""
+    monkeypatch.setattr("streamkit.relay.redis.threads._TICK", 0.02)
+    monkeypatch.setattr("streamkit.relay.redis.poller.READER_LIFETIME", 3.0)
+    relay = ON_REDIS.make(lease=3.0, ttl_running=2.0)
+    writer = relay.open("run", control=lambda control: None)
+    reading = relay.read("run")
+    writer.append(lines(1))
+    reading.pull()
+    keys, entries = Keys(relay.prefix, "run"), ListKeys.of(relay.prefix, None, None)
+    with redis.Redis.from_url(shared_server().url) as client:
+
+        def end_of(key: bytes) -> float:
+            left = client.pttl(key)
+            return time.time() + left / 1000 if left > 0 else 0.0
+
+        expiries: dict[str, Callable[[], Any]] = {
+            "lease": partial(end_of, keys.lease),
+            "record": partial(end_of, keys.run),
+            "entry": lambda: client.zscore(entries.until, "run"),
+            "reader": lambda: client.zscore(keys.readers, reading.member),
+        }
+        first = {name: expiry() for name, expiry in expiries.items()}
+        eventually(lambda: all(expiry() > first[name] + 0.2 for name, expiry in expiries.items()))
+
+
+def test_all_runs_of_a_dead_process_are_ended() -> None:
+    """By whoever reads them."""
+    relay = ON_REDIS.make()
+    writers = [relay.open(f"run-{number}", control=lambda control: None) for number in range(5)]
+    readings = [relay.read(f"run-{number}") for number in range(5)]
+    for writer, reading in zip(writers, readings, strict=True):
+        writer.append([b"{}"])
+        reading.pull()
+        writer.abandon()
+    eventually(lambda: all(record.ended_at for record in relay.list()))
+    assert [record.status for record in relay.list()] == ["lost"] * 5
 
 
 # -- users with fewer rights than all

@@ -127,7 +127,7 @@ class Interrupted(ThreadWaker):
         return id(self)
 
 
-@pytest.mark.parametrize("comes", ["an event", "the end"])
+@pytest.mark.parametrize("comes", ["an event", "a question", "the end"])
 def test_what_comes_while_a_reader_begins_to_wait_is_not_missed(comes: str) -> None:
     """It has not looked in vain, or it is woken."""
     relay = MemoryRelay()
@@ -135,14 +135,18 @@ def test_what_comes_while_a_reader_begins_to_wait_is_not_missed(comes: str) -> N
     reading, waker = relay.read("run"), Interrupted()
     writer.append([b"{}"])
     assert reading.take(waker)
-    waker.then = partial(writer.append, [b"{}"]) if comes == "an event" else partial(writer.end, "completed")
+    waker.then = {
+        "an event": partial(writer.append, [b"{}"]),
+        "a question": partial(writer.ask, "q", {}, [b"{}"]),
+        "the end": partial(writer.end, "completed"),
+    }[comes]
     taken = reading.take(waker)
     if isinstance(taken, float):
         thread = threading.Thread(target=waker.wait, args=(PATIENCE,), daemon=True)
         thread.start()
         assert has_ended(thread)
         taken = reading.take(waker)
-    assert taken if comes == "an event" else taken is None
+    assert taken is None if comes == "the end" else taken
 
 
 class InterruptedTaskWaker(_AsyncioWaker):
