@@ -112,7 +112,8 @@ async function check(job, how, random, options) {
   const stream = options.reads ? client.read("run-1", { handler: story }) : client.run("Go on.", { handler: story });
   let error = null;
   await stream.untilDone().catch((one) => (error = one));
-  if (how === "whole") assert.deepEqual(story.hooks, job.hooks, "the hooks");
+  // Without a snapshot each event comes once, also the one in which the connection broke.
+  if (!options.snapshot) assert.deepEqual(story.hooks, job.hooks, how);
   const wanted = options.messages ?? job.messages;
   assert.deepEqual(JSON.parse(JSON.stringify(stream.messages)), wanted, how);
   assert.equal(story.done.size, wanted.length, how);
@@ -142,10 +143,10 @@ async function checkAll(job, seed) {
   const random = randomNumbers(seed);
   const count = job.events.length;
   await check(job, "whole", random, { largest: 100_000 });
-  await check(job, "by byte", random, { largest: 1 });
-  for (let time = 0; time < 3; time += 1) await check(job, "cut at random", random, {});
-  // From every event of short streams, and of longer ones from fifty.
-  const step = Math.ceil(count / 50);
+  await check(job, "by few bytes", random, { largest: 3 });
+  for (let time = 0; time < 2; time += 1) await check(job, "cut at random", random, {});
+  // After some events: the streams together have all kinds of them there.
+  const step = Math.ceil(count / 12);
   for (let cut = 0; cut < count; cut += step) {
     await check(job, `resumed after event ${cut}`, random, { cuts: [cut], largest: 500, reads: cut % 2 });
   }

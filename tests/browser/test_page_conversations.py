@@ -133,7 +133,7 @@ def drop(tab: Tab, name: str, kind: str, content: bytes, event: str = "drop") ->
 def test_pictures_and_text_files_are_dropped_and_pasted(tab: Tab) -> None:
     drop(tab, "dot.png", "image/png", PIXEL)
     tab.wait("#attached >> text=dot.png")
-    drop(tab, "notes.md", "text/markdown", b"a ```` b", "paste")
+    drop(tab, "notes.md", "text/markdown", b"a\n````\nb", "paste")
     tab.wait("#attached >> text=notes.md")
     drop(tab, "gone.txt", "text/plain", b"x")
     tab.page.click("#attached [aria-label='Remove gone.txt']")
@@ -142,14 +142,22 @@ def test_pictures_and_text_files_are_dropped_and_pasted(tab: Tab) -> None:
     assert tab.count("#attached .chip") == 0
     assert tab.page.locator(".bubble").all_inner_texts() == ["notes.md", "hello files"]
     tab.page.click(".bubble summary")
-    tab.wait(".bubble .code >> text=a ```` b")  # it is laid out with the next frame
-    assert tab.text(".bubble .code").strip() == "a ```` b"
+    tab.wait(".bubble .code >> text=b")  # it is laid out with the next frame
+    assert tab.text(".bubble .code").split() == ["a", "````", "b"]
     assert tab.text("#title") == "hello files"
     picture = tab.page.locator(".turn.user .picture img")
     assert picture.evaluate("picture => picture.decode().then(() => picture.naturalWidth)") == 1
-    tab.page.reload()
-    tab.done()
+    tab.reopen()
     assert tab.count(".turn.user .picture img") == 1 and tab.count(".bubble") == 2
+    # A text that is edited is sent with the files that it was sent with.
+    tab.page.locator(".edit").last.focus()
+    tab.page.keyboard.press("Enter")
+    tab.page.fill(".rewrite .editor", "hello again")
+    tab.page.keyboard.press("Enter")
+    tab.wait("text=You said: hello again")
+    tab.done()
+    assert tab.count(".turn.user .picture img") == 1
+    assert tab.page.locator(".bubble").all_inner_texts() == ["notes.md", "hello again"]
 
 
 def test_a_file_that_is_neither_text_nor_picture_is_refused_in_words(tab: Tab) -> None:

@@ -691,9 +691,8 @@ class RunStream extends RunState {
 
   async #open() {
     this.#changed(this.#failures ? "reconnecting" : "connecting");
-    const cursor = this.#items.at(-1)?.[1] || this.cursor;
     this.#connection = new AbortController();
-    const response = await this.#unlessSilent(this.#source(cursor, this.id, this.#connection.signal));
+    const response = await this.#unlessSilent(this.#source(this.cursor, this.id, this.#connection.signal));
     const id = response.headers.get("x-streamkit-run") ?? /runs\/([\w-]+)$/.exec(response.headers.get("location") ?? "")?.[1];
     if (!this.id && id) this.#setId(id);
     if (response.status === 204) return false;
