@@ -20,13 +20,13 @@ import msgspec
 
 from ..core.steps import ChosenSource, RepeatableSource
 from ..errors import SourceError, UsageError
-from ..events import Event, StreamWarning
+from ..events import StreamWarning
 from ..sources.interrupt import Interruptible
 from ..sources.open_async import open_async
-from ..sources.source import AsyncSource, Batch
+from ..sources.source import AsyncSource, Batch, Source, close_nothing
+from ..sources.threads import direct, threaded_code
 from ..streams.tasks import scheduler, start_task
 from .calls import Mailbox, PendingCall
-from .code import CodeRun
 from .model_request import prepared_async
 from .steps import (
     OWN_EVENTS,
@@ -39,6 +39,7 @@ from .steps import (
     SendRequest,
     Step,
 )
+from .sync_steps import CodeSource
 
 __all__ = ["first_async_source"]
 
@@ -73,25 +74,13 @@ async def _source_of(step: OwnStep | SendRequest) -> AsyncSource:
             source.traits = msgspec.structs.replace(source.traits, protocol=protocol)
             return source
         case EmitEvents(events):
-            return _source_of_events(events)
+            return direct(Source(iter([events]), close_nothing, OWN_EVENTS))
         case RunCode(run):
-            return _source_of_run(run)
+            return threaded_code(CodeSource(run))
         case CallTools():
             return _AsyncToolCalls(step).source
         case ListTools():
             return _source_of_listing(step)
-
-
-def _source_of_events(events: list[Event]) -> AsyncSource:
-    batches = [events]
-
-    async def pull() -> Batch | None:
-        return batches.pop() if batches else None
-
-    async def close() -> None:
-        batches.clear()
-
-    return AsyncSource(pull, close, OWN_EVENTS)
 
 
 def _source_of_listing(step: ListTools) -> AsyncSource:
@@ -112,21 +101,6 @@ def _source_of_listing(step: ListTools) -> AsyncSource:
 
     async def close() -> None:
         pass
-
-    return AsyncSource(pull, close, OWN_EVENTS)
-
-
-def _source_of_run(run: CodeRun) -> AsyncSource:
-    """Return a run of code, read in a worker thread. Closing the source ends the run, whatever that thread waits
-    for."""
-    limiter = anyio.CapacityLimiter(1)
-
-    async def pull() -> Batch | None:
-        return await anyio.to_thread.run_sync(run.read, limiter=limiter, abandon_on_cancel=True) or None
-
-    async def close() -> None:
-        with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(run.close)
 
     return AsyncSource(pull, close, OWN_EVENTS)
 

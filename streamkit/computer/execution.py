@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import anyio
 import anyio.to_thread
@@ -22,6 +22,7 @@ from ..errors import SourceError
 from ..events import Event, StreamEnd
 from ..messages import Status
 from ..sources.source import AsyncSource, Readable, Source, SourceTraits
+from ..sources.threads import threaded_code
 from ..streams.readers import Loop
 from .background_run import BackgroundRun, CodeError, ExecutionStatus
 from .events import RunEvents
@@ -172,17 +173,7 @@ class Execution(Readable):
 
     def async_source(self) -> AsyncSource:
         """Return the run as the source of an async stream; a thread waits for its events."""
-        source = self.source()
-        pulling, closing = anyio.CapacityLimiter(1), anyio.CapacityLimiter(1)
-
-        async def pull() -> Any:
-            return await anyio.to_thread.run_sync(source.pull, limiter=pulling, abandon_on_cancel=True)
-
-        async def close() -> None:
-            with anyio.CancelScope(shield=True):  # even a cancelled task returns only when the run has ended
-                await anyio.to_thread.run_sync(source.close, limiter=closing)
-
-        return AsyncSource(pull, close, source.traits)
+        return threaded_code(self.source())
 
     def __aiter__(self) -> AsyncIterator[Event]:
         """As `__iter__`, for tasks; a thread waits for the events. One that is cancelled loses none of them."""

@@ -21,7 +21,7 @@ from ..errors import UsageError
 from .interrupt import Interruptible
 from .source import AsyncSource, Batch, Source, call_source
 
-__all__ = ["call_off_loop", "direct", "in_thread", "threaded"]
+__all__ = ["call_off_loop", "direct", "in_thread", "threaded", "threaded_code"]
 
 _T = TypeVar("_T")
 
@@ -99,6 +99,21 @@ def direct(source: Source) -> AsyncSource:
         source.close()
 
     return AsyncSource(pull, close, source.traits, items=source.items)
+
+
+def threaded_code(source: Source) -> AsyncSource:
+    """As `threaded`, of a source whose code has to end: closing it ends a pull that waits, and returns when the code has ended, even
+    in a cancelled task."""
+    pulling, closing = anyio.CapacityLimiter(1), anyio.CapacityLimiter(1)
+
+    async def pull() -> Batch:
+        return await anyio.to_thread.run_sync(source.pull, limiter=pulling, abandon_on_cancel=True)
+
+    async def close() -> None:
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(source.close, limiter=closing)
+
+    return AsyncSource(pull, close, source.traits)
 
 
 def threaded(source: Source) -> AsyncSource:
