@@ -18,10 +18,13 @@ import anyio
 import anyio.lowlevel
 
 _LONGEST = threading.TIMEOUT_MAX  # seconds
+# How many threads are woken at once. They wake the others; there are two in case the system does not run one of them.
+_AT_ONCE = 2
 
 __all__ = [
     "TaskWaker",
     "ThreadWaker",
+    "WaitingReaders",
     "Watch",
     "async_wait_until",
     "in_event_loop",
@@ -200,6 +203,29 @@ class _TrioWaker(TaskWaker):
 
     def close(self) -> None:
         self._event = None
+
+
+class WaitingReaders(dict[ThreadWaker | TaskWaker, None]):
+    """The wakers of readers that wait for the next event, in the order they came."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._line: deque[ThreadWaker] = deque()  # that are to be woken, each by the one before it
+
+    def wake(self) -> None:
+        """Wake them all: tasks at once, more than two threads one after the other."""
+        line = self._line if len(self) > _AT_ONCE else None
+        with contextlib.suppress(KeyError):  # another thread woke the last one
+            while self:
+                waker, _ = self.popitem()
+                if line is not None and isinstance(waker, ThreadWaker):
+                    waker.line = line
+                    line.append(waker)
+                else:
+                    waker.wake()
+        if line:
+            for _ in range(_AT_ONCE):
+                wake_next(line)
 
 
 class _LoopCalls:

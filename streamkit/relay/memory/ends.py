@@ -97,7 +97,7 @@ class MemoryWriter(LogWriter):
             cursors = run.log.append(events)
         run.heartbeat()
         if run.waiting:
-            run.wake()
+            run.waiting.wake()
         return cursors
 
     def ask(self, question_id: str, question: Mapping[str, Any], events: Sequence[bytes] = ()) -> list[str]:
@@ -109,7 +109,7 @@ class MemoryWriter(LogWriter):
             answer = run.questions.ask(question_id, question, self.epoch)
             cursors = run.log.append(events)
         run.heartbeat()
-        run.wake()
+        run.waiting.wake()
         if answer is not None:
             self._control(Answered(question_id, answer))
         return cursors

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 import weakref
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -25,15 +23,13 @@ from ..run_record import (
     lists_of,
     run_name,
 )
-from ..wakers import TaskWaker, ThreadWaker, in_event_loop, wake_next
+from ..wakers import WaitingReaders, in_event_loop
 from .log import Log
 
 __all__ = ["MemoryRun", "Overflow"]
 
 Overflow: TypeAlias = Literal["drop_oldest", "block", "error"]
 
-# How many threads are woken at once. They wake the others; there are two in case the system does not run one of them.
-_AT_ONCE = 2
 GRACE = 5.0  # seconds of silence after which a producer counts as gone if its threads have all ended
 
 
@@ -53,7 +49,7 @@ class MemoryRun:
         status: as it was stored; a producer that died did not change it.
         was_read: whether some reader has received an event.
         last_active: when the producer began, wrote, sent a heartbeat or ended the run, on the monotonic clock.
-        waiting: the wakers of readers that wait for the next event, in the order they came.
+        waiting: the wakers of readers that wait for the next event.
         watchers: functions that are called whenever a reader has received events or left.
         is_gone: whether the run was deleted.
         is_closed: whether its relay was closed.
@@ -79,8 +75,7 @@ class MemoryRun:
         self.is_gone = self.is_closed = self.has_producer = False
         self.busy = self.was_read = False
         self.last_active = time.monotonic()
-        self.waiting: dict[ThreadWaker | TaskWaker, None] = {}
-        self._line: deque[ThreadWaker] = deque()  # that are to be woken, each by the one before it
+        self.waiting = WaitingReaders()
         self.watchers: set[Callable[[], None]] = set()
         self.cancel_reason: str | None = None
         self._info = dict(info)
@@ -141,7 +136,7 @@ class MemoryRun:
         """Note that the producer of this epoch is gone: the next reader that has nothing to read ends the run. Takes no lock."""
         if epoch == self.epoch:
             self.has_producer = False
-            self.wake()
+            self.waiting.wake()
             self.report_progress()
 
     def check(self, epoch: int) -> None:
@@ -173,7 +168,7 @@ class MemoryRun:
             self._error = None if error is None else dict(error)
             self._ended_at = time.time()
             self.questions.close()
-        self.wake()
+        self.waiting.wake()
 
     def delete(self) -> None:
         """Make readers and the producer fail: the run was deleted."""
@@ -182,14 +177,14 @@ class MemoryRun:
             self.is_gone, self.has_producer = True, False
             if self.status not in FINAL:
                 self.questions.close()
-        self.wake()
+        self.waiting.wake()
         receive(Fenced("gone"))
         self.report_progress()
 
     def close(self) -> None:
         """Make readers fail: the relay was closed."""
         self.is_closed = True
-        self.wake()
+        self.waiting.wake()
 
     # -- questions
 
@@ -317,32 +312,6 @@ class MemoryRun:
         """Wake producers that wait for room: a reader went on or left."""
         for wake in [*self.watchers]:
             wake()
-
-    def wake(self) -> None:
-        """Wake all readers that wait for an event: tasks at once, more than two threads one after the other."""
-        waiting = self.waiting
-        if len(waiting) > _AT_ONCE:
-            self._wake_many()
-        while waiting:
-            try:
-                waker, _ = waiting.popitem()
-            except KeyError:
-                return  # another thread woke the last one
-            waker.wake()
-
-    def _wake_many(self) -> None:
-        line, waiting = self._line, self.waiting
-        with contextlib.suppress(KeyError):  # another thread woke the last one
-            while waiting:
-                waker, _ = waiting.popitem()
-                if isinstance(waker, ThreadWaker):
-                    waker.line = line
-                    line.append(waker)
-                else:
-                    waker.wake()
-        if line:
-            for _ in range(_AT_ONCE):
-                wake_next(line)
 
 
 def _nobody() -> None:
