@@ -710,11 +710,12 @@ def test_a_reader_of_another_process_that_died_does_not_count_for_long() -> None
         eventually(lambda: relay.get("run").readers == 0)  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_what_is_alive_is_reported_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A producer that has nothing to write renews its lease, and its run's record and entry in the lists; a reader, its own."""
     monkeypatch.setattr("streamkit.relay.redis.threads._TICK", 0.02)
-    monkeypatch.setattr("streamkit.relay.redis.poller.READER_LIFETIME", 3.0)
-    relay = ON_REDIS.make(lease=3.0, ttl_running=2.0)
+    monkeypatch.setattr("streamkit.relay.redis.poller.READER_LIFETIME", 6.0)
+    relay = ON_REDIS.make(lease=6.0, ttl_running=6.0)
     writer = relay.open("run", control=lambda control: None)
     reading = relay.read("run")
     writer.append(lines(1))
