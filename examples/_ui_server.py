@@ -25,7 +25,7 @@ from streamkit.server import create_app
 from streamkit.testing import ModelServer, Reply, Request, Text, ToolCall
 
 CODE = "print(sum(range(101)))"
-WORDS = " ".join(f"word{number}" for number in range(120))
+WORDS = " ".join(f"word{number}" for number in range(60))
 
 
 def reply(request: Request) -> Reply:
@@ -36,7 +36,7 @@ def reply(request: Request) -> Reply:
         return Reply(f"The code printed {items[-1]['content'].strip()}.")
     said = str(items[-1]["content"])
     if "slow" in said:
-        return Reply(WORDS, delay=0.04)
+        return Reply(WORDS, delay=0.08)
     call = ToolCall("execute", {"language": "python", "code": CODE})
     return Reply(Text("Let me add them up."), *[call] * (2 if "twice" in said else 1), delay=0.01)
 

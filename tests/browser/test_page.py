@@ -52,6 +52,8 @@ def test_code_is_edited_before_it_runs_and_a_no_has_a_reason(tab: Tab) -> None:
     tab.send("draw again")
     tab.wait(".question")
     tab.page.click(".question >> text=Decline")
+    tab.page.keyboard.press("Escape")  # back to the question: the answer goes on
+    tab.page.click(".question >> text=Decline")
     tab.page.fill(".question input", "not <b>now</b>")
     tab.page.keyboard.press("Enter")
     tab.done()
@@ -72,10 +74,11 @@ def test_code_that_raised_is_shown_as_failed_and_a_copied_answer_is_its_markdown
 
 
 def test_what_went_to_stderr_has_its_own_colour(tab: Tab) -> None:
-    tab.send("warn me")
+    """Behind a character of two units, too."""
+    tab.send("smile")
     tab.page.click(".question .primary")
     tab.done()
-    assert tab.text(".card .console").split() == ["one", "two", "three"]
+    assert tab.text(".card .console").split() == ["\U0001f600", "two", "three"]
     assert tab.text(".card .console .stderr") == "two"
     assert tab.count(".card .console .stderr") == 1
 
@@ -409,6 +412,7 @@ def test_text_can_be_read_in_both_themes_and_nothing_overflows_on_a_phone(own_ta
     own_tab.page.keyboard.press("Escape")
     own_tab.done()
     own_tab.page.click("#theme")
+    own_tab.page.reload()
     assert own_tab.page.evaluate("document.documentElement.dataset.theme") == "light"
 
 

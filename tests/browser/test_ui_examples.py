@@ -50,27 +50,31 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     return dist
 
 
-@pytest.fixture
-def page(browser: Any, request: Any, build: Callable[[str], Path]) -> Generator[Any]:
-    """The example whose name is the test's parameter, built and served; at the end without an error in the console."""
+@pytest.fixture(scope="module")
+def address(request: Any, build: Callable[[str], Path]) -> Generator[str]:
+    """That of the example whose name is the test's parameter, built and served."""
     command = [sys.executable, str(EXAMPLES / "_ui_server.py"), str(build(request.param))]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     assert server.stdout is not None
-    context = browser.new_context()
+    try:
+        yield server.stdout.readline().strip()
+    finally:
+        server.terminate()
+        server.communicate(timeout=300)
+
+
+@pytest.fixture
+def page(context: Any, address: str) -> Generator[Any]:
+    """The example's page; at the end without an error in the console."""
     page = context.new_page()
     faults: list[str] = []
     page.on("pageerror", lambda error: faults.append(str(error)))
     page.on("console", lambda one: faults.append(one.text) if one.type == "error" and "404" not in one.text else None)
-    try:
-        page.goto(server.stdout.readline().strip())
-        page.wait_for_selector("form input")
-        yield page
-        assert faults == []
-    finally:
-        context.close()
-        server.terminate()
-        server.communicate(timeout=300)
+    page.goto(address)
+    page.wait_for_selector("form input")
+    yield page
+    assert faults == []
 
 
 def say(page: Any, text: str) -> None:
@@ -84,7 +88,7 @@ def wait(page: Any, text: str) -> None:
     page.wait_for_selector(f"text={text}", timeout=60_000)
 
 
-@pytest.mark.parametrize("page", ["react-usechat"], indirect=True)
+@pytest.mark.parametrize("address", ["react-usechat"], indirect=True)
 def test_use_chat_sends_the_answer_to_one_question_of_two(page: Any) -> None:
     """The agent asks the second after the first code has run. A declined call is one after a reload, too."""
     say(page, "Do it twice.")
@@ -99,7 +103,7 @@ def test_use_chat_sends_the_answer_to_one_question_of_two(page: Any) -> None:
     assert [one.get_attribute("data-state") for one in page.locator(".call").all()] == states
 
 
-@pytest.mark.parametrize("page", ["react-usechat"], indirect=True)
+@pytest.mark.parametrize("address", ["react-usechat"], indirect=True)
 def test_use_chat_approves_declines_stops_and_goes_on_after_a_reload(page: Any) -> None:
     say(page, "Add the numbers up to 100.")
     page.click("text=Run")
@@ -114,17 +118,17 @@ def test_use_chat_approves_declines_stops_and_goes_on_after_a_reload(page: Any) 
     page.reload()
     wait(page, "word20 word21")
     assert page.locator("article.user").count() == 3
-    until(lambda: page.locator("article.assistant").last.inner_text().endswith("word119"), page)
+    until(lambda: page.locator("article.assistant").last.inner_text().endswith("word59"), page)
     words = page.locator("article.assistant").last.inner_text().split()
-    assert words == [f"word{number}" for number in range(120)], "nothing is lost, and nothing comes twice"
+    assert words == [f"word{number}" for number in range(60)], "nothing is lost, and nothing comes twice"
     say(page, "slow again")
     wait(page, "word10 word11")
     page.click("text=Stop")
     page.wait_for_selector("text=Send")
-    assert "word119" not in page.locator("article.assistant").last.inner_text()
+    assert "word59" not in page.locator("article.assistant").last.inner_text()
 
 
-@pytest.mark.parametrize("page", ["ag-ui"], indirect=True)
+@pytest.mark.parametrize("address", ["ag-ui"], indirect=True)
 def test_the_ag_ui_client_is_interrupted_and_resumes(page: Any) -> None:
     say(page, "Add the numbers up to 100.")
     page.click("text=Run")
@@ -143,7 +147,7 @@ def test_the_ag_ui_client_is_interrupted_and_resumes(page: Any) -> None:
     until(lambda: page.locator("article.tool", has_text="5050").count() == 3, page)
 
 
-@pytest.mark.parametrize("page", ["ag-ui"], indirect=True)
+@pytest.mark.parametrize("address", ["ag-ui"], indirect=True)
 def test_a_page_of_ag_ui_goes_on_after_a_reload(page: Any) -> None:
     """At a question, which a message takes the place of, and in mid-answer; Stop ends the run."""
     say(page, "Add the numbers up to 100.")
@@ -155,14 +159,14 @@ def test_a_page_of_ag_ui_goes_on_after_a_reload(page: Any) -> None:
     page.reload()
     wait(page, "word20 word21")
     assert page.locator("article.user").count() == 2
-    until(lambda: page.locator("article.assistant").last.inner_text().endswith("word119"), page)
+    until(lambda: page.locator("article.assistant").last.inner_text().endswith("word59"), page)
     words = page.locator("article.assistant").last.inner_text().split()
-    assert words == [f"word{number}" for number in range(120)], "nothing is lost, and nothing comes twice"
+    assert words == [f"word{number}" for number in range(60)], "nothing is lost, and nothing comes twice"
     say(page, "slow again")
     until(lambda: page.locator("article.assistant", has_text="word10 word11").count() == 2, page)
     button(page, "Stop").click()
     page.wait_for_selector("text=Send")
-    assert "word119" not in page.locator("article.assistant").last.inner_text()
+    assert "word59" not in page.locator("article.assistant").last.inner_text()
     assert page.is_hidden("#problem")
 
 
