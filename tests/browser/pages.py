@@ -234,9 +234,14 @@ class Proxy:
             one.close()
         self._sockets.clear()
 
-    def restore(self) -> None:
-        """Take connections again."""
-        self._is_down = False
+    @contextlib.contextmanager
+    def down(self) -> Generator[None]:
+        """Cut all connections, and take none meanwhile."""
+        self.cut(stays_down=True)
+        try:
+            yield
+        finally:
+            self._is_down = False
 
     def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)  # closing it would not end the thread that accepts

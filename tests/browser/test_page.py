@@ -188,9 +188,8 @@ def test_a_cut_connection_resumes_without_loss_or_repeat(tab: Tab, proxy: Proxy)
         tab.wait(f"text=word{number}")
         proxy.cut()
     tab.wait("text=word50")
-    proxy.cut(stays_down=True)
-    tab.wait("#connection:not(:empty)")
-    proxy.restore()
+    with proxy.down():
+        tab.wait("#connection:not(:empty)")
     check_slow_answer(tab)
     assert tab.text("#connection") == ""
 
@@ -494,14 +493,13 @@ def test_a_server_that_is_back_is_found_within_two_seconds(own_tab: Tab, proxy: 
         "request", lambda request: attempts.append(request.url) if request.url.endswith("/events") else None
     )
     own_tab.page.clock.install()
-    proxy.cut(stays_down=True)
-    own_tab.wait("#connection:not(:empty)")
-    for _ in range(8):
-        before = len(attempts)
-        own_tab.page.clock.run_for(2100)
-        until(lambda before=before: len(attempts) > before, own_tab.page)  # type: ignore[misc]
-        until(lambda: own_tab.text("#connection") != "", own_tab.page)
-    proxy.restore()
+    with proxy.down():
+        own_tab.wait("#connection:not(:empty)")
+        for _ in range(8):
+            before = len(attempts)
+            own_tab.page.clock.run_for(2100)
+            until(lambda before=before: len(attempts) > before, own_tab.page)  # type: ignore[misc]
+            until(lambda: own_tab.text("#connection") != "", own_tab.page)
     own_tab.page.clock.resume()
     own_tab.done()
     assert own_tab.text(".turn.assistant .prose").split() == WORDS

@@ -117,16 +117,13 @@ def test_what_could_not_be_sent_is_not_lost_nor_is_the_turn_before_it(tab: Tab) 
 def test_a_message_that_finds_no_server_can_be_taken_back(tab: Tab, proxy: Proxy) -> None:
     tab.send("first")
     tab.done()
-    proxy.cut(stays_down=True)
-    try:
+    with proxy.down():
         tab.send("into the void")
         tab.wait("#connection:not(:empty)")
         assert "Connection lost" in tab.text("#connection")
         tab.page.keyboard.press("Escape")
         until(lambda: tab.page.input_value("#input") == "into the void", tab.page)
         assert tab.count(".turn.user") == 1 and tab.page.is_visible("#send")
-    finally:
-        proxy.restore()
     tab.page.reload()
     tab.wait("text=You said: first")
     until(lambda: tab.page.input_value("#input") == "into the void", tab.page)  # a reload keeps what is written
