@@ -588,7 +588,7 @@ def test_a_refusal_is_no_text() -> None:
     assert texts(story) == []
 
 
-def test_texts_and_refusals_of_an_item_have_the_same_ids_when_encoded_again() -> None:
+def test_texts_and_refusals_of_an_item_are_parts_of_it_when_encoded_again() -> None:
     parts = [
         {"type": "output_text", "text": "a"},
         {"type": "refusal", "refusal": "no"},
@@ -597,7 +597,7 @@ def test_texts_and_refusals_of_an_item_have_the_same_ids_when_encoded_again() ->
     stream = sk.stream([completed(message(content=parts))], protocol="openai_responses")
     encoded = [*stream.chunks("openai_responses")]
     again = sk.stream(encoded, protocol="openai_responses").get_final_messages()
-    assert [(m.id, m.content) for m in again] == [(m.id, m.content) for m in stream.messages]
+    assert [(m.id, m.group, m.content) for m in again] == [(m.id, m.group, m.content) for m in stream.messages]
 
 
 def test_reasoning_has_a_message_for_each_part() -> None:
