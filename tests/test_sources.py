@@ -930,3 +930,80 @@ def test_a_response_of_binary_content_is_refused() -> None:
     response = httpx.Response(200, headers={"content-type": "image/png"}, stream=httpx.ByteStream(b"data: {}\n\n"))
     with pytest.raises(sk.UsageError, match="image/png"):
         sk.stream(response).until_done()
+
+
+class Noting:
+    """An iterable in both forms, which notes its end. `response` is that of an SDK's stream around which this stands."""
+
+    def __init__(self, *, response: Any = None, error: Exception | None = None) -> None:
+        self.ended: list[str] = []
+        self.response = response
+        self.error = error
+
+    def __iter__(self) -> Iterator[Any]:
+        try:
+            yield from chat("Hel", "lo")[1:]
+        finally:
+            self.ended.append("iterator")
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        try:
+            for item in chat("Hel", "lo")[1:]:
+                yield item
+        finally:
+            self.ended.append("iterator")
+
+    def close(self) -> None:
+        self.ended.append("iterable")
+        if self.error is not None:
+            raise self.error
+
+
+class Context:
+    """A context manager in both forms, which gives this."""
+
+    def __init__(self, inner: Noting) -> None:
+        self.inner = inner
+
+    def __enter__(self) -> Noting:
+        return self.inner
+
+    def __exit__(self, *_: object) -> None:
+        self.inner.ended.append("context")
+
+    async def __aenter__(self) -> Noting:
+        return self.inner
+
+    async def __aexit__(self, *_: object) -> None:
+        self.inner.ended.append("context")
+
+
+@every_face
+@body
+async def test_a_context_is_left_when_what_it_gave_is_closed(face: Face) -> None:
+    """At the stream's end, and where it is closed before."""
+    for ending in ("until_done", "close"):
+        inner = Noting()
+        stream = face.stream(Context(inner))
+        async for _ in stream:
+            break
+        await getattr(stream, ending)()
+        assert inner.ended == ["iterator", "iterable", "context"]
+
+
+@every_face
+@body
+async def test_an_error_of_closing_is_the_sources(face: Face) -> None:
+    error = OSError("cannot be closed")
+    with pytest.raises(sk.SourceError, match="cannot be closed") as caught:
+        await face.stream(Noting(error=error)).until_done()
+    assert caught.value.__cause__ is error
+
+
+@every_face
+@body
+async def test_what_stands_around_a_stream_that_was_read_has_items_of_its_own(face: Face) -> None:
+    """All of them come, also the one that shows whether there are any."""
+    response = httpx.Response(200, stream=httpx.ByteStream(b""))
+    response.close()
+    assert await face.stream(Noting(response=response)).get_final_text() == "Hello"

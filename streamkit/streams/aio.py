@@ -10,7 +10,7 @@ import types
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Generic, Self
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, cast
 
 import anyio
 
@@ -285,7 +285,8 @@ class AsyncStreamManager(EventLoopManager, Generic[T]):
             if signal is _NOT_BEGUN:
                 signal = course.send(None) if error is None else course.throw(error)
             while True:
-                event: Event | None = yield from finish(course, signal, sleeps)
+                steps: Any = finish(course, signal, sleeps)  # Any: its type shows an awaitable alone
+                event = cast("Event | None", (yield from steps))
                 if event is None or not to_end:
                     return event
                 signal = course.send(None)
