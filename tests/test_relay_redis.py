@@ -827,6 +827,18 @@ def test_a_right_that_is_missing_is_named_at_once(rules: list[str], without: str
         server.close()
 
 
+def test_what_was_written_is_stored_when_its_relay_is_closed() -> None:
+    """However much it is; nobody has flushed it."""
+    one = ON_REDIS.make()
+    with relay_at(shared_server().url, prefix=one.prefix) as other:
+        other.open("run", control=lambda control: None).append(lines(20_000))
+    reading = one.read("run")
+    seen: list[int] = []
+    while len(seen) < 20_000:
+        seen += [json.loads(entry.data)["n"] for entry in reading.pull()]
+    assert seen == [*range(1, 20_001)]
+
+
 def test_two_relays_share_their_runs() -> None:
     """One produces and asks, the other reads, answers and cancels."""
     one = ON_REDIS.make()
