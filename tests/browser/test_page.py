@@ -190,6 +190,8 @@ def test_a_cut_connection_resumes_without_loss_or_repeat(tab: Tab, proxy: Proxy)
     tab.wait("text=word50")
     with proxy.down():
         tab.wait("#connection:not(:empty)")
+        shown = tab.text(".turn.assistant .prose").split()
+        assert shown == WORDS[: len(shown)], "at its end the answer would come as a whole"
     check_slow_answer(tab)
     assert tab.text("#connection") == ""
 
