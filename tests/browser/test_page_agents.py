@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .pages import CHROMIUM, Tab
+from .pages import CHROMIUM, SIZE, Tab
 
 pytestmark = [
     pytest.mark.slow,
@@ -30,6 +30,10 @@ def test_a_sub_agent_is_shown_inside_its_call(tab: Tab) -> None:
     assert tab.text(".inner .card .state") == "Waits for your yes"
     assert tab.page.locator(".tool .state").all_inner_texts()[0] == "Working"
     picture(tab, "question")
+    tab.page.set_viewport_size({"width": 360, "height": 800})
+    assert tab.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it is readable on a small page"
+    picture(tab, "small")
+    tab.page.set_viewport_size(SIZE)
     tab.page.click(".inner .question .primary")
     tab.done()
     assert tab.page.locator("details.fold.tool:has(.inner:not([hidden]))").get_attribute("open") is None
@@ -56,16 +60,6 @@ def test_a_conversation_shows_it_in_the_same_way_later(tab: Tab) -> None:
     assert tab.text(".inner .card .state") == "Ran"
     assert tab.count(".turn.assistant > .text") == 2
     picture(tab, "later")
-
-
-def test_it_is_readable_on_a_small_page(tab: Tab) -> None:
-    tab.page.set_viewport_size({"width": 360, "height": 800})
-    tab.send("nest on a phone")
-    tab.wait(".inner .question")
-    assert tab.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    picture(tab, "small")
-    tab.page.click(".inner .question .primary")
-    tab.done()
 
 
 @pytest.mark.parametrize("text", ["pay nobody", "nest nobody"])
