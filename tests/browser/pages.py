@@ -135,7 +135,9 @@ class Model:
             case "warn":
                 return Reply(execute("import sys\nprint('one')\nprint('two', file=sys.stderr)\nprint('three')"))
             case "smile":
-                return Reply(execute("import sys\nprint('\U0001f600')\nprint('two', file=sys.stderr)\nprint('three')"))
+                return Reply(
+                    execute("import sys\nprint('\U0001f600\U0001f600')\nprint('two', file=sys.stderr)\nprint('three')")
+                )
             case "quiet":
                 return Reply(execute("x = 1"))
             case "cobol":

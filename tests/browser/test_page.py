@@ -74,11 +74,11 @@ def test_code_that_raised_is_shown_as_failed_and_a_copied_answer_is_its_markdown
 
 
 def test_what_went_to_stderr_has_its_own_colour(tab: Tab) -> None:
-    """Behind a character of two units, too."""
+    """Behind characters of two units, too."""
     tab.send("smile")
     tab.page.click(".question .primary")
     tab.done()
-    assert tab.text(".card .console").split() == ["\U0001f600", "two", "three"]
+    assert tab.text(".card .console").split() == ["\U0001f600\U0001f600", "two", "three"]
     assert tab.text(".card .console .stderr") == "two"
     assert tab.count(".card .console .stderr") == 1
 

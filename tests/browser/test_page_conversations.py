@@ -137,7 +137,10 @@ def test_pictures_and_text_files_are_dropped_and_pasted(tab: Tab) -> None:
     tab.wait("#attached >> text=notes.md")
     drop(tab, "gone.txt", "text/plain", b"x")
     tab.page.click("#attached [aria-label='Remove gone.txt']")
-    tab.send("hello files")
+    with tab.page.expect_request(lambda one: one.url.endswith("/runs")) as sent:
+        tab.send("hello files")
+    texts = [message["content"] for message in sent.value.post_data_json["input"]]
+    assert texts[1] == "notes.md:\n\n`````md\na\n````\nb\n`````"
     tab.done()
     assert tab.count("#attached .chip") == 0
     assert tab.page.locator(".bubble").all_inner_texts() == ["notes.md", "hello files"]
