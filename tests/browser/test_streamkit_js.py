@@ -345,3 +345,11 @@ def test_a_run_whose_response_is_lost_is_sent_again_with_the_same_key() -> None:
     assert len(sent) == 3
     [(method, key, cursor)] = {tuple(one) for one in sent}
     assert method == "POST" and len(key) == 32 and cursor is None
+
+
+def test_a_line_of_an_event_may_end_with_cr_and_lf_in_two_pieces() -> None:
+    source = """
+      const parser = new js.SseParser();
+      console.log(JSON.stringify(["data: a\\r", "\\ndata: b\\r", "\\n\\r\\n"].flatMap((piece) => [...parser.feed(piece)])));
+    """
+    assert script(source) == ["a\nb"]
