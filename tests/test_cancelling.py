@@ -3,6 +3,7 @@ a producer of the caller's, and in `then=`."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import http.client
 import json
@@ -12,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -701,3 +702,21 @@ async def test_a_cancel_that_comes_when_the_source_was_just_opened_is_not_lost(f
             finally:
                 sys.setprofile(None)
             assert stream.status == "cancelled"
+
+
+def test_cancel_ends_a_pull_that_sleeps_for_no_time() -> None:
+    """It waits for nothing that could be cancelled: each sleep ends in the event loop's next round."""
+
+    async def items() -> AsyncIterator[Any]:
+        yield chat("a")[0]
+        while True:  # noqa: ASYNC110 - it spins
+            await asyncio.sleep(0)
+
+    async def read() -> None:
+        stream = sk.astream(items())
+        asyncio.get_running_loop().call_later(0.01, stream.cancel)
+        async with asyncio.timeout(5):
+            await stream.until_done()
+        assert stream.status == "cancelled"
+
+    asyncio.run(read())
