@@ -1513,7 +1513,7 @@ async def test_a_deferral_without_a_limit_is_taken_back_when_its_reader_leaves(
     a hook of its own has deferred the question without a limit."""
     monkeypatch.setattr("streamkit.relay.questions.UNATTENDED", 0.1)
     monkeypatch.setattr("streamkit.relay.questions._HEARTBEAT", 0.1)
-    monkeypatch.setattr("streamkit.relay.redis.threads._LOOK", 0.1)
+    monkeypatch.setattr("streamkit.relay.redis.sender._LOOK", 0.1)
     emitter = sk.Emitter(relay_of())
     outcomes: list[Any] = []
 

@@ -24,9 +24,9 @@ import redis
 import streamkit as sk
 from streamkit.errors import ProducerFenced
 from streamkit.relay import Cancelled, Control, Fenced, RedisRelay
-from streamkit.relay.redis.commands import Append
 from streamkit.relay.redis.record import Keys, ListKeys
 from streamkit.relay.redis.scripts import every_script
+from streamkit.relay.redis.write_buffer import Append
 from streamkit.stores import RedisStore
 
 from .endurance.redis import kill_rounds, many_runs

@@ -9,6 +9,7 @@ import secrets
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import count
@@ -16,10 +17,11 @@ from itertools import count
 from ...errors import StoredData, UsageError
 from ...redis_link import Link, RedisServer, text_to_bytes
 from ..run_record import LogPosition
-from .poller import LosableCommand, Poller
+from .poller import Poller
 from .reading import RedisReading, RunSubscription, has_position
 from .record import Keys, StoredQuestion
-from .threads import Listener, Sender, Worker
+from .sender import Sender, WriteJob
+from .threads import Listener, Worker
 from .write_buffer import WriteBuffer
 
 __all__ = ["RedisBackend", "RedisBackends"]
@@ -42,38 +44,37 @@ class RedisBackend:
 
     def __init__(self, link: Link, prefix: str, lease: float, end_abandoned: Callable[[str], None]) -> None:
         self.link = link
-        self.prefix = prefix
+        self._prefix = prefix
         self.lease = lease
         self._end_abandoned = end_abandoned
-        self._controls = Worker("controls")  # in which producers receive what concerns them
-        self._answers = Worker("answers")  # stores the answers of tasks
-        self._endings = Worker("endings")
-        self._sender = Sender(self)
+        self._worker = Worker()  # passes on what concerns producers, stores the answers of tasks, ends runs
+        self._again: deque[Callable[[], object]] = deque()  # jobs that could not be done while Redis was away
+        self._sender = Sender(self, link)
         self._poller = Poller(self, link)
         self._listeners: dict[RedisServer, Listener] = {}  # more than one while runs are moved to another node
         self._wake_channel = f"{prefix}:wake:{secrets.token_hex(8)}".encode()
-        self._lock = threading.Lock()
+        self._wake = ("PUBLISH", self._wake_channel, b"")  # has all listeners update their subscriptions
+        self._lock = threading.RLock()  # a relay may be dropped, and closed, where the garbage collector runs
         self._subscriptions: dict[str, RunSubscription] = {}
         self._by_channel: dict[bytes, RunSubscription | WriteBuffer] = {}
         # The channels that are subscribed, those included that nobody reads any more, and who is subscribed to each: where a
         # run has moved, the listener of its new node may be heard before that of the old one.
         self._confirmed: dict[bytes, Listener] = {}
         self._buffers: dict[str, WriteBuffer] = {}
-        self._ending: set[str] = set()
+        self._abandoned: dict[str, None] = {}  # runs that the worker ends, the first one now
         self._is_running = self.is_closed = False
         self._token = secrets.token_hex(6)
         self._numbers = count(1)
 
-    def keys(self, run_id: str) -> Keys:
-        """Return the keys of a run."""
-        return Keys(self.prefix, run_id)
-
-    def _start(self) -> None:
-        """Start the threads. With the lock held."""
-        if not self._is_running and not self.is_closed:
-            self._is_running = True
-            self._poller.start()
-            self.link.when_moved(self._moved)
+    def start(self) -> None:
+        """Start the threads, if they have not started yet."""
+        with self._lock:
+            if not self._is_running and not self.is_closed:
+                self._is_running = True
+                self._sender.start()
+                self._poller.start()
+                self._worker.start()
+                self.link.when_moved(self._moved)
 
     def close(self) -> None:
         """End the threads."""
@@ -81,19 +82,18 @@ class RedisBackend:
             if self.is_closed:
                 return
             self.is_closed = True
-        self._answers.finish()
+        self.try_again()
+        self._worker.finish()
+        listeners = [*self._listeners.values()]
+        for listener in listeners:
+            listener.stop_soon()
         self._sender.stop()
-        if self._is_running:
-            listeners = [*self._listeners.values()]
-            for listener in listeners:
-                listener.stop_soon()
-            self._poller.stop(self._wake())
-            for subscription in self.subscriptions():
-                subscription.fail(UsageError(f"run {subscription.run_id!r}: its relay was closed while it was read"))
-            for listener in listeners:
-                listener.stop()
-        self._controls.stop()
-        self._endings.stop()
+        self._poller.put(self._wake)
+        self._poller.finish()
+        for subscription in self.subscriptions():
+            subscription.fail(UsageError(f"run {subscription.run_id!r}: its relay was closed while it was read"))
+        for listener in listeners:
+            listener.stop()
 
     # -- readings
 
@@ -102,10 +102,10 @@ class RedisBackend:
         with self._lock:
             if self.is_closed:
                 raise UsageError(f"run {run_id!r} cannot be read: its relay is closed")
-            self._start()
+            self.start()
             subscription = self._subscriptions.get(run_id)
             if subscription is None or subscription.is_gone:
-                subscription = self._subscriptions[run_id] = RunSubscription(run_id, self.keys(run_id))
+                subscription = self._subscriptions[run_id] = RunSubscription(run_id, Keys(self._prefix, run_id))
                 subscription.is_confirmed = subscription.keys.log in self._confirmed
                 self._follow(subscription.keys.log, subscription)
             key = next(self._numbers)
@@ -127,14 +127,14 @@ class RedisBackend:
             return
         if not subscription.readings:
             subscription.empty_since = time.monotonic()
-        self._poller.put(LosableCommand("ZREM", subscription.keys.readers, member))
+        self._poller.put(("ZREM", subscription.keys.readers, member))
         buffer = self._buffers.get(subscription.run_id)
         if buffer is not None and buffer.controls.has_questions:
-            self._look_later(buffer)
+            self.call_later(buffer.controls.look)
 
     def look(self, reading: RedisReading) -> bool:
         """Have the log read for a reading, now or once its channel is subscribed. Returns whether
-        this call made the poller look."""
+        this call caused it."""
         if reading.subscription is None or not reading.subscription.is_confirmed or reading.is_looking:
             return False
         reading.is_looking = True
@@ -143,7 +143,7 @@ class RedisBackend:
 
     def skip(self, subscription: RunSubscription, member: str, question_id: str) -> None:
         """Store that a reader goes on without an answer to a question."""
-        self._controls.put(partial(self._skip, subscription, member, question_id))
+        self.call_later(partial(self._skip, subscription, member, question_id))
 
     def _skip(self, subscription: RunSubscription, member: str, question_id: str) -> None:
         keys = subscription.keys
@@ -173,8 +173,7 @@ class RedisBackend:
 
     def questions(self, run_id: str) -> Mapping[str, StoredQuestion] | None:
         """Return the questions of a run as its readings in this process have them, with those of all events that these
-        have found; None if nothing reads it here. (An answer that came since does not matter to a reader: the first one
-        counts.)"""
+        have found; None if nothing reads it here. (For a reader, an answer that came since is none: the first one counts.)"""
         subscription = self._subscriptions.get(run_id)
         return None if subscription is None or subscription.is_gone else subscription.questions
 
@@ -186,7 +185,7 @@ class RedisBackend:
 
     def has(self, run_id: str, position: LogPosition) -> bool:
         """Whether the events after a position are in the log."""
-        keys = self.keys(run_id)
+        keys = Keys(self._prefix, run_id)
         entries, at = self.link.ask(
             ("XRANGE", keys.log, b"%d-%d" % position, "+", "COUNT", 1), ("HGET", keys.snapshot, "at")
         )
@@ -213,15 +212,28 @@ class RedisBackend:
                 return
         elif state.status != "paused" or state.cancel is None:
             return
-        if subscription.run_id not in self._ending:
-            self._ending.add(subscription.run_id)
-            self._endings.put(partial(self._end_one, subscription.run_id))
+        with self._lock:
+            is_first = not self._abandoned
+            self._abandoned[subscription.run_id] = None
+        if is_first:
+            self.call_later(self._end_next)
 
-    def _end_one(self, run_id: str) -> None:
+    def _end_next(self) -> None:
+        """End one run. The next one has to wait for what else the worker has to do."""
+        with self._lock:
+            run_id = next(iter(self._abandoned))
         try:
-            self._end_abandoned(run_id)
+            if not self.is_closed:
+                self._end_abandoned(run_id)
+        except UsageError:
+            if not self.is_closed:  # meanwhile
+                raise
         finally:
-            self._ending.discard(run_id)
+            with self._lock:
+                del self._abandoned[run_id]
+                has_more = bool(self._abandoned)
+            if has_more:
+                self.call_later(self._end_next)
 
     # -- producers
 
@@ -230,10 +242,9 @@ class RedisBackend:
         with self._lock:
             if self.is_closed:
                 raise UsageError(f"run {buffer.run_id!r} cannot be written: its relay is closed")
-            self._start()
+            self.start()
             self._buffers[buffer.run_id] = buffer
             self._follow(buffer.keys.news, buffer)
-        self._sender.start()
 
     def remove(self, buffer: WriteBuffer) -> None:
         """Remove a producer that has left."""
@@ -251,50 +262,44 @@ class RedisBackend:
         with self._lock:
             return [*self._buffers.values()]
 
-    def _look_later(self, buffer: WriteBuffer) -> None:
-        self._controls.put(buffer.controls.look)
+    # -- its threads
 
-    def send(self, buffer: WriteBuffer) -> None:
-        """Send what a buffer has. It takes no lock."""
-        self._sender.put(buffer)
+    def put(self, job: WriteJob) -> None:
+        """Have the sender do this. It takes no lock."""
+        self._sender.put(job)
 
-    def send_later(self, write: Callable[[], object]) -> None:
-        """Call a function that puts something into a buffer. It takes no lock."""
-        self._sender.put(write)
+    def call_later(self, call: Callable[[], object]) -> None:
+        """Call a function that may wait, in the worker. It takes no lock."""
+        self._worker.put(call)
 
-    def notify(self, call: Callable[[], object]) -> None:
-        """Call a function that passes something on to a producer, in a thread of its own."""
-        self._controls.put(call)
+    def call_again(self, call: Callable[[], object]) -> None:
+        """Call a function that failed because Redis is away, a little later."""
+        self._again.append(call)
 
-    def store_answer(self, call: Callable[[], object]) -> None:
-        """Call a function that stores an answer, in a thread where it may wait."""
-        self._answers.put(call)
+    def try_again(self) -> None:
+        """Call what `call_again` was called with."""
+        while self._again:
+            self._worker.put(self._again.popleft())
 
     # -- channels
 
     def _follow(self, channel: bytes, target: RunSubscription | WriteBuffer) -> None:
         """Subscribe to a channel. With the lock held."""
         self._by_channel[channel] = target
-        server = self.link.server_of(channel)
-        if server is not None:
-            self._listen_to(server)
-        self._poller.put(self._wake())
-
-    def _listen_to(self, server: RedisServer) -> None:
-        if server not in self._listeners and not self.is_closed:
-            listener = self._listeners[server] = Listener(self, self.link, server, self._wake_channel)
-            listener.start()
-
-    def _wake(self) -> LosableCommand:
-        return LosableCommand("PUBLISH", self._wake_channel, b"")
+        self._listen_on([channel])
 
     def _moved(self) -> None:
         """Listen to the nodes that runs were moved to."""
         with self._lock:
-            for server in {self.link.server_of(channel) for channel in self._by_channel}:
-                if server is not None:
-                    self._listen_to(server)
-        self._poller.put(self._wake())
+            self._listen_on(self._by_channel)
+
+    def _listen_on(self, channels: Iterable[bytes]) -> None:
+        """Have a listener for the server of each of these channels, and all of them update what they subscribe to."""
+        for server in {self.link.server_of(channel) for channel in channels}:
+            if server is not None and server not in self._listeners and not self.is_closed:
+                listener = self._listeners[server] = Listener(self, self.link, server, self._wake_channel)
+                listener.start()
+        self._poller.put(self._wake)
 
     # -- called by the listeners
 
@@ -323,7 +328,7 @@ class RedisBackend:
                 if (reading := reference()) is not None:
                     self.look(reading)
         elif target is not None:
-            self._look_later(target)
+            self.call_later(target.controls.look)
 
     def receive(self, channel: bytes, data: bytes) -> None:
         """Pass on what was published on a channel."""
@@ -337,7 +342,7 @@ class RedisBackend:
             target.is_stale = True
             self._poller.put(target)
         elif target is not None:
-            self._look_later(target)
+            self.call_later(target.controls.look)
 
     def unsubscribed(self, channels: Iterable[bytes], listener: Listener) -> None:
         """Mark channels as no longer heard, unless another listener has taken them over."""

@@ -1,24 +1,21 @@
-"""Reads Redis for all readings of a relay, in one thread and one pipeline: events that were published before a reading had
+"""Reads Redis for all readings of a backend, in one thread and in pipelines: events that were published before a reading had
 subscribed, or while the connection was broken, and records. It also reports that the readers are alive."""
 
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from itertools import islice
-from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from ...errors import StoredDataError
-from ...redis_link import FIRST_PAUSE, LONGEST_PAUSE, Away
+from ...redis_link import Away, Link
 from ..reading import run_not_found
 from .reading import Batch, RedisReading, RunSubscription
 from .record import STATE_FIELDS, State
-
-if TYPE_CHECKING:
-    from ...redis_link import Link
+from .threads import PipelineThread
 
 __all__ = ["READER_LIFETIME", "Poller"]
 
@@ -26,19 +23,14 @@ _log = logging.getLogger("streamkit.relay")
 
 READER_LIFETIME = 15.0  # seconds without a heartbeat after which a reader no longer counts
 _SILENCE = 2.0  # seconds without news of a run after which its record is read
-_ENTRIES = 100  # batches that are read at once
 _AT_ONCE = 32  # readings for which the log is read at once
-_TICK = 0.5
+_ENTRIES = 100  # batches that are read at once for each
+
+Job: TypeAlias = RedisReading | RunSubscription | tuple[Any, ...]
+"""A reading for which the log is to be read; a run with news; or a command that may be lost, the reply to which is not used."""
 
 
-class LosableCommand:
-    """A command that may be lost. Its reply is not used."""
-
-    def __init__(self, *words: str | bytes) -> None:
-        self.words: Sequence[Any] = words
-
-
-class Subscriptions(Protocol):
+class Runs(Protocol):
     """The runs that are followed, as the poller uses them."""
 
     def subscriptions(self) -> Sequence[RunSubscription]:
@@ -54,78 +46,64 @@ class Subscriptions(Protocol):
         ...
 
 
-class Poller:
-    """Reads logs and records for what `put` was called with: a reading, or a subscription."""
+class Poller(PipelineThread[Job]):
+    """Reads logs and records for readings, and reports that these are alive."""
 
-    def __init__(self, runs: Subscriptions, link: Link) -> None:
+    def __init__(self, runs: Runs, link: Link) -> None:
+        super().__init__("poller")
         self._runs = runs
         self._link = link
-        self._jobs: SimpleQueue[RedisReading | RunSubscription | LosableCommand | None] = SimpleQueue()
-        self._is_stopped = False
+        self._readings: deque[RedisReading] = deque()
+        self._with_news: dict[RunSubscription, None] = {}
+        self._losable: list[Sequence[Any]] = []
         self._next_heartbeats = 0.0
-        self._thread = threading.Thread(target=self._work, name="streamkit redis poller", daemon=True)
 
-    def start(self) -> None:
-        """Start its thread."""
-        self._thread.start()
+    # -- the thread
 
-    def stop(self, last: LosableCommand) -> None:
-        """End its thread, with a last command."""
-        self._jobs.put(last)
-        self._jobs.put(None)
-        if self._thread.is_alive() and self._thread is not threading.current_thread():
-            self._thread.join(5)
+    def _take(self, job: Job) -> None:
+        match job:
+            case RedisReading():
+                self._readings.append(job)
+            case RunSubscription():
+                self._with_news[job] = None
+            case _:
+                self._losable.append(job)
 
-    def put(self, job: RedisReading | RunSubscription | LosableCommand) -> None:
-        """Do this soon, for a reading, a subscription, or as a command that may be lost. It takes no lock."""
-        self._jobs.put(job)
+    def _has_work(self) -> bool:
+        return bool(self._readings)
 
-    # -- its thread
+    def _do(self) -> bool:
+        return self._is_away_at(self._read)
 
-    def _work(self) -> None:
-        pause = FIRST_PAUSE
-        left: list[Any] = []
-        while not self._is_stopped:
-            jobs = left + self._gather(0.0 if left else _TICK)
-            left = []
-            try:
-                self._do(jobs)
-                self._tick()
-                pause = FIRST_PAUSE
-            except Away:
-                left = [job for job in jobs if isinstance(job, RedisReading)]
-                for subscription in self._runs.subscriptions():
-                    subscription.is_stale = True
-                time.sleep(pause)
-                pause = min(2 * pause, LONGEST_PAUSE)
+    def _tick(self) -> bool:
+        return self._is_away_at(self._look_around)
 
-    def _gather(self, seconds: float) -> list[Any]:
-        jobs: list[Any] = []
+    def _is_away_at(self, read: Callable[[], None]) -> bool:
+        """Read something. Returns whether Redis was away, so that the runs have to be looked up again."""
         try:
-            job = self._jobs.get(timeout=seconds) if seconds else self._jobs.get_nowait()
-            while True:
-                if job is None:
-                    self._is_stopped = True
-                    return jobs
-                jobs.append(job)
-                job = self._jobs.get_nowait()
-        except Empty:
-            return jobs
+            read()
+        except Away:
+            for subscription in self._runs.subscriptions():
+                subscription.is_stale = True
+            return True
+        return False
 
-    def _do(self, jobs: Sequence[Any]) -> None:
-        commands = [job.words for job in jobs if isinstance(job, LosableCommand)]
-        readings = [job for job in jobs if isinstance(job, RedisReading) and not job.is_over]
-        by_run: dict[RunSubscription, list[RedisReading]] = {
-            job: [] for job in jobs if not isinstance(job, (LosableCommand, RedisReading))
-        }
-        for first in range(0, len(readings), _AT_ONCE):
-            for reading in readings[first : first + _AT_ONCE]:
-                if (subscription := reading.subscription) is not None:
-                    by_run.setdefault(subscription, []).append(reading)
-            self._look(by_run, commands)
-            by_run, commands = {}, []
-        if by_run or commands:
-            self._look(by_run, commands)
+    # -- what is read
+
+    def _read(self) -> None:
+        """Read the records of runs with news, and the logs for some of the readings. Raises `Away` where it has to be done again."""
+        readings = [self._readings.popleft() for _ in range(min(_AT_ONCE, len(self._readings)))]
+        by_run: dict[RunSubscription, list[RedisReading]] = {one: [] for one in self._with_news}
+        for reading in readings:
+            if not reading.is_over and (subscription := reading.subscription) is not None:
+                by_run.setdefault(subscription, []).append(reading)
+        commands, self._losable, self._with_news = self._losable, [], {}
+        try:
+            if by_run or commands:
+                self._look(by_run, commands)
+        except Away:
+            self._readings.extendleft(reversed(readings))
+            raise
 
     def _look(self, by_run: dict[RunSubscription, list[RedisReading]], commands: list[Any]) -> None:
         expiry = time.time() + READER_LIFETIME
@@ -141,7 +119,7 @@ class Poller:
                     reading.is_new = False
                     _ = [*islice(replies, len(_heartbeats(b"", 0.0, "")))]
             try:
-                self._take(subscription, readings, trimmed, [self._link.check(one) for one in found])
+                self._pass_on(subscription, readings, trimmed, [self._link.check(one) for one in found])
             except Away:
                 raise
             except Exception as error:  # the other runs go on
@@ -150,7 +128,7 @@ class Poller:
                     StoredDataError(f"run {subscription.run_id!r}: its data in Redis cannot be read: {error}")
                 )
 
-    def _take(
+    def _pass_on(
         self,
         subscription: RunSubscription,
         readings: Sequence[RedisReading],
@@ -216,7 +194,8 @@ class Poller:
 
     # -- what is done from time to time
 
-    def _tick(self) -> None:
+    def _look_around(self) -> None:
+        """Report the readers as alive, and read the records of runs that are silent."""
         now = time.monotonic()
         subscriptions = self._runs.subscriptions()
         if now >= self._next_heartbeats:

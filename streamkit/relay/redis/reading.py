@@ -217,13 +217,11 @@ class RedisReading(Reading):
         self._looked.extend(batches)
         self._has_more = more
         self.is_looking = False
-        self.wake()
 
     def found_nothing(self) -> None:
         """Note that the log has no events after this position, though there were some."""
         self._is_missing = True
         self.is_looking = False
-        self.wake()
 
     def snapshot(self, at: bytes | None, data: bytes | None, first: Batch | None, newest: int) -> None:
         """Take over the snapshot in place of events that the log no longer has; None if it has all of them.
@@ -252,7 +250,6 @@ class RedisReading(Reading):
         self.needs_snapshot = False
         self._has_more = True
         self.is_looking = False
-        self.wake()
 
     def fail(self, error: Exception) -> None:
         """Make the next pull fail."""

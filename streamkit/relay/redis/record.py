@@ -24,32 +24,40 @@ A list of runs is in a slot of its own: that of all runs; of those of a conversa
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
-from ...errors import StoredData, UsageError
+from ...errors import SourceError, StoredData, UsageError
 from ...messages.json_text import bounded, decode_json, is_too_deep
 from ...protocols.values import is_object
-from ...redis_link import tag_of, text_from, text_to_bytes
+from ...redis_link import Link, tag_of, text_from, text_to_bytes
 from ..registry import outcome_of, status_without_producer
-from ..run_record import FINAL, LogPosition, RunRecord, Status, cursor_of, run_name
+from ..run_record import FINAL, LogPosition, RunRecord, Status, cursor_of, lists_of, run_name
+from .scripts import ANSWER, LIST, LISTED
 
 __all__ = [
     "STATE_FIELDS",
     "Keys",
+    "Lifetimes",
     "ListKeys",
+    "RunIndex",
     "State",
     "StoredQuestion",
     "decode",
     "encode",
     "info_of",
+    "listing",
     "question_value",
     "questions_of",
     "record_of",
+    "settle_command",
 ]
+
+_log = logging.getLogger("streamkit.relay")
 
 STATE_FIELDS = ("status", "epoch", "wrote", "last", "beat", "cancel", "busy", "released", "ended")
 
@@ -216,11 +224,46 @@ def questions_of(values: Mapping[bytes, bytes]) -> dict[str, StoredQuestion]:
     return dict(found)
 
 
+def settle_command(keys: Keys, question_id: str, answer: Mapping[str, Any] | None) -> Sequence[Any]:
+    """Return the command that answers a question, or closes it.
+
+    Raises:
+        UsageError: it is not an answer.
+    """
+    status = "closed" if answer is None else outcome_of(answer)["status"]
+    value = encode({"at": time.time()} if answer is None else {"at": time.time(), "answer": answer})
+    return ANSWER(keys.run, keys.questions, keys.log, keys.news, question_id, status, value)
+
+
 def question_value(id: str, question: Mapping[str, Any], epoch: int, number: int) -> bytes:
     """Return the lines of a question that a producer asks."""
     record = {**question, "id": id, "asked_at": time.time()}
     expires = question.get("expires_at")
     return b"pending\n%d.%d\n%b\n%b\n" % (epoch, number, b"" if expires is None else b"%.6f" % expires, encode(record))
+
+
+class Lifetimes:
+    """The milliseconds for which a lease holds, and for which a run is kept after the last heartbeat, by its status."""
+
+    def __init__(self, lease: float, running: float, paused: float, ended: float) -> None:
+        self.lease = max(1, int(lease * 1000))
+        self.running = max(1, int(running * 1000))
+        self.paused = max(1, int(paused * 1000))
+        self.ended = max(1, int(ended * 1000))
+
+    def of(self, status: Status) -> int:
+        """Return the milliseconds for which a run with this status is kept."""
+        return {"in_progress": self.running, "paused": self.paused}.get(status, self.ended)
+
+    def of_entry(self, *, is_open: bool) -> int:
+        """Return the milliseconds for which a run stays in lists after its entry was renewed. An open run stays at least as long
+        as it would if it was paused just before the next renewal."""
+        return self.running + self.paused if is_open else self.ended
+
+    @property
+    def renewal(self) -> float:
+        """The seconds between two renewals of the entries of a run."""
+        return self.running / 2000
 
 
 class Keys:
@@ -260,3 +303,68 @@ class ListKeys(NamedTuple):
 
 def _escaped(value: str) -> str:
     return value.replace("%", "%%").replace("&", "%&")
+
+
+class RunIndex:
+    """The lists of runs of one relay, the newest first: of all, of a conversation, of an owner, and of both.
+
+    An entry is written when a run is opened or taken over, renewed while it has a producer, and removed with the run: with one that
+    has ended after `ttl_ended`, and with an open one never before its record expires. Where a process died between two of these
+    steps, an entry may be left over; a listing that finds no such run, or one that has ended, removes it.
+
+    Args:
+        link: its connections.
+        prefix: what its keys begin with.
+    """
+
+    def __init__(self, link: Link, prefix: str) -> None:
+        self._link = link
+        self._prefix = prefix
+
+    def of(self, info: Mapping[str, Any]) -> Sequence[ListKeys]:
+        """Return the keys of the lists that have a run, by its info."""
+        return [ListKeys.of(self._prefix, conversation, owner) for conversation, owner in lists_of(info)]
+
+    def enter(self, run_id: str, commands: Sequence[Sequence[Any]]) -> None:
+        """Enter the run of a new producer, by its `listing` commands. A run that cannot be entered is written and read
+        nevertheless."""
+        for reply in self._link.ask_each(*commands):
+            if isinstance(reply, SourceError):
+                _log.warning("run %r is missing in a list: %s", run_id, reply)
+
+    def remove(self, run_id: str, info: Mapping[str, Any]) -> None:
+        """Remove a run that was deleted."""
+        self._link.ask_each(*(_removal(keys, run_id) for keys in self.of(info)))
+
+    def page(
+        self, conversation: str | None, owner: str | None, *, open_only: bool, limit: int, before: bytes
+    ) -> Sequence[bytes]:
+        """Return the ids of up to `limit` runs, 1 or more, as Redis has them."""
+        keys = ListKeys.of(self._prefix, conversation, owner)
+        (members,) = self._link.ask(LIST(*keys, int(open_only), limit, before))
+        return members  # type: ignore[no-any-return]  # a reply
+
+    def count_open(self, owner: str) -> int:
+        """Return how many entries the list of an owner's open runs has."""
+        (found,) = self._link.ask(("ZCARD", ListKeys.of(self._prefix, None, owner).open))
+        return int(found)
+
+    def drop(
+        self, conversation: str | None, owner: str | None, gone: Collection[bytes], ended: Collection[bytes]
+    ) -> None:
+        """Remove entries of runs that are gone, and those of runs that have ended from the list of open ones."""
+        keys = ListKeys.of(self._prefix, conversation, owner)
+        commands: list[Sequence[Any]] = [_removal(keys, member) for member in gone]
+        if ended:
+            commands.append(("ZREM", keys.open, *ended))
+        if commands:
+            self._link.ask_each(*commands)
+
+
+def listing(keys: ListKeys, run_id: str, created: float, lifetimes: Lifetimes, *, is_open: bool) -> Sequence[Any]:
+    """Return the command that enters a run in one list of runs, or renews its entry."""
+    return LISTED(*keys, run_id, created, lifetimes.of_entry(is_open=is_open), int(is_open))
+
+
+def _removal(keys: ListKeys, member: str | bytes) -> Sequence[Any]:
+    return LISTED(*keys, member, 0, 0, 0)

@@ -21,9 +21,8 @@ from ..replay import end_abandoned_run
 from ..run_record import Answered, Control, LogPosition, RunRecord, position_of
 from ..wakers import in_event_loop
 from .backend import RedisBackend, RedisBackends
-from .commands import Lifetimes, RunIndex, settle_command
 from .reading import RedisReading
-from .record import Keys, StoredQuestion, decode, encode, info_of, record_of
+from .record import Keys, Lifetimes, RunIndex, StoredQuestion, decode, encode, info_of, record_of, settle_command
 from .scripts import CANCEL, CLAIM, END, RECORD, every_script
 from .write_buffer import WriteBuffer
 from .writer import RedisWriter
@@ -33,7 +32,6 @@ __all__ = ["RedisRelay"]
 _log = logging.getLogger("streamkit.relay")
 
 _AT_ONCE = 100  # records that are read in one exchange
-_RETRY = 0.5  # seconds until an answer of a reader that could not be stored is sent again
 _PATIENCE = (
     5.0  # seconds to wait until the writes of this relay's producers are stored, or until another producer ends a run
 )
@@ -123,8 +121,8 @@ class RedisRelay(Relay):
 
     def _claim(self, run_id: str, info: bytes, control: Callable[[Control], None]) -> RedisWriter | None:
         lifetimes, backend = self._lifetimes, self._backends.of(run_id)
-        buffer = WriteBuffer(backend, run_id, secrets.token_hex(8), lifetimes, control)
-        keys = buffer.keys
+        keys = self._backends.keys(run_id)
+        buffer = WriteBuffer(backend, run_id, keys, secrets.token_hex(8), lifetimes, control)
         (reply,) = self._link.ask(CLAIM(keys.run, keys.lease, buffer.owner, lifetimes.lease, lifetimes.running, info))
         if isinstance(reply, bytes):  # there is one, or none, or it has a producer
             return None
@@ -132,7 +130,7 @@ class RedisRelay(Relay):
         buffer.epoch, buffer.number, buffer.wrote, buffer.busy = int(epoch), int(number), int(wrote), busy == b"1"
         buffer.created, buffer.lists = float(created), self._index.of(info_of(run_id, stored_info))
         backend.add(buffer)
-        self._index.enter(buffer, buffer.listings(is_open=True))
+        self._index.enter(run_id, [one.words for one in buffer.listings(is_open=True)])
         if not info:
             try:
                 buffer.controls.receive_missed()
@@ -274,19 +272,18 @@ class RedisRelay(Relay):
             except SourceError:
                 pass  # it stays in memory until it can be stored
         backend = self._backends.of(run_id)
-        backend.store_answer(partial(self._pass_on, backend, run_id, question_id, answer))
+        backend.start()
+        backend.call_later(partial(self._pass_on, backend, run_id, question_id, answer))
 
     def _pass_on(self, backend: RedisBackend, run_id: str, question_id: str, answer: Mapping[str, Any]) -> None:
-        while True:
-            try:
-                super().pass_on(run_id, question_id, answer)
-                return
-            except StoredDataError:
+        try:
+            super().pass_on(run_id, question_id, answer)
+        except StoredDataError:
+            raise
+        except SourceError:
+            if backend.is_closed:
                 raise
-            except SourceError:
-                if backend.is_closed:
-                    raise
-                time.sleep(_RETRY)  # Redis may have refused it at once
+            backend.call_again(partial(self._pass_on, backend, run_id, question_id, answer))
 
     def _settle_own(
         self, run_id: str, question_id: str, answer: Mapping[str, Any] | None

@@ -1,182 +1,29 @@
-"""The threads of a backend: one sends what producers write, one for each server hears what is published, and workers do what may
-wait."""
+"""The threads of a backend: one sends, one reads, one does what may wait, and one for each server hears what is published.
+
+What producers write does not wait for what is read, however long the logs are.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
-from ...errors import SourceError, StreamkitError
-from ...redis_link import FIRST_PAUSE, LONGEST_PAUSE, Away, Link, RedisServer, words_of
-from .commands import Listing, Write
-from .write_buffer import WriteBuffer
+from ...redis_link import FIRST_PAUSE, LONGEST_PAUSE, Link, RedisServer, words_of
 
-__all__ = ["Listener", "Sender", "Worker"]
+__all__ = ["Listener", "PipelineThread", "Worker"]
 
 _log = logging.getLogger("streamkit.relay")
 
-_AT_ONCE = 256  # commands in one pipeline
-_EACH = 16  # of one producer
-_TICK = 0.5
-_LOOK = 5.0  # seconds between two looks at which readers may answer a producer's questions
-_LAST_FLUSH = 5.0  # seconds that the end of the relay waits until all events are stored
+_TICK = 0.5  # seconds
+_LAST_JOBS = 5.0  # seconds for which the end of the relay waits until all jobs are done
 
 
-class Producers(Protocol):
-    """The producers of one server, as the sender uses them."""
-
-    @property
-    def link(self) -> Link:
-        """The connections."""
-        ...
-
-    @property
-    def lease(self) -> float:
-        """The seconds without a heartbeat after which a producer counts as dead."""
-        ...
-
-    def buffers(self) -> Sequence[WriteBuffer]:
-        """Return the commands with the producers' events."""
-        ...
-
-    def notify(self, call: Callable[[], object]) -> None:
-        """Call a function that passes something on to a producer, in a thread of its own."""
-        ...
-
-
-class Sender:
-    """Sends the events of a process's producers, in one thread and one pipeline. `put` takes no lock.
-
-    An event is sent at once if nothing is on its way, else with all that is written until the reply is there. So a batch is as
-    large as the round trip makes it, and no event waits for a clock.
-    """
-
-    def __init__(self, backend: Producers) -> None:
-        self._backend = backend
-        self._due: SimpleQueue[WriteBuffer | Callable[[], object] | None] = SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self._starting = threading.Lock()
-        self._is_stopped = False
-
-    def put(self, work: WriteBuffer | Callable[[], object]) -> None:
-        """Send a buffer's events, or call a function in the thread."""
-        self._due.put(work)
-        self.start()
-
-    def start(self) -> None:
-        """Start the thread, which sends heartbeats from now on, if it has not started yet."""
-        if self._thread is None and self._starting.acquire(blocking=False):
-            self._thread = threading.Thread(target=self._work, name="streamkit redis sender", daemon=True)
-            self._thread.start()
-
-    def stop(self) -> None:
-        """Send all events, and end the thread."""
-        end = time.monotonic() + _LAST_FLUSH
-        buffers = self._backend.buffers()
-        for buffer in buffers:
-            buffer.abandon()
-            try:
-                buffer.flush(max(0.0, end - time.monotonic()))
-            except StreamkitError:
-                _log.warning("run %r: the last events of its producer were not stored", buffer.run_id)
-        self._is_stopped = True
-        for buffer in (*buffers, *self._backend.buffers()):
-            buffer.fence("closed")
-        self._due.put(None)
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(5)
-
-    # -- its thread
-
-    def _work(self) -> None:
-        due: dict[WriteBuffer, None] = {}
-        pause = FIRST_PAUSE
-        next_beat = time.monotonic() + _TICK
-        while not self._is_stopped:
-            self._gather(due, 0.0 if due else max(0.0, next_beat - time.monotonic()))
-            due, is_away = self._send([*due])
-            if is_away:
-                time.sleep(pause)
-                pause = min(2 * pause, LONGEST_PAUSE)
-            else:
-                pause = FIRST_PAUSE
-            if time.monotonic() >= next_beat:
-                next_beat = time.monotonic() + _TICK
-                self._beat()
-
-    def _gather(self, due: dict[WriteBuffer, None], seconds: float) -> None:
-        """Add the producers that have written something; wait for the first one if `seconds` is not 0."""
-        try:
-            one = self._due.get(timeout=seconds) if seconds else self._due.get_nowait()
-            while True:
-                if callable(one):
-                    one()
-                elif one is not None:
-                    due[one] = None
-                one = self._due.get_nowait()
-        except Empty:
-            return
-
-    def _beat(self) -> None:
-        """Renew the leases of producers that have nothing to write, and the entries of all in the lists of runs, and look which
-        readers may answer those that wait."""
-        now, backend = time.monotonic(), self._backend
-        for buffer in backend.buffers():
-            if buffer.has_left or buffer.is_abandoned:
-                continue
-            if buffer.is_empty and now - buffer.contact >= backend.lease / 3:
-                buffer.put()
-            if now - buffer.listed >= buffer.lifetimes.renewal:
-                buffer.renew()
-            if buffer.controls.has_questions and now - buffer.controls.looked >= _LOOK:
-                backend.notify(buffer.controls.look)
-
-    def _checked(self, work: Write, reply: Any) -> Any:
-        """Return a reply, if it is not an error. A run that cannot be entered in a list is written and read nevertheless."""
-        try:
-            return self._backend.link.check(reply)
-        except SourceError as error:
-            if not isinstance(work, Listing):
-                raise
-            _log.warning("a run is missing in a list: %s", error)
-            return b""
-
-    def _send(self, due: Sequence[WriteBuffer]) -> tuple[dict[WriteBuffer, None], bool]:
-        """Send the buffers' events. Returns those with more events, and whether Redis was away for one of them."""
-        more: dict[WriteBuffer, None] = {}
-        is_away = False
-        next_buffer = 0
-        while next_buffer < len(due):
-            sent: list[tuple[WriteBuffer, Sequence[Any]]] = []
-            commands: list[Sequence[Any]] = []
-            while next_buffer < len(due) and len(commands) < _AT_ONCE:
-                buffer = due[next_buffer]
-                work = buffer.take(_EACH)
-                sent.append((buffer, work))
-                commands += [one.command(buffer) for one in work]
-                next_buffer += 1
-            replies = self._backend.link.send(commands) if commands else []
-            done = 0
-            for buffer, work in sent:
-                mine = replies[done : done + len(work)]
-                done += len(work)
-                try:
-                    if buffer.replied(work, [*map(self._checked, work, mine)]):
-                        more[buffer] = None
-                except Away:
-                    buffer.failed(time.monotonic())
-                    is_away = True
-                    if buffer.fenced is None:
-                        more[buffer] = None
-                except Exception as error:  # whatever it is, the other runs go on
-                    refused = "Redis refuses" if isinstance(error, SourceError) else "Redis may not have stored"
-                    _log.exception("run %r: %s events of its producer", buffer.run_id, refused)
-                    buffer.fence("unreachable")
-        return more, is_away
+Job = TypeVar("Job")
 
 
 class Channels(Protocol):
@@ -289,40 +136,94 @@ class Listener:
 
 
 class Worker:
-    """Calls functions in a thread of its own, which starts with the first one. `put` takes no lock, so that the garbage
-    collector may call it."""
+    """Calls functions that may wait, one after the other, in a thread of its own."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self) -> None:
         self._jobs: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self._starting = threading.Lock()
         self._is_stopped = False
+        self._thread = threading.Thread(target=self._work, name="streamkit redis worker", daemon=True)
+
+    def start(self) -> None:
+        """Start its thread."""
+        self._thread.start()
 
     def put(self, job: Callable[[], object]) -> None:
-        """Call a function soon."""
+        """Call a function soon. It takes no lock: the garbage collector may call it."""
         self._jobs.put(job)
-        if self._thread is None and self._starting.acquire(blocking=False):
-            self._thread = threading.Thread(target=self._work, name=f"streamkit redis {self._name}", daemon=True)
-            self._thread.start()
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None and not self._is_stopped:
             try:
                 job()
             except Exception:
-                if not self._is_stopped:
-                    _log.exception("a job of the relay failed")
+                _log.exception("a job of the relay failed")
 
     def finish(self) -> None:
-        """End the thread after the jobs that were put, within a few seconds."""
+        """End the thread after the jobs that were put; if they take too long, after the present one."""
         self._jobs.put(None)
-        if self._thread is not None and self._thread is not threading.current_thread():
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(_LAST_JOBS)
+        self._is_stopped = True
+
+
+class PipelineThread(ABC, Generic[Job]):
+    """Does what `put` was called with, all that is there at a time, and something else from time to time. `put` takes no lock."""
+
+    def __init__(self, name: str) -> None:
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._is_stopped = False
+        self._thread = threading.Thread(target=self._work, name=f"streamkit redis {name}", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def put(self, job: Job) -> None:
+        """Do this soon. The garbage collector may call it."""
+        self._jobs.put(job)
+
+    def finish(self) -> None:
+        """End the thread after the jobs that were put."""
+        self._jobs.put(None)
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(5)
 
-    def stop(self) -> None:
-        """End the thread after its present job."""
-        self._is_stopped = True
-        self._jobs.put(None)
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(5)
+    def _work(self) -> None:
+        pause = FIRST_PAUSE
+        next_tick = time.monotonic() + _TICK
+        while not self._is_stopped:
+            self._gather(0.0 if self._has_work() else max(0.0, next_tick - time.monotonic()))
+            is_away = self._do()
+            if time.monotonic() >= next_tick:
+                next_tick = time.monotonic() + _TICK
+                is_away = self._tick() or is_away
+            if is_away:
+                time.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE) if is_away else FIRST_PAUSE
+
+    def _gather(self, seconds: float) -> None:
+        """Take the jobs that are there; wait for the first one if `seconds` is not 0."""
+        try:
+            job = self._jobs.get(timeout=seconds) if seconds else self._jobs.get_nowait()
+            while job is not None:
+                self._take(job)
+                job = self._jobs.get_nowait()
+            self._is_stopped = True
+        except Empty:
+            return
+
+    @abstractmethod
+    def _take(self, job: Job) -> None:
+        """Enter a job among those that are to be done."""
+
+    @abstractmethod
+    def _has_work(self) -> bool:
+        """Whether some are left."""
+
+    @abstractmethod
+    def _do(self) -> bool:
+        """Do them, or some. Returns whether Redis was away, so that there has to be a pause."""
+
+    @abstractmethod
+    def _tick(self) -> bool:
+        """Do what is due from time to time. Returns as `_do`."""

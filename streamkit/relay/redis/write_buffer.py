@@ -9,31 +9,56 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from ...errors import SourceError
 from ...redis_link import Link
 from ..run_record import FINAL, Control, Fenced, Status, fenced_error
-from .commands import (
-    BATCH_BYTES,
-    BATCH_EVENTS,
-    Append,
-    Finish,
-    Lifetimes,
-    Listing,
-    ProducerCommands,
-    Settle,
-    StoreSnapshot,
-    Write,
-)
 from .control_channel import ControlChannel
-from .record import Keys, ListKeys
+from .record import Keys, Lifetimes, ListKeys, listing
+from .scripts import APPEND, END
 
-__all__ = ["Backend", "WriteBuffer"]
+__all__ = ["Append", "Command", "Write", "WriteBuffer"]
+
+BATCH_EVENTS, BATCH_BYTES = 128, 1 << 16  # of one batch at most
 
 _REPEATABLE = 5.0  # seconds for which batches that were stored stay here, to be sent again
 _MOST_BYTES = 8 << 20  # of events that wait while Redis cannot be reached
 _LONGEST = 60.0  # seconds for which they wait
+
+
+class Append:
+    """Stores events together, with a question that they show; without events it is a heartbeat."""
+
+    __slots__ = ("before", "busy", "is_sealed", "last", "lines", "question", "question_id", "size", "stored_at")
+
+    def __init__(self, before: int, busy: bool) -> None:
+        self.before = self.last = before
+        self.lines: list[bytes] = []
+        self.size = 0
+        self.busy = busy
+        self.question_id: str = ""
+        self.question = b""
+        self.stored_at = 0.0
+        self.is_sealed = False  # it may have been sent, so that nothing is added to it
+
+
+class Command(NamedTuple):
+    """Another command, which is sent after the events that were written before it.
+
+    Attributes:
+        is_guarded: whether Redis refuses it where the run is not the producer's any more.
+        is_listing: whether it enters the run in a list, without which the run can be written nevertheless.
+        is_end: whether it ends the run.
+    """
+
+    words: Sequence[Any]
+    is_guarded: bool = True
+    is_listing: bool = False
+    is_end: bool = False
+
+
+Write: TypeAlias = Append | Command
 
 
 class Backend(Protocol):
@@ -44,24 +69,12 @@ class Backend(Protocol):
         """The connections."""
         ...
 
-    def keys(self, run_id: str) -> Keys:
-        """Return the keys of a run."""
+    def put(self, job: WriteBuffer | Callable[[], object]) -> None:
+        """Send a buffer's events, or call a function that puts something into one, in the sender. It takes no lock."""
         ...
 
-    def send(self, buffer: WriteBuffer) -> None:
-        """Send a buffer's events."""
-        ...
-
-    def send_later(self, write: Callable[[], object]) -> None:
-        """Call a function that puts something into a buffer. It takes no lock."""
-        ...
-
-    def notify(self, call: Callable[[], object]) -> None:
-        """Call a function that passes something on to a producer, in a thread of its own."""
-        ...
-
-    def store_answer(self, call: Callable[[], object]) -> None:
-        """Call a function that stores an answer, in a thread where it may wait."""
+    def call_later(self, call: Callable[[], object]) -> None:
+        """Call a function that may wait, in another thread."""
         ...
 
     def remove(self, buffer: WriteBuffer) -> None:
@@ -69,10 +82,13 @@ class Backend(Protocol):
         ...
 
 
-class WriteBuffer(ProducerCommands):
+class WriteBuffer:
     """Holds one producer's events until Redis has stored them. Any thread may call it; the sender alone takes from it.
 
     Attributes:
+        owner: a random text of the producer's own.
+        epoch: its number.
+        beat: how many heartbeats it sent by itself.
         fenced: why nothing can be written any more; None if it can.
         has_left: whether the producer ended the run, or paused it.
         is_abandoned: whether it is gone without a word.
@@ -88,10 +104,19 @@ class WriteBuffer(ProducerCommands):
     """
 
     def __init__(
-        self, backend: Backend, run_id: str, owner: str, lifetimes: Lifetimes, control: Callable[[Control], None]
+        self,
+        backend: Backend,
+        run_id: str,
+        keys: Keys,
+        owner: str,
+        lifetimes: Lifetimes,
+        control: Callable[[Control], None],
     ) -> None:
-        super().__init__(run_id, backend.keys(run_id), owner, lifetimes)
-        self.number = self.wrote = 0
+        self.run_id = run_id
+        self.keys = keys
+        self.owner = owner
+        self.lifetimes = lifetimes
+        self.epoch = self.beat = self.number = self.wrote = 0
         self.fenced: str | None = None
         self.has_left = self.is_abandoned = self.busy = False
         self.contact = time.monotonic()
@@ -146,7 +171,7 @@ class WriteBuffer(ProducerCommands):
                 self.wrote = self.epoch
             due, self._is_due = not self._is_due, True
         if due:
-            self.backend.send(self)
+            self.backend.put(self)
         return first
 
     def ask(self, question_id: str, question: bytes, events: Sequence[bytes]) -> int:
@@ -166,21 +191,22 @@ class WriteBuffer(ProducerCommands):
             self.number = number
             if events:
                 self.wrote = self.epoch
-        self.backend.send(self)
+        self.backend.put(self)
         return first
 
-    def put(self, work: StoreSnapshot | Finish | Settle | Listing | None = None) -> None:
+    def put(self, work: Command | None = None) -> None:
         """Send work after the events that were written; None is a heartbeat."""
         with self._changed:
             if self.fenced is not None:
                 return
             self._put(Append(self.number, self.busy) if work is None else work)
-        self.backend.send(self)
+        self.backend.put(self)
 
     def _put(self, work: Write) -> None:
         self._waiting.append(work)
         self._counter += 1
-        self._size += work.size
+        if isinstance(work, Append):
+            self._size += work.size
 
     def leave(self, status: Status, error: bytes, info: bytes = b"") -> bool:
         """End or pause the run. False if the producer has left it already."""
@@ -188,8 +214,8 @@ class WriteBuffer(ProducerCommands):
             if self.fenced is not None or self.has_left:
                 return False
             self.has_left = True
-            self._put(Finish(self.number, status, error, info))
-        self.backend.send(self)
+            self._put(self._end(status, error, info))
+        self.backend.put(self)
         return True
 
     def abandon(self) -> None:
@@ -198,12 +224,26 @@ class WriteBuffer(ProducerCommands):
             if self.fenced is not None or self.has_left or self.is_abandoned:
                 return
             self.is_abandoned = True
-            self._put(Finish(self.number, "in_progress", b""))
-        self.backend.send(self)
+            self._put(self._end("in_progress"))
+        self.backend.put(self)
 
-    def listings(self, *, is_open: bool) -> Sequence[Listing]:
-        """Return the commands that enter the run in its lists."""
-        return [Listing(keys, self.created, is_open=is_open) for keys in self.lists]
+    def _end(self, status: Status, error: bytes = b"", info: bytes = b"") -> Command:
+        """Return the command with which the producer leaves; with `in_progress` it leaves the run unfinished."""
+        keys, lifetime = self.keys, self.lifetimes.of(status)
+        arguments = (self.epoch, self.owner, self.number, status, error, lifetime, info)
+        words = END(keys.run, keys.log, keys.lease, keys.questions, keys.snapshot, *arguments)
+        return Command(words, is_end=status in FINAL)
+
+    def listings(self, *, is_open: bool) -> Sequence[Command]:
+        """Return the commands that enter the run in its lists, or renew its entries."""
+        return [
+            Command(
+                listing(keys, self.run_id, self.created, self.lifetimes, is_open=is_open),
+                is_guarded=False,
+                is_listing=True,
+            )
+            for keys in self.lists
+        ]
 
     def renew(self) -> None:
         """Renew the entries of the run in its lists."""
@@ -213,7 +253,7 @@ class WriteBuffer(ProducerCommands):
 
     def drop(self) -> None:
         """As `abandon`, but later: it takes no lock."""
-        self.backend.send_later(self.abandon)
+        self.backend.put(self.abandon)
 
     def flush(self, timeout: float) -> None:
         """Wait until all that was written is stored.
@@ -253,6 +293,18 @@ class WriteBuffer(ProducerCommands):
                     one.is_sealed = True
             return work
 
+    def words_of(self, work: Write) -> Sequence[Any]:
+        """Return the words of a command."""
+        if isinstance(work, Command):
+            return work.words
+        keys, lifetimes = self.keys, self.lifetimes
+        return APPEND(
+            *(keys.run, keys.log, keys.lease, keys.questions, keys.snapshot),
+            *(self.epoch, self.owner, work.before, work.last, b"\n".join(work.lines)),
+            *(lifetimes.lease, lifetimes.running, int(work.busy), self.beat),
+            *(work.question_id, work.question),
+        )
+
     def replied(self, work: Sequence[Write], replies: Sequence[Any]) -> bool:
         """Take in the replies of Redis. Returns whether there is more to send."""
         now = time.monotonic()
@@ -262,7 +314,7 @@ class WriteBuffer(ProducerCommands):
             if self.fenced is not None:
                 return False  # meanwhile, by another thread: nothing waits any more
             for one, reply in zip(work, replies, strict=True):
-                if isinstance(one, (Settle, Listing)):
+                if isinstance(one, Command) and not one.is_guarded:
                     self._store(one, now)
                 elif reply.startswith(b"ok"):
                     self._store(one, now)
@@ -285,7 +337,7 @@ class WriteBuffer(ProducerCommands):
         self.contact, self.blocked_since = now, None
         if news != self._news:
             self._news = news
-            self.backend.notify(self.controls.look)
+            self.backend.call_later(self.controls.look)
         if (self.has_left or self.is_abandoned) and not more:
             self.backend.remove(self)
         return more
@@ -293,11 +345,12 @@ class WriteBuffer(ProducerCommands):
     def _store(self, work: Write, now: float) -> None:
         self._waiting.popleft()
         self._done += 1
-        self._size -= work.size
-        if isinstance(work, Append) and work.lines:
-            work.stored_at = now
-            self._stored.append(work)
-        elif isinstance(work, Finish) and work.status in FINAL:  # now it is known that it has ended
+        if isinstance(work, Append):
+            self._size -= work.size
+            if work.lines:
+                work.stored_at = now
+                self._stored.append(work)
+        elif work.is_end:  # now it is known that it has ended
             for listing in self.listings(is_open=False):
                 self._put(listing)
 
@@ -333,4 +386,4 @@ class WriteBuffer(ProducerCommands):
             self._changed.notify_all()
         self.backend.remove(self)
         if not self.has_left and not self.is_abandoned:
-            self.backend.notify(partial(self._control, Fenced(reason)))
+            self.backend.call_later(partial(self._control, Fenced(reason)))

@@ -8,11 +8,11 @@ from typing import Any, TypeAlias
 
 from ...errors import ProducerFenced
 from ..interface import LogWriter, check_ending, check_lines
-from ..run_record import LogPosition, Status, cursor_of, run_name
+from ..run_record import Status, cursor_of, run_name
 from ..wakers import in_event_loop
-from .commands import Settle, StoreSnapshot
-from .record import encode, question_value
-from .write_buffer import WriteBuffer
+from .record import encode, question_value, settle_command
+from .scripts import SNAPSHOT
+from .write_buffer import Command, WriteBuffer
 
 __all__ = ["RedisWriter"]
 
@@ -33,7 +33,7 @@ class RedisWriter(LogWriter):
         self._prefix = f"{buffer.epoch}-"
         self._questions = 0
         self._is_paused = False
-        self._snapshot: StoreSnapshot | None = None  # the newest; the next one drops the events up to it
+        self._snapshot: Command | None = None  # the newest; the next one drops the events up to it
         self.epoch = buffer.epoch
         weakref.finalize(self, buffer.drop).atexit = False
 
@@ -86,12 +86,12 @@ class RedisWriter(LogWriter):
     def close_question(self, question_id: str, answer: Mapping[str, Any] | None = None) -> None:
         """Answer a question here, or close it, after what was written."""
         self._buffer.controls.closed(question_id)
-        self._buffer.put(Settle(self._buffer.keys, question_id, answer))
+        self._buffer.put(Command(settle_command(self._buffer.keys, question_id, answer), is_guarded=False))
 
     def call_soon(self, call: Callable[[], object]) -> None:
         """Call something that may wait."""
         if in_event_loop():
-            self._buffer.backend.store_answer(call)
+            self._buffer.backend.call_later(call)
         else:
             call()
 
@@ -103,7 +103,10 @@ class RedisWriter(LogWriter):
         """Store the state at the newest event. (The one before is stored now, and what it stands for is dropped.)"""
         self._buffer.check()
         before, buffer = self._snapshot, self._buffer
-        self._snapshot = StoreSnapshot(LogPosition(buffer.wrote, buffer.number), data)
+        keys, epoch, number = buffer.keys, buffer.wrote, buffer.number
+        positions = (b"%d-%d" % (epoch, number), b"%d-%d" % (epoch, number + 1))
+        arguments = (buffer.epoch, buffer.owner, *positions, data, buffer.lifetimes.running)
+        self._snapshot = Command(SNAPSHOT(keys.run, keys.log, keys.snapshot, *arguments))
         if before is not None:
             buffer.put(before)
 
