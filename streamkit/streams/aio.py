@@ -10,7 +10,7 @@ import types
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Self
 
 import anyio
 
@@ -19,7 +19,6 @@ from ..core.steps import PULL, CallForSource, OpenSource, Pause, Step, Stopped, 
 from ..events import Event, Run, RunStep
 from ..handlers import Handler
 from ..messages import Message
-from ..sources.awaiting import finish
 from ..sources.chunks import AsyncChunks
 from ..sources.open_async import open_async, source_of_async_stream
 from ..sources.recognition import wants_async
@@ -281,19 +280,31 @@ class AsyncStreamManager(EventLoopManager, Generic[T]):
         sleeps = self._sleeps or self._enter_loop()
         before, self._running = self._running, course
         sleeps.enter()
+        value: Any = None
         try:
             if signal is _NOT_BEGUN:
                 signal = course.send(None) if error is None else course.throw(error)
             while True:
-                steps: Any = finish(course, signal, sleeps)  # Any: its type shows an awaitable alone
-                event = cast("Event | None", (yield from steps))
-                if event is None or not to_end:
-                    return event
-                signal = course.send(None)
+                if isinstance(signal, Event):
+                    if not to_end:
+                        return signal
+                    signal = course.send(None)
+                    continue
+                value = error = None
+                begun = sleeps.begin(signal)
+                try:
+                    value = yield signal
+                except GeneratorExit:  # nobody awaits this any more; there is no task that could leave a scope
+                    course.close()
+                    raise
+                except BaseException as raised:
+                    error = raised
+                error = sleeps.end(begun, value, error)
+                signal = course.send(value) if error is None else course.throw(error)
         except StopIteration:
             return None
         finally:
-            error = None  # its traceback refers to this frame
+            value = error = None  # an error's traceback refers to this frame
             self._running = before
             if self._pause is not None:
                 self._pause.set()
