@@ -277,6 +277,8 @@ class AsyncStreamManager(EventLoopManager, Generic[T]):
             error: is thrown into them first.
             to_end: perform them up to their end, and pass over events.
         """
+        # It sleeps as `awaiting.finish` does, but here: a generator more for each event made `text_deltas` cost an eighth more than a
+        # hook, over the real client.
         sleeps = self._sleeps or self._enter_loop()
         before, self._running = self._running, course
         sleeps.enter()
